@@ -1,0 +1,125 @@
+/* bench.h: what the cases of `holdfast bench` share.
+ *
+ * Every figure is a ratio measured in one run: slices of our work and of the raw limit
+ * take turns, each slice gives one rate, and the medians of the rates are compared. So a
+ * noisy moment of the machine spoils one slice, not the figure. */
+#ifndef HF_CLI_BENCH_H
+#define HF_CLI_BENCH_H
+
+#include "cli.h"
+
+#include <math.h>
+
+enum { BENCH_ROUNDS = 9, BENCH_SAMPLES = 32768, BENCH_EXTRAS = 5 };
+
+struct bench {
+    char *url;
+    char dir[512];    /* private: for raw files, and for the store if no URL was given */
+    char backend[32]; /* "local" */
+    char prefix[64];  /* of all names, so that nobody else's are touched */
+    bool local;       /* the limits are those of a store on this machine */
+    bool own;         /* no URL was given: the store is in dir */
+    bool json, progress;
+    int64_t time_ns; /* for each case */
+};
+
+/* Times of single pairs. When the room is used up every second one goes, and from then on
+ * only every second one comes in: memory is bounded, and early and late count alike. */
+struct samples {
+    size_t n;
+    uint32_t every, skip;
+    double us[BENCH_SAMPLES];
+};
+
+/* What one worker did in one slice. */
+struct slice {
+    uint64_t pairs;
+    int64_t ns;
+    struct samples samples;
+};
+
+/* All slices of one kind. */
+struct tally {
+    double rate[BENCH_ROUNDS];
+    size_t rounds;
+    struct samples samples;
+};
+
+/* One line of the result; NAN: there is no such figure. */
+struct bench_row {
+    const char *name;
+    char setup[32]; /* "4 threads" */
+    int threads, processes;
+    double rate, p50, p99, raw, raw_p50, ratio;
+    const char *limit_of; /* the figure that has a target, or NULL */
+    double value, limit;
+    struct {
+        const char *key;
+        double value;
+    } extra[BENCH_EXTRAS];
+};
+
+struct worker {
+    const struct bench *bench;
+    int index;
+    hf_client *client;
+    int fd;           /* of the raw limit */
+    const char *name; /* the lock */
+    void *shared;     /* between the processes of a crew */
+    struct slice *slice;
+    int status; /* exit status, 0: fine */
+};
+
+/* Works until that time (bench_now) and counts into w->slice. Returns an exit status,
+ * having said why. */
+typedef int bench_work(struct worker *, bool raw, int64_t until);
+
+/* One slice of ours or of the raw limit, added to the tally. Returns an exit status. */
+typedef int bench_slice(void *ctx, bool raw, int64_t ns, struct tally *);
+
+typedef int bench_case(const struct bench *);
+bench_case bench_uncontended, bench_contended, bench_handoff, bench_waiters, bench_held,
+    bench_run;
+
+/* ---- bench_stat.c ------------------------------------------------------------------ */
+
+int64_t bench_now(void);   /* ns, CLOCK_MONOTONIC */
+double bench_memory(void); /* bytes that the allocator has given out; NAN: not known */
+void samples_add(struct samples *, double us);
+void tally_add(struct tally *, const struct slice *, size_t n); /* of n workers at once */
+double tally_rate(const struct tally *);                        /* median; NAN: no slice */
+
+/* BENCH_ROUNDS times a slice of ours and, if `raw` is given, one of the raw limit. */
+int bench_alternate(const struct bench *, const char *what, bench_slice *, void *ctx,
+                    struct tally *ours, struct tally *raw);
+
+/* A row with what the tallies say; `raw` may be NULL. */
+void bench_fill(struct bench_row *, const char *name, struct tally *ours,
+                struct tally *raw);
+
+/* ---- bench_out.c ------------------------------------------------------------------- */
+
+void bench_head(const struct bench *);
+void bench_print(const struct bench *, const struct bench_row *);
+void bench_progress(const struct bench *, const char *what, int done, int of);
+void bench_quiet(const struct bench *); /* takes the progress line away */
+
+/* ---- bench_crew.c ------------------------------------------------------------------ */
+
+struct crew;
+
+/* n processes that each open the store, then work in slices as they are told. */
+int crew_start(struct crew **ret, const struct bench *, int n, const char *name,
+               void *shared, bench_work *);
+int crew_slice(struct crew *, bool raw, int64_t ns, struct tally *);
+void crew_end(struct crew *); /* takes NULL */
+
+void *bench_shared(size_t size); /* zeroed, shared with children; NULL: no memory */
+
+/* ---- bench_pair.c ------------------------------------------------------------------ */
+
+int bench_open(const struct bench *, uint32_t drive, int64_t ttl_ms, hf_client **ret);
+int bench_lock_file(const struct bench *); /* a descriptor of its own for flock(2), or -1 */
+bench_work bench_pairs; /* acquire and release, or lock and unlock of w->fd */
+
+#endif

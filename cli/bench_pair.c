@@ -1,0 +1,248 @@
+/* bench_pair.c: acquire and release as fast as they go: alone, by threads of one client,
+ * by processes. The raw limit is the least that the kernel takes for the same on one
+ * machine: flock(2) lock and unlock on a descriptor of one's own. */
+#include "bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { CONTENDERS = 4, BATCH_MOST = 64, BATCH_NS = 50000 };
+
+int bench_open(const struct bench *b, uint32_t drive, int64_t ttl_ms, hf_client **ret)
+{
+    hf_error err;
+    int rc = hf_open(b->url, HF_OPTIONS(.drive = drive, .ttl_ms = ttl_ms), ret, &err);
+
+    return rc < 0 ? cli_fail(&err) : 0;
+}
+
+int bench_lock_file(const struct bench *b)
+{
+    char path[sizeof b->dir + 16];
+
+    snprintf(path, sizeof path, "%s/flock", b->dir);
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+}
+
+static int our_pair(struct worker *w)
+{
+    hf_lease *lease;
+    hf_error err;
+
+    if (hf_acquire(w->client, w->name, HF_FOREVER, NULL, &lease, &err) < 0 ||
+        hf_release(lease, &err) < 0)
+        return cli_fail(&err);
+    return 0;
+}
+
+static int raw_pair(struct worker *w)
+{
+    if (flock(w->fd, LOCK_EX) == 0 && flock(w->fd, LOCK_UN) == 0)
+        return 0;
+    cli_say("flock: %s", strerror(errno));
+    return EXIT_SYSTEM;
+}
+
+/* Only the first pair of each batch is timed: on both sides the clock must not be a
+ * notable part of what it measures. */
+int bench_pairs(struct worker *w, bool raw, int64_t until)
+{
+    int (*pair)(struct worker *) = raw ? raw_pair : our_pair;
+    int64_t start = bench_now(), now = start;
+    int status = 0;
+
+    while (status == 0 && now < until) {
+        int64_t begin = now, one, batch;
+
+        status = pair(w);
+        one = bench_now() - begin + 1;
+        samples_add(&w->slice->samples, (double)one / 1e3);
+        batch = BATCH_NS / one < BATCH_MOST ? BATCH_NS / one : BATCH_MOST;
+        w->slice->pairs++;
+        for (; batch > 1 && status == 0; batch--) {
+            status = pair(w);
+            w->slice->pairs++;
+        }
+        now = bench_now();
+    }
+    w->slice->ns = now - start;
+    return status;
+}
+
+/* ---- threads ----------------------------------------------------------------------- */
+
+struct team {
+    struct worker worker[CONTENDERS];
+    struct slice *slices;
+    int n;
+    bool raw;
+    int64_t until;
+};
+
+struct member {
+    struct team *team;
+    struct worker *worker;
+};
+
+static void *work_in_thread(void *arg)
+{
+    struct member *m = arg;
+
+    m->worker->status = bench_pairs(m->worker, m->team->raw, m->team->until);
+    return NULL;
+}
+
+static int team_slice(void *ctx, bool raw, int64_t ns, struct tally *t)
+{
+    struct team *team = ctx;
+    struct member members[CONTENDERS];
+    pthread_t threads[CONTENDERS];
+    int started = 0, status = 0;
+
+    memset(team->slices, 0, (size_t)team->n * sizeof *team->slices);
+    team->raw = raw;
+    team->until = bench_now() + ns;
+    if (team->n == 1) {
+        status = bench_pairs(&team->worker[0], raw, team->until);
+    } else {
+        for (; started < team->n; started++) {
+            members[started] = (struct member){ team, &team->worker[started] };
+            if (pthread_create(&threads[started], NULL, work_in_thread, &members[started]))
+                break;
+        }
+        if (started < team->n) {
+            cli_say("cannot make a thread");
+            status = EXIT_SYSTEM;
+        }
+        for (int i = 0; i < started; i++) {
+            pthread_join(threads[i], NULL);
+            if (status == 0)
+                status = team->worker[i].status;
+        }
+    }
+    if (status == 0)
+        tally_add(t, team->slices, (size_t)team->n);
+    return status;
+}
+
+static int team_start(struct team *team, const struct bench *b, const char *name,
+                      hf_client *client)
+{
+    team->slices = calloc((size_t)team->n, sizeof *team->slices);
+    if (!team->slices) {
+        cli_say("out of memory");
+        return EXIT_SYSTEM;
+    }
+    for (int i = 0; i < team->n; i++)
+        team->worker[i] = (struct worker){ .bench = b,
+                                           .index = i,
+                                           .client = client,
+                                           .fd = bench_lock_file(b),
+                                           .name = name,
+                                           .slice = &team->slices[i] };
+    return 0;
+}
+
+static void team_end(struct team *team)
+{
+    for (int i = 0; team->slices && i < team->n; i++)
+        if (team->worker[i].fd >= 0)
+            close(team->worker[i].fd);
+    free(team->slices);
+}
+
+/* ---- the cases --------------------------------------------------------------------- */
+
+static int crew_slice_of(void *ctx, bool raw, int64_t ns, struct tally *t)
+{
+    return crew_slice(ctx, raw, ns, t);
+}
+
+static void finish(const struct bench *b, const char *name, struct tally *t, int threads,
+                   int processes)
+{
+    struct bench_row row = { .threads = threads, .processes = processes };
+    int n = threads > 1 ? threads : processes;
+
+    bench_fill(&row, name, &t[0], b->local ? &t[1] : NULL);
+    snprintf(row.setup, sizeof row.setup, "%d %s%s", n,
+             processes > 1 ? "process" : "thread",
+             n == 1          ? ""
+             : processes > 1 ? "es"
+                             : "s");
+    if (n == 1 && b->local) {
+        row.limit_of = "ratio_to_raw";
+        row.value = row.ratio;
+        row.limit = 2.5;
+    }
+    bench_print(b, &row);
+}
+
+static int by_threads(const struct bench *b, const char *what, int n, struct tally *t)
+{
+    struct team team = { .n = n };
+    hf_client *client = NULL;
+    char name[128];
+    int status = bench_open(b, HF_DRIVE_CALLER, 0, &client);
+
+    snprintf(name, sizeof name, "%s/%s", b->prefix, what);
+    if (status == 0)
+        status = team_start(&team, b, name, client);
+    if (status == 0)
+        status =
+            bench_alternate(b, what, team_slice, &team, &t[0], b->local ? &t[1] : NULL);
+    team_end(&team);
+    hf_close(client);
+    if (status == 0)
+        finish(b, what, t, n, 1);
+    return status;
+}
+
+static int by_processes(const struct bench *b, const char *what, int n, struct tally *t)
+{
+    struct crew *crew = NULL;
+    char name[128];
+    int status;
+
+    snprintf(name, sizeof name, "%s/%s", b->prefix, what);
+    status = crew_start(&crew, b, n, name, NULL, bench_pairs);
+    if (status == 0)
+        status =
+            bench_alternate(b, what, crew_slice_of, crew, &t[0], b->local ? &t[1] : NULL);
+    crew_end(crew);
+    if (status == 0)
+        finish(b, what, t, 1, n);
+    return status;
+}
+
+typedef int measure(const struct bench *, const char *what, int n, struct tally *);
+
+static int with_tallies(const struct bench *b, const char *what, int n, measure *m)
+{
+    struct tally *t = calloc(2, sizeof *t);
+    int status = EXIT_SYSTEM;
+
+    if (t)
+        status = m(b, what, n, t);
+    else
+        cli_say("out of memory");
+    free(t);
+    return status;
+}
+
+int bench_uncontended(const struct bench *b)
+{
+    return with_tallies(b, "uncontended", 1, by_threads);
+}
+
+int bench_contended(const struct bench *b)
+{
+    int status = with_tallies(b, "contended", CONTENDERS, by_threads);
+
+    return status ? status : with_tallies(b, "contended", CONTENDERS, by_processes);
+}

@@ -1,0 +1,113 @@
+/* bench_stat.c: samples, medians and the alternating rounds. */
+#include "bench.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int64_t bench_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+double bench_memory(void)
+{
+#if defined(__GLIBC__)
+    struct mallinfo2 m = mallinfo2();
+
+    return (double)m.uordblks + (double)m.hblkhd;
+#else
+    return NAN;
+#endif
+}
+
+void samples_add(struct samples *s, double us)
+{
+    if (s->skip > 0) {
+        s->skip--;
+        return;
+    }
+    if (s->n == BENCH_SAMPLES) {
+        for (size_t i = 0; i < BENCH_SAMPLES / 2; i++)
+            s->us[i] = s->us[2 * i];
+        s->n = BENCH_SAMPLES / 2;
+        s->every = s->every ? 2 * s->every : 2;
+    }
+    s->us[s->n++] = us;
+    s->skip = s->every ? s->every - 1 : 0;
+}
+
+void tally_add(struct tally *t, const struct slice *slices, size_t n)
+{
+    double rate = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (slices[i].ns > 0)
+            rate += (double)slices[i].pairs * 1e9 / (double)slices[i].ns;
+        for (size_t k = 0; k < slices[i].samples.n; k++)
+            samples_add(&t->samples, slices[i].samples.us[k]);
+    }
+    if (t->rounds < BENCH_ROUNDS)
+        t->rate[t->rounds++] = rate;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double tally_rate(const struct tally *t)
+{
+    double sorted[BENCH_ROUNDS];
+
+    if (t->rounds == 0)
+        return NAN;
+    memcpy(sorted, t->rate, t->rounds * sizeof *sorted);
+    qsort(sorted, t->rounds, sizeof *sorted, compare);
+    return sorted[t->rounds / 2];
+}
+
+/* The time that this part of the samples did not exceed; NAN: there are none. */
+static double at_part(struct samples *s, double part)
+{
+    qsort(s->us, s->n, sizeof *s->us, compare);
+    return s->n ? s->us[(size_t)((double)(s->n - 1) * part)] : NAN;
+}
+
+int bench_alternate(const struct bench *b, const char *what, bench_slice *slice, void *ctx,
+                    struct tally *ours, struct tally *raw)
+{
+    int64_t ns = b->time_ns / (BENCH_ROUNDS * (raw ? 2 : 1));
+    int status = 0;
+
+    for (int r = 0; r < BENCH_ROUNDS && status == 0; r++) {
+        bench_progress(b, what, r, BENCH_ROUNDS);
+        /* whoever goes first finds the caches of the other: so they take turns in that
+         * too */
+        for (int k = 0; k < 2 && status == 0; k++) {
+            bool is_raw = (r + k) % 2 == 0;
+
+            if (!is_raw || raw)
+                status = slice(ctx, is_raw, ns, is_raw ? raw : ours);
+        }
+    }
+    return status;
+}
+
+void bench_fill(struct bench_row *row, const char *name, struct tally *ours,
+                struct tally *raw)
+{
+    row->name = name;
+    row->rate = tally_rate(ours);
+    row->p50 = at_part(&ours->samples, 0.5);
+    row->p99 = at_part(&ours->samples, 0.99);
+    row->raw = raw ? tally_rate(raw) : NAN;
+    row->raw_p50 = raw ? at_part(&raw->samples, 0.5) : NAN;
+    row->ratio = raw && row->rate > 0 ? row->raw / row->rate : NAN;
+}

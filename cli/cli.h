@@ -1,0 +1,110 @@
+/* cli.h: what the verbs of the command share. The command uses public symbols only. */
+#ifndef HF_CLI_H
+#define HF_CLI_H
+
+#include <holdfast/async.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Exit statuses; the table stands in holdfast(1) and in --help. */
+enum {
+    EXIT_USAGE = 64,       /* bad usage */
+    EXIT_UNREACHABLE = 69, /* the store cannot be reached or used */
+    EXIT_BUG = 70,
+    EXIT_SYSTEM = 71,  /* fork, memory, files */
+    EXIT_BUSY = 75,    /* busy, timed out, deadlock victim */
+    EXIT_LOST = 76,    /* the lock was lost while the command ran */
+    EXIT_REFUSED = 77, /* login or rights */
+    EXIT_NOTSUP = 78,  /* not supported by this store */
+    EXIT_NOEXEC = 126,
+    EXIT_NOTFOUND = 127
+};
+
+struct cli {
+    const char *url;  /* -u, or NULL */
+    const char *verb; /* "run" */
+};
+
+/* ---- options.c ------------------------------------------------------------------ */
+
+/* One option of a verb. Tables of these make both the parser and --help. */
+struct cli_option {
+    char letter;      /* 0: long form only */
+    const char *name; /* "wait" */
+    const char *arg;  /* "T", or NULL for a flag */
+    const char *help; /* one line; NULL: accepted, not shown */
+};
+
+struct cli_verb {
+    const char *name, *usage, *help;
+    const char *details;              /* a few lines below the options; may be NULL */
+    const struct cli_option *options; /* ends with name NULL; may be NULL */
+    /* argv[0] is the verb; returns the exit status */
+    int (*run)(struct cli *, int argc, char **argv);
+};
+
+extern const struct cli_verb verb_run, verb_ls, verb_show, verb_wait, verb_break,
+    verb_bench, verb_backends, verb_version;
+
+enum { CLI_HELP = -1000 }; /* help was asked for and printed */
+
+typedef int cli_set(void *ctx, const struct cli_option *, const char *value);
+
+/* Reads options from argv[1] on, up to the first argument that is none or to "--". For
+ * each calls set(ctx, option, value); a negative result of it ends with EXIT_USAGE (it
+ * has said why). Returns the index of the first argument, or 0 - exit status (--help was
+ * given: -1000). */
+int cli_options(const struct cli_verb *, int argc, char **argv, cli_set *set, void *ctx);
+
+/* The same for verbs whose options may also follow their arguments: argv is reordered,
+ * and argv[result] to argv[argc - 1] are the arguments. Fewer than `least` or more than
+ * `most` of them is EXIT_USAGE; `what` names them in the message. */
+int cli_arguments(const struct cli_verb *, int argc, char **argv, cli_set *set, void *ctx,
+                  int least, int most, const char *what);
+
+/* The exit status for a negative result of the two. */
+int cli_ended(int result);
+
+void cli_help(FILE *, const struct cli_verb *);
+
+/* ---- common.c ------------------------------------------------------------------- */
+
+/* The URL: -u, else $HOLDFAST_URL, else the file of $HOLDFAST_URL_FILE (refused if others
+ * may read it), else "local:". *ret is malloc'd. Returns 0 or an exit status, having said
+ * why. */
+int cli_url(const struct cli *, char **ret);
+int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the same */
+
+/* "2.5" (seconds), "500ms", "30s", "5m", "1h" to milliseconds; a year at most. A fraction
+ * of a millisecond is rounded up: only a written zero is 0. */
+bool cli_time(const char *text, int64_t *ret_ms);
+bool cli_number(const char *text, uint64_t most, uint64_t *ret);
+int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
+
+int cli_exit_of(int rc);        /* HF_E* to exit status */
+int cli_fail(const hf_error *); /* says it, returns the exit status */
+
+/* One line on stderr after "holdfast: ". cli_usage names the verb and returns EXIT_USAGE.
+ */
+void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_usage(const struct cli *, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- text.c --------------------------------------------------------------------- */
+
+enum { CLI_TEXT = 4 * 1024 + 1 }; /* holds any escaped name or note */
+
+/* Text for a terminal: control characters escaped. Returns buf. */
+const char *cli_text(char *buf, size_t size, const char *text);
+/* "3.2 s", "5 min", "2 h 10 min". Returns buf. */
+const char *cli_age(char *buf, size_t size, int64_t ms);
+
+void json_string(FILE *, const char *);      /* quoted, escaped */
+void json_number_or_null(FILE *, int64_t n); /* negative: null */
+
+/* ---- show.c --------------------------------------------------------------------- */
+
+/* One ticket as an indented block of lines, the way `show` prints it. */
+void cli_ticket(FILE *, const hf_ticket *);
+
+#endif

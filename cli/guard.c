@@ -1,0 +1,246 @@
+/* guard.c: a second process that sees to it that the command is dead before the store can
+ * grant its name to another, whatever happens to the supervisor (G1).
+ *
+ * How it goes well: forked before the store is opened, in its own session, every signal
+ * blocked, it waits for the end of the socket pair or the deadline. It holds copies of
+ * the descriptors by which the store sees that we live. In the end the supervisor kills
+ * it.
+ *
+ * How it goes wrong: the supervisor dies: the pair ends, the guard kills the command with
+ * all descendants, waits until they are gone, and ends; only then its copies are closed
+ * and the store learns of our death. The supervisor is stopped or hangs: the deadline
+ * passes without a later one, and the same happens. The guard itself dies: the supervisor
+ * starts another. Both die: the child has PDEATHSIG, and the life descriptor it inherited
+ * (local:) keeps the name.
+ *
+ * A second guard is forked from a process whose library may have threads: all code that
+ * runs in a guard is async-signal-safe.
+ */
+#include "guard.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FDS_MAX = 8, SOCK = 0, LOOK_MS = 100 };
+
+static const int64_t second = 1000000000;
+
+int64_t guard_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * second + t.tv_nsec;
+}
+
+/* ---- in the guard ------------------------------------------------------------------- */
+
+struct watch {
+    struct guard_page *page;
+    int timer; /* -1: could not be made, then we look now and then */
+    int pidfd; /* of the child; -1: not started yet */
+    uint64_t life_ino;
+};
+
+static void arm(const struct watch *w, int64_t at)
+{
+    struct itimerspec t = { .it_value = { .tv_sec = at / second, .tv_nsec = at % second } };
+    if (at == GUARD_NEVER)
+        t.it_value.tv_sec = t.it_value.tv_nsec = 0;
+    else if (at <= 0)
+        t.it_value.tv_nsec = 1;
+    timerfd_settime(w->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* Reads one message. False: the pair has ended. A newer pidfd or life descriptor never
+ * comes; what is received stays open until we end. */
+static bool receive(struct watch *w)
+{
+    char byte;
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+    } control;
+    struct iovec iov = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &iov,
+                        .msg_iovlen = 1,
+                        .msg_control = &control,
+                        .msg_controllen = sizeof control };
+    ssize_t n = recvmsg(SOCK, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n <= 0)
+        return n < 0 && (errno == EAGAIN || errno == EINTR);
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (c && c->cmsg_type == SCM_RIGHTS) {
+        int fds[FDS_MAX];
+        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        struct stat st;
+        memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+        w->pidfd = fds[0];
+        if (count > 1 && fstat(fds[1], &st) == 0)
+            w->life_ino = st.st_ino;
+    }
+    return true;
+}
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    return pidfd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static void pause_ms(long ms)
+{
+    struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+    nanosleep(&t, NULL);
+}
+
+/* Until nothing of the command is left. A dead supervisor's number is good for the first
+ * round only: its children may not have been given away yet, later it may be a
+ * stranger's. */
+static void kill_all(const struct watch *w, bool supervisor_dead)
+{
+    struct family f = w->page->family;
+    f.life_ino = w->life_ino;
+    atomic_store(&w->page->killed, 1);
+    for (long ms = 1;; ms = ms < 50 ? ms * 2 : ms) {
+        if (has_ended(w->pidfd))
+            f.child = 0;
+        if (descend_kill(&f, NULL) == 0)
+            return;
+        if (supervisor_dead)
+            f.supervisor = 0;
+        pause_ms(ms);
+    }
+}
+
+static _Noreturn void guard_main(struct guard_page *page, int sock)
+{
+    struct watch w = { .page = page, .pidfd = -1 };
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid();
+    /* nothing of the caller's stays open: the reader of a pipe would wait for our end */
+    if (dup2(sock, SOCK) < 0)
+        _exit(1);
+    close_range(SOCK + 1, ~0u, 0);
+    prctl(PR_SET_NAME, "holdfast-guard");
+    setpriority(PRIO_PROCESS, 0, -10); /* if we may: it has a deadline and little to do */
+    if (chdir("/") < 0) {              /* then a mount stays busy for as long as we live */
+    }
+    w.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    for (;;) {
+        struct pollfd p[2] = { { .fd = SOCK, .events = POLLIN },
+                               { .fd = w.timer, .events = POLLIN } };
+        arm(&w, atomic_load(&page->running) ? atomic_load(&page->deadline) : GUARD_NEVER);
+        poll(p, 2, w.timer < 0 ? LOOK_MS : -1);
+        if (p[0].revents && !receive(&w)) {
+            if (atomic_load(&page->running))
+                kill_all(&w, true);
+            _exit(0);
+        }
+        if (guard_now() >= atomic_load(&page->deadline) && atomic_load(&page->running)) {
+            kill_all(&w, false);
+            _exit(0);
+        }
+    }
+}
+
+/* ---- in the supervisor -------------------------------------------------------------- */
+
+int guard_start(struct guard *g)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    /* not fork(): no handler of any library may run in the guard */
+    pid_t pid = _Fork();
+    if (pid == 0)
+        guard_main(g->page, pair[1]);
+    int rc = pid < 0 ? -errno : 0;
+    close(pair[1]);
+    if (pid < 0) {
+        close(pair[0]);
+        return rc;
+    }
+    if (g->sock >= 0)
+        close(g->sock);
+    g->sock = pair[0];
+    g->pid = pid;
+    g->page->family.guard = pid;
+    return 0;
+}
+
+int guard_open(struct guard *g)
+{
+    *g = (struct guard){ .sock = -1 };
+    g->page = mmap(NULL, sizeof *g->page, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (g->page == MAP_FAILED)
+        return -errno;
+    atomic_store(&g->page->deadline, GUARD_NEVER);
+    g->page->family.supervisor = getpid();
+    g->page->family.life_fd = -1;
+    siginfo_t info;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+        descend_note(&g->page->family, g->page->family.strangers);
+    return guard_start(g);
+}
+
+void guard_tell(const struct guard *g, int pidfd, const int *life, size_t nlife)
+{
+    char byte = 'c';
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+    } control;
+    struct iovec iov = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control };
+    size_t n = nlife < FDS_MAX ? nlife + 1 : FDS_MAX;
+    struct cmsghdr *c = &control.head;
+
+    m.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+    memset(&control, 0, sizeof control);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * n);
+    memcpy(CMSG_DATA(c), &pidfd, sizeof(int));
+    if (n > 1)
+        memcpy(CMSG_DATA(c) + sizeof(int), life, sizeof(int) * (n - 1));
+    sendmsg(g->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void guard_deadline(const struct guard *g, int64_t at)
+{
+    int64_t before = atomic_exchange(&g->page->deadline, at);
+    if (at < before && atomic_load(&g->page->running))
+        send(g->sock, "d", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void guard_dismiss(const struct guard *g)
+{
+    atomic_store(&g->page->running, 0);
+    if (g->pid)
+        kill(g->pid, SIGKILL);
+}
+
+void guard_close(struct guard *g)
+{
+    guard_dismiss(g);
+    while (g->pid && waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (g->sock >= 0)
+        close(g->sock);
+    *g = (struct guard){ .page = g->page, .sock = -1 };
+}

@@ -1,0 +1,47 @@
+/* guard.h: the process that ends the command when its supervisor cannot. */
+#ifndef HF_CLI_GUARD_H
+#define HF_CLI_GUARD_H
+
+#include "descend.h"
+
+#include <stdatomic.h>
+
+#define GUARD_NEVER INT64_MAX
+
+/* Memory shared by supervisor, guard and, until it runs the command, the child. The
+ * deadline stands here and not in messages: a guard that was stopped for a while reads
+ * the newest one, and a renewal wakes nobody. */
+struct guard_page {
+    _Atomic int64_t deadline; /* CLOCK_BOOTTIME, ns: then the guard begins to kill */
+    atomic_int running;       /* there is something to kill */
+    atomic_int killed;        /* the guard has begun to */
+    int exec_errno;           /* the child's: why it could not run the command */
+    struct family family;
+};
+
+struct guard {
+    struct guard_page *page;
+    pid_t pid; /* 0: there is none at present */
+    int sock;  /* our end of the pair; -1 */
+};
+
+int64_t guard_now(void); /* CLOCK_BOOTTIME, ns */
+
+int guard_open(struct guard *);  /* 0 or -errno; makes the page and the first guard */
+int guard_start(struct guard *); /* after the guard has died: another one */
+
+/* Hands over the child's pidfd, then the descriptors by which the store sees that we
+ * live. Called by the child itself before it runs the command, so that there is no moment
+ * at which a command runs and its guard does not know. */
+void guard_tell(const struct guard *, int pidfd, const int *life, size_t nlife);
+
+/* A later deadline is found by the guard when the old one has come; of an earlier one it
+ * is told. */
+void guard_deadline(const struct guard *, int64_t at);
+
+/* Ends the guard, also a stopped one; nothing is killed any more. dismiss does not wait:
+ * its end can go on beside the release of the lock. */
+void guard_dismiss(const struct guard *);
+void guard_close(struct guard *);
+
+#endif

@@ -1,0 +1,156 @@
+/* main.c: the command `holdfast`: global options, then one verb.
+ *
+ * Goes well: the verb's own status. Goes wrong: an unknown verb or option is 64 before
+ * anything was opened; output that could not be written (a full disk) is 71, so that a
+ * script never takes half a list for the whole. */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &verb_show,
+                                                &verb_wait,     &verb_break,  &verb_bench,
+                                                &verb_backends, &verb_version };
+
+static const struct cli_option main_options[] = {
+    { 'u', "url", "URL", "the store; see below" },
+    { 'V', "version", NULL, "show the version" },
+    { 'h', "help", NULL, "show this help" },
+    { 0, NULL, NULL, NULL },
+};
+
+static const struct cli_verb verb_main = {
+    .usage = "holdfast [-u URL] VERB [options] [arguments]",
+    .help = "Locks across processes and machines, in the store you already run.",
+    .options = main_options,
+};
+
+struct wanted {
+    struct cli cli;
+    bool help, version;
+};
+
+static int set_main(void *ctx, const struct cli_option *o, const char *value)
+{
+    struct wanted *w = ctx;
+
+    if (o->letter == 'u')
+        w->cli.url = value;
+    else if (o->letter == 'V')
+        w->version = true;
+    else
+        w->help = true;
+    return 0;
+}
+
+static void print_help(FILE *out)
+{
+    cli_help(out, &verb_main);
+    fputs("\nVerbs ('holdfast help VERB' tells more):\n", out);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        fprintf(out, "  %-10s %s\n", verbs[i]->name, verbs[i]->help);
+    fputs("\nThe store: -u URL, else $HOLDFAST_URL, else the file named by "
+          "$HOLDFAST_URL_FILE\n"
+          "(chmod 600), else local:, which needs no server. 'holdfast backends' lists "
+          "them.\n"
+          "\nExit status:\n"
+          "   0  done (run: the command's own status, or its signal)\n"
+          "  64  bad usage\n"
+          "  69  the store cannot be reached or used\n"
+          "  70  a defect in holdfast\n"
+          "  71  a system error: memory, processes, files\n"
+          "  75  busy, not granted in time, or nothing to break\n"
+          "  76  the lock was lost while the command ran\n"
+          "  77  refused by the store: login or rights\n"
+          "  78  not supported by this store\n"
+          " 126  the command cannot be executed\n"
+          " 127  the command was not found\n",
+          out);
+}
+
+static const struct cli_verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(verbs[i]->name, name) == 0)
+            return verbs[i];
+    return NULL;
+}
+
+static int no_verb(const char *name)
+{
+    const struct cli cli = { NULL, NULL };
+    char shown[256];
+
+    return cli_usage(&cli, "unknown verb: %s", cli_text(shown, sizeof shown, name));
+}
+
+static int help_verb(int argc, char **argv)
+{
+    const struct cli cli = { NULL, NULL };
+    const struct cli_verb *verb;
+
+    if (argc == 1) {
+        print_help(stdout);
+        return 0;
+    }
+    if (argc > 2)
+        return cli_usage(&cli, "help takes one verb");
+    verb = find_verb(argv[1]);
+    if (!verb)
+        return no_verb(argv[1]);
+    cli_help(stdout, verb);
+    return 0;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    struct wanted w = { { NULL, NULL }, false, false };
+    int at = cli_options(&verb_main, argc, argv, set_main, &w);
+    const struct cli_verb *verb;
+
+    if (at < 0)
+        return cli_ended(at);
+    if (w.help) {
+        print_help(stdout);
+        return 0;
+    }
+    if (w.version)
+        return verb_version.run(&w.cli, 1, (char *[]){ "version", NULL });
+    if (at == argc)
+        return cli_usage(&w.cli, "a verb is missing");
+    if (strcmp(argv[at], "help") == 0)
+        return help_verb(argc - at, argv + at);
+    verb = find_verb(argv[at]);
+    if (!verb)
+        return no_verb(argv[at]);
+    w.cli.verb = verb->name;
+    return verb->run(&w.cli, argc - at, argv + at);
+}
+
+/* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
+ * then be written into the store. */
+static void fill_standard_fds(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+
+    fill_standard_fds();
+    status = dispatch(argc, argv);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+        cli_say("cannot write the output: %s", strerror(errno));
+        status = EXIT_SYSTEM;
+    }
+    return status;
+}

@@ -1,0 +1,127 @@
+/* run.h: what the parts of `holdfast run` share. */
+#ifndef HF_CLI_RUN_H
+#define HF_CLI_RUN_H
+
+#include "cli.h"
+#include "guard.h"
+
+#include <signal.h>
+
+enum on_lost { LOST_TERM, LOST_KILL, LOST_WARN };
+
+struct run_options {
+    const char **names; /* names[0] is NAME, then those of --also */
+    size_t nnames;
+    char **command;
+    const char *shell;                                          /* -c */
+    int64_t wait_ms, ttl_ms, grace_ms, at_least_ms, at_most_ms; /* -1: not given */
+    hf_request request;
+    enum on_lost on_lost;
+    int busy_exit;
+    bool quiet, verbose;
+};
+
+/* ---- terminal.c --------------------------------------------------------------------- */
+
+struct terminal {
+    int fd;          /* our controlling terminal; -1: none */
+    pid_t home;      /* our own process group */
+    bool whole;      /* stdin and stdout are that terminal */
+    bool own_group;  /* the command gets a process group of its own */
+    bool handed;     /* its group has the terminal now */
+    bool was_handed; /* and had it when it ended */
+};
+
+void terminal_look(struct terminal *);
+bool terminal_foreground(const struct terminal *);
+/* In the child before it runs the command, and in the supervisor; SIGTTOU is blocked. */
+void terminal_hand(struct terminal *, pid_t group);
+void terminal_take_back(struct terminal *);
+
+/* ---- signals.c ---------------------------------------------------------------------- */
+
+struct signals {
+    int fd;           /* signalfd */
+    sigset_t mask;    /* as holdfast was started */
+    sigset_t ignored; /* the same: of those that we read */
+    bool chld_ignored, pipe_ignored;
+};
+
+int signals_open(struct signals *);           /* 0 or -errno */
+void signals_run(struct signals *);           /* from now on ^Z is the command's business */
+void signals_restore(const struct signals *); /* in the child */
+/* The next signal, or 0. *ret_sent: a process sent it, not the terminal. */
+int signals_next(const struct signals *, bool *ret_sent);
+bool signals_end_wait(const struct signals *, int sig); /* by it a waiting run ends */
+bool signals_stop_group(int sig); /* our own; false: nobody could continue us, so we run */
+_Noreturn void signals_die(int sig, bool group); /* group: and all of our own group */
+
+/* ---- run*.c, spawn.c, supervise.c, standing.c --------------------------------------- */
+
+enum phase { RUNNING, STOPPING, KILLING };
+
+struct run {
+    struct cli *cli;
+    struct run_options opt;
+    struct guard guard;
+    struct terminal terminal;
+    struct signals signals;
+    int timer; /* timerfd on CLOCK_BOOTTIME */
+    hf_client *client;
+    hf_lease *lease;
+    int life[4];
+    size_t nlife;
+    bool inherit_life;
+
+    /* the wait */
+    hf_op *op;
+    bool done; /* its callback ran: rc, lease, err */
+    int rc;
+    hf_error err;
+    int ended_by; /* the signal that ended it; 0 */
+
+    /* the run; times are CLOCK_BOOTTIME ns */
+    int64_t asked_at, granted_at, deadline, kill_at, look_at;
+    int64_t look_ms;
+    int64_t grace, margin;
+    enum phase phase;
+    pid_t child;
+    bool ended;       /* the child */
+    int status;       /* of waitpid, once ended */
+    int stopped_by;   /* a signal has just stopped it; 0 */
+    int64_t guard_at; /* next try to start a guard */
+    bool lost, told_risk, told_stop, told_denied;
+};
+
+extern const struct cli_option run_option_table[];
+int run_read_options(struct run *, int argc, char **argv); /* 0, exit status, CLI_HELP */
+
+/* The steps to the lock. Each: RUN_ON, or the exit status, which -E may have made 0. */
+enum { RUN_ON = -1 };
+int run_open(struct run *);          /* the store */
+int run_refuse_nested(struct run *); /* a name of a parent run */
+int run_acquire(struct run *);       /* r->lease is ours, or r->ended_by is set */
+
+void run_take_signals(struct run *); /* without a command: one of them sets r->ended_by */
+bool run_set_environment(const struct run *);
+
+/* Lets the client work; if it is idle, waits for it, a signal or the time `at`. */
+void run_turn(struct run *, int64_t at);
+void run_reap(struct run *); /* notes how the child is; a dead guard is replaced */
+void run_say(const struct run *, const char *fmt, ...) /* unless -q; %s of cli_say */
+    __attribute__((format(printf, 2, 3)));
+
+/* Runs the command to its end and to the end of whatever must not outlive the lock. 0, or
+ * the exit status if it could not be started. */
+int supervise(struct run *);
+
+pid_t spawn(struct run *); /* < 0: -errno */
+
+/* The line "who holds it" of a waiting run. */
+struct standing;
+struct standing *standing_open(struct run *); /* NULL: nothing to be shown */
+bool standing_changed(const struct standing *);
+void standing_tick(struct standing *); /* says how it is; takes NULL, as all do */
+void standing_close(struct standing *);
+
+#endif

@@ -1,0 +1,193 @@
+/* run_options.c: the options of `holdfast run`.
+ *
+ * How it goes well: struct run_options is filled from the command line. How it goes
+ * wrong: the message names the option and what it wants, nothing has been done, the
+ * status is 64 (G11).
+ */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct cli_option run_option_table[] = {
+    { 'n', "try", NULL, "do not wait: exit 75 if it is taken" },
+    { 'w', "wait", "T", "wait at most T; 0 is -n" },
+    { 't', "ttl", "T", "the lock ends T after contact is lost (30s)" },
+    { 's', "shared", NULL, "shared: together with other shared ones" },
+    { 'x', "exclusive", NULL, "exclusive: the default" },
+    { 0, "permits", "K/N", "K permits of a semaphore that has N" },
+    { 0, "also", "NAME", "hold this name too: all or none (repeatable)" },
+    { 0, "barge", NULL, "enter past the queue if there is room" },
+    { 0, "at-least", "T", "keep the name for T, also if the command ends sooner" },
+    { 0, "at-most", "T", "stop the command so that it has ended after T" },
+    { 0, "on-lost", "term|kill|warn", "what to do to the command (term)" },
+    { 0, "grace", "T", "from TERM to KILL; at most a third of the ttl" },
+    { 0, "note", "TEXT", "why: shown to whoever looks" },
+    { 'E', "busy-exit", "N", "exit status instead of 75" },
+    { 'c', "command", "STRING", "run STRING by /bin/sh" },
+    { 'q', "quiet", NULL, "say nothing about the lock" },
+    { 'v', "verbose", NULL, "say more" },
+    { 0, NULL, NULL, NULL },
+};
+
+static int bad(const struct run *r, const struct cli_option *o, const char *value,
+               const char *wanted)
+{
+    char shown[256];
+    cli_usage(r->cli, "--%s %s: %s", o->name, cli_text(shown, sizeof shown, value), wanted);
+    return -1;
+}
+
+static int set_permits(struct run *r, const struct cli_option *o, const char *value)
+{
+    char first[24];
+    const char *slash = strchr(value, '/');
+    uint64_t k, n;
+    size_t len = slash ? (size_t)(slash - value) : 0;
+    if (!slash || len >= sizeof first)
+        return bad(r, o, value, "wants K/N, such as 1/3");
+    memcpy(first, value, len);
+    first[len] = 0;
+    if (!cli_number(first, UINT32_MAX, &k) || !cli_number(slash + 1, UINT32_MAX, &n) ||
+        k < 1 || k > n)
+        return bad(r, o, value, "wants K/N with K from 1 to N");
+    r->opt.request.mode = HF_PERMITS;
+    r->opt.request.permits = (uint32_t)k;
+    r->opt.request.capacity = (uint32_t)n;
+    return 0;
+}
+
+static int set_on_lost(struct run *r, const struct cli_option *o, const char *value)
+{
+    static const char *const words[] = { "term", "kill", "warn" };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(value, words[i]) == 0) {
+            r->opt.on_lost = (enum on_lost)i;
+            return 0;
+        }
+    return bad(r, o, value, "wants term, kill or warn");
+}
+
+static int set_time(struct run *r, const struct cli_option *o, const char *value)
+{
+    const struct {
+        const char *name;
+        int64_t *at;
+        bool zero; /* may be 0 */
+    } times[] = {
+        { "wait", &r->opt.wait_ms, true },        { "ttl", &r->opt.ttl_ms, false },
+        { "grace", &r->opt.grace_ms, true },      { "at-least", &r->opt.at_least_ms, true },
+        { "at-most", &r->opt.at_most_ms, false },
+    };
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (strcmp(o->name, times[i].name) != 0)
+            continue;
+        if (!cli_time(value, times[i].at))
+            return bad(r, o, value, "wants a time such as 2.5, 500ms, 30s, 5m, 1h");
+        if (*times[i].at == 0 && !times[i].zero)
+            return bad(r, o, value, "must be more than 0");
+        return 0;
+    }
+    return -1;
+}
+
+static int set_number(struct run *r, const struct cli_option *o, const char *value)
+{
+    uint64_t n;
+    if (!cli_number(value, 255, &n))
+        return bad(r, o, value, "wants a number from 0 to 255");
+    r->opt.busy_exit = (int)n;
+    return 0;
+}
+
+static int set_word(struct run *r, const struct cli_option *o, const char *value)
+{
+    if (strcmp(o->name, "also") == 0)
+        r->opt.names[++r->opt.nnames] = value;
+    else if (strcmp(o->name, "note") == 0)
+        r->opt.request.note = value;
+    else if (strcmp(o->name, "permits") == 0)
+        return set_permits(r, o, value);
+    else if (strcmp(o->name, "on-lost") == 0)
+        return set_on_lost(r, o, value);
+    else if (strcmp(o->name, "busy-exit") == 0)
+        return set_number(r, o, value);
+    else if (strcmp(o->name, "command") == 0)
+        r->opt.shell = value;
+    else
+        return set_time(r, o, value);
+    return 0;
+}
+
+static int set(void *ctx, const struct cli_option *o, const char *value)
+{
+    struct run *r = ctx;
+    if (o->arg)
+        return set_word(r, o, value);
+    if (strcmp(o->name, "barge") == 0)
+        r->opt.request.flags |= HF_BARGE;
+    switch (o->letter) {
+    case 'n':
+        r->opt.wait_ms = 0;
+        break;
+    case 's':
+        r->opt.request.mode = HF_READ;
+        break;
+    case 'x':
+        r->opt.request.mode = HF_WRITE;
+        break;
+    case 'q':
+        r->opt.quiet = true;
+        break;
+    case 'v':
+        r->opt.verbose = true;
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* What follows NAME. `NAME -c STRING`, as flock(1) has it, is understood too. */
+static int take_command(struct run *r, int argc, char **argv, int at)
+{
+    static char *shell[] = { "/bin/sh", "-c", NULL, NULL };
+    if (at < argc && strcmp(argv[at], "--") == 0)
+        at++;
+    else if (at + 2 == argc && strcmp(argv[at], "-c") == 0 && !r->opt.shell) {
+        r->opt.shell = argv[at + 1];
+        at = argc;
+    }
+    if (r->opt.shell) {
+        if (at < argc)
+            return cli_usage(r->cli, "-c runs its STRING: no COMMAND beside it");
+        shell[2] = strdup(r->opt.shell);
+        r->opt.command = shell;
+        return shell[2] ? 0 : EXIT_SYSTEM;
+    }
+    if (at >= argc)
+        return cli_usage(r->cli, "COMMAND is missing");
+    r->opt.command = argv + at;
+    return 0;
+}
+
+int run_read_options(struct run *r, int argc, char **argv)
+{
+    r->opt.names = calloc((size_t)argc + 1, sizeof *r->opt.names);
+    if (!r->opt.names) {
+        cli_say("out of memory");
+        return EXIT_SYSTEM;
+    }
+    int at = cli_options(&verb_run, argc, argv, set, r);
+    if (at < 0)
+        return at;
+    if (at >= argc)
+        return cli_usage(r->cli, "NAME is missing");
+    r->opt.names[0] = argv[at];
+    r->opt.nnames++;
+    if (r->opt.request.permits && r->opt.request.mode != HF_PERMITS)
+        return cli_usage(r->cli, "--permits is neither --shared nor exclusive");
+    if (r->opt.ttl_ms > 0)
+        r->opt.request.ttl_ms = r->opt.ttl_ms;
+    return take_command(r, argc, argv, at + 1);
+}

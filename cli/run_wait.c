@@ -1,0 +1,221 @@
+/* run_wait.c: `holdfast run` until it holds the lock, or knows that it will not.
+ *
+ * How it goes well: the store is opened without threads, we stand in line, and one poll
+ * sees to the client, the signals and the line on the terminal.
+ *
+ * How it goes wrong: busy, timed out, deadlock: 75 (or -E N), and nothing is left in the
+ * line. A signal leaves the line and then ends us as it would have. A place that was lost
+ * while we were stopped is taken anew. A nested run for a name of its parent would wait
+ * for itself: it is refused at once.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int64_t ms = 1000000, second = 1000000000;
+enum { DEFAULT_TTL_MS = 30000, TELL_MS = 300 };
+
+static int busy(const struct run *r)
+{
+    return r->opt.busy_exit >= 0 ? r->opt.busy_exit : EXIT_BUSY;
+}
+
+/* ---- the store ---------------------------------------------------------------------- */
+
+/* The ttl= of a URL: what the library takes when the request names none. */
+static int64_t ttl_of(const char *url)
+{
+    const char *query = strchr(url, '?');
+    for (const char *p = query; p; p = strchr(p, '&')) {
+        p++;
+        if (strncmp(p, "ttl=", 4) != 0)
+            continue;
+        char *text = strndup(p + 4, strcspn(p + 4, "&#"));
+        int64_t ttl = 0;
+        bool good = text && cli_time(text, &ttl) && ttl > 0;
+        free(text);
+        if (good)
+            return ttl;
+    }
+    return DEFAULT_TTL_MS;
+}
+
+static int set_grace(struct run *r, int64_t ttl_ms)
+{
+    char age[32];
+    if (r->opt.grace_ms > ttl_ms / 3)
+        return cli_usage(r->cli,
+                         "--grace may be at most a third of the ttl (%s): the command must "
+                         "have ended before another gets the lock",
+                         cli_age(age, sizeof age, ttl_ms / 3));
+    if (r->opt.grace_ms < 0)
+        r->opt.grace_ms = ttl_ms / 6 < 5000 ? ttl_ms / 6 : 5000;
+    r->grace = r->opt.grace_ms * ms;
+    /* how long killing may take on a busy machine: to be woken, to look, to see them die */
+    int64_t margin = ttl_ms / 10 < 100 ? 100 : ttl_ms / 10 > 1000 ? 1000 : ttl_ms / 10;
+    r->margin = (margin < ttl_ms / 5 ? margin : ttl_ms / 5) * ms;
+    return 0;
+}
+
+int run_open(struct run *r)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    const char *parent = getenv("HOLDFAST_OWNER");
+    char *url;
+    int rc = cli_url(r->cli, &url);
+    if (rc)
+        return rc;
+    rc = set_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : ttl_of(url));
+    if (rc == 0) {
+        o.drive = HF_DRIVE_APP;
+        o.owner = parent && *parent ? parent : NULL;
+        /* without a parent we are an owner ourselves, so that our children can name us */
+        r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;
+        if (hf_open(url, &o, &r->client, &r->err) < 0)
+            rc = cli_fail(&r->err);
+    }
+    explicit_bzero(url, strlen(url));
+    free(url);
+    return rc ? rc : RUN_ON;
+}
+
+/* Waiting for a name of our own parent would never end. */
+static int refuse_own(struct run *r, const char *name, const char *parent, size_t len)
+{
+    hf_list *list;
+    char shown[CLI_TEXT];
+    uint64_t fence = 0;
+    if (hf_look(r->client, name, &list, &r->err) < 0)
+        return cli_fail(&r->err);
+    const hf_line *line = hf_list_at(list, 0);
+    for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
+        const hf_ticket *t = hf_line_ticket(line, i);
+        const char *owner = hf_ticket_owner(t);
+        if (hf_ticket_fence(t) && strlen(owner) == len && memcmp(owner, parent, len) == 0)
+            fence = hf_ticket_fence(t);
+    }
+    hf_list_free(list);
+    if (!fence)
+        return 0;
+    run_say(r, "%s is held by your parent run, fence %" PRIu64,
+            cli_text(shown, sizeof shown, name), fence);
+    return EXIT_BUSY;
+}
+
+int run_refuse_nested(struct run *r)
+{
+    const char *parent = getenv("HOLDFAST_OWNER");
+    for (size_t i = 0; parent && *parent && i < r->opt.nnames; i++) {
+        int rc = refuse_own(r, r->opt.names[i], parent, strcspn(parent, " "));
+        if (rc)
+            return rc == EXIT_BUSY ? busy(r) : rc;
+    }
+    return RUN_ON;
+}
+
+/* ---- waiting ------------------------------------------------------------------------ */
+
+static void on_done(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    struct run *r = user;
+    r->done = true;
+    r->rc = rc;
+    r->lease = lease;
+    if (rc < 0 && err)
+        r->err = *err;
+    r->op = NULL;
+    hf_op_free(op);
+}
+
+static int64_t rest_of_wait(const struct run *r)
+{
+    if (r->opt.wait_ms < 0)
+        return HF_FOREVER;
+    int64_t rest = r->opt.wait_ms - (guard_now() - r->asked_at) / ms;
+    return rest > 0 ? rest : 0;
+}
+
+static int join(struct run *r)
+{
+    int64_t wait = rest_of_wait(r);
+    r->done = false;
+    if (r->opt.nnames == 1)
+        return hf_acquire_start(r->client, r->opt.names[0], wait, &r->opt.request, on_done,
+                                r, &r->op, &r->err);
+    return hf_acquire_all_start(r->client, r->opt.names, r->opt.nnames, wait,
+                                &r->opt.request, on_done, r, &r->op, &r->err);
+}
+
+void run_take_signals(struct run *r)
+{
+    bool sent;
+    for (int sig; (sig = signals_next(&r->signals, &sent)) != 0;) {
+        if (sig == SIGCHLD)
+            run_reap(r);
+        else if (!signals_end_wait(&r->signals, sig))
+            continue;
+        else if (r->ended_by) { /* asked twice: the store ends our place by the ttl */
+            guard_close(&r->guard);
+            signals_die(sig, false);
+        } else {
+            r->ended_by = sig;
+            if (r->op)
+                hf_op_cancel(r->op);
+        }
+    }
+}
+
+/* Waits for the answer to one join. */
+static void await(struct run *r, bool show)
+{
+    struct standing *line = NULL;
+    int64_t tell_at = show ? guard_now() + TELL_MS * ms : GUARD_NEVER;
+    while (hf_client_process(r->client) > 0 && !r->done)
+        ;
+    while (!r->done) {
+        run_take_signals(r);
+        if (guard_now() >= tell_at || standing_changed(line)) {
+            if (!line)
+                line = standing_open(r);
+            standing_tick(line);
+            tell_at = guard_now() + second;
+        }
+        run_turn(r, tell_at);
+    }
+    standing_close(line);
+}
+
+/* Of several names one may have been lost while we waited, stopped, for the others. */
+static bool lost_already(struct run *r)
+{
+    if (r->rc == 0 && hf_lease_check(r->lease) < 0) {
+        hf_release(r->lease, NULL);
+        r->lease = NULL;
+        return true;
+    }
+    return r->rc == HF_ELOST;
+}
+
+int run_acquire(struct run *r)
+{
+    bool show = !r->opt.quiet && (r->opt.verbose || isatty(STDERR_FILENO));
+    char shown[CLI_TEXT];
+    r->asked_at = guard_now();
+    do {
+        r->rc = join(r);
+        if (r->rc == 0)
+            await(r, show);
+    } while (!r->ended_by && lost_already(r));
+    r->granted_at = guard_now();
+    if (r->rc == 0 || r->ended_by)
+        return RUN_ON;
+    if (r->rc != HF_EBUSY && r->rc != HF_ETIMEDOUT && r->rc != HF_EDEADLK)
+        return cli_fail(&r->err);
+    run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
+            r->opt.nnames > 1 ? " and what it goes with" : "",
+            r->err.text[0] ? r->err.text : hf_strerror(r->rc));
+    return busy(r);
+}

@@ -1,0 +1,108 @@
+/* spawn.c: from the supervisor to the running command.
+ *
+ * How it goes well: the child shares our memory until it runs the command (vfork), so
+ * starting costs nothing that grows with the program. No handler exists and only system
+ * calls are made there. It tells the guard of itself before the command exists. Order
+ * matters: the death signal before anything, the group before the terminal, the mask
+ * last.
+ *
+ * How it goes wrong: the supervisor dies meanwhile: PDEATHSIG, or the getppid check if it
+ * was too early for that. The command cannot be run: its errno is left in the shared
+ * page. The command is set-uid: the death signal is cleared and we may be unable to
+ * signal it, which is said once.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A number that scripts hardly ever use themselves; else any. */
+static int inherit(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD, 100);
+    return copy >= 0 ? copy : fcntl(fd, F_DUPFD, 3);
+}
+
+static _Noreturn void child_main(struct run *r)
+{
+    struct guard_page *page = r->guard.page;
+    pid_t self = getpid();
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != page->family.supervisor)
+        _exit(EXIT_LOST);
+    if (r->terminal.own_group && setpgid(0, 0) == 0)
+        page->family.group = self;
+    page->family.child = self;
+    if (r->inherit_life)
+        page->family.life_fd = inherit(r->life[0]);
+    atomic_store(&page->running, 1);
+    int pidfd = (int)syscall(SYS_pidfd_open, self, 0);
+    guard_tell(&r->guard, pidfd, r->life, r->nlife);
+    close(pidfd);
+    terminal_hand(&r->terminal, self);
+    signals_restore(&r->signals);
+    execvp(r->opt.command[0], r->opt.command);
+    page->exec_errno = errno;
+    _exit(EXIT_NOTFOUND);
+}
+
+/* Its image is not ours to look at: it has rights that we have not. */
+static void warn_if_foreign(const struct run *r, pid_t child)
+{
+    char path[64], shown[256];
+    struct stat st;
+    if (r->opt.on_lost == LOST_WARN || geteuid() == 0)
+        return;
+    snprintf(path, sizeof path, "/proc/%ld/exe", (long)child);
+    if (stat(path, &st) == 0 || (errno != EACCES && errno != EPERM))
+        return;
+    run_say(r,
+            "warning: %s runs with rights of its own: if the lock is lost, holdfast may be "
+            "unable to stop it",
+            cli_text(shown, sizeof shown, r->opt.command[0]));
+}
+
+/* execvp says EACCES also if it only could not look into a folder of $PATH. */
+static int why_not(const char *command, int error)
+{
+    const char *path = getenv("PATH");
+    char file[PATH_MAX];
+    if (error != EACCES || strchr(command, '/'))
+        return error;
+    for (const char *p = path ? path : ""; *p; p += strspn(p, ":")) {
+        size_t len = strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)len, p, command);
+        if (access(file, F_OK) == 0)
+            return error;
+        p += len;
+    }
+    return ENOENT;
+}
+
+pid_t spawn(struct run *r)
+{
+    struct family *f = &r->guard.page->family;
+    f->session = getsid(0);
+    f->since = descend_ticks();
+    /* orphans of the command come to us and stay findable */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    fflush(NULL);
+    pid_t pid = vfork();
+    if (pid == 0)
+        child_main(r);
+    if (pid < 0)
+        return -errno;
+    if (r->guard.page->exec_errno)
+        r->guard.page->exec_errno = why_not(r->opt.command[0], r->guard.page->exec_errno);
+    else
+        warn_if_foreign(r, pid);
+    return pid;
+}

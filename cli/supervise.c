@@ -1,0 +1,330 @@
+/* supervise.c: holds the lock while the command runs, and the command while the lock holds.
+ *
+ * How it goes well: one thread, one poll over the client, the signals and a timer. The
+ * command ends, its status is ours. Each renewal moves the deadline that the guard reads.
+ *
+ * How it goes wrong, in three phases:
+ *   RUNNING   the renewal is overdue, or the ticket was broken: at deadline - grace the
+ *             command gets TERM, so that it can end in time. The lock was lost at a
+ *             stroke: another may hold it already, TERM at once.
+ *   STOPPING  waits for the command and all its descendants; then
+ *   KILLING   early enough that the last one is gone at the deadline (G1).
+ * A stop once begun is not taken back, and its exit status is 76 whatever the command says.
+ *
+ * ^Z: the command has stopped, so we give the terminal back and stop with our group;
+ * nobody renews then, and the guard ends the command at the deadline. On SIGCONT the
+ * lease is looked at first, and only a held one lets the command go on.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static const int64_t ms = 1000000, second = 1000000000;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- signals to the command --------------------------------------------------------- */
+
+static const struct family *family(struct run *r)
+{
+    struct family *f = &r->guard.page->family;
+    struct stat st;
+    if (f->life_fd >= 0 && !f->life_ino && fstat(r->life[0], &st) == 0)
+        f->life_ino = st.st_ino;
+    return f;
+}
+
+static void pass_on(struct run *r, int sig)
+{
+    if (r->ended)
+        return;
+    if (r->terminal.own_group)
+        kill(-r->child, sig);
+    else
+        descend_signal(family(r), sig);
+}
+
+/* ---- the deadline ------------------------------------------------------------------- */
+
+/* When the command must have begun to stop, and when it must be killed. */
+static void limits(const struct run *r, int64_t *term_at, int64_t *kill_at)
+{
+    *kill_at = r->deadline - r->margin;
+    *term_at = least(r->deadline - r->grace, *kill_at);
+    if (r->opt.at_most_ms > 0) {
+        int64_t most = r->opt.at_most_ms * ms, end = r->granted_at + most;
+        int64_t at = end - least(r->margin, most / 5);
+        *kill_at = least(*kill_at, at);
+        *term_at = least(*term_at, least(at, end - least(r->grace, most / 3)));
+    }
+}
+
+/* The library counts in whole milliseconds: only a real change is passed on. */
+static void follow_lease(struct run *r)
+{
+    int64_t at = guard_now() + hf_lease_remaining_ms(r->lease) * ms, term_at, kill_at;
+    if (r->phase != RUNNING || (at < r->deadline + 5 * ms && at > r->deadline - 5 * ms))
+        return;
+    if (r->deadline && at > r->deadline)
+        descend_note(&r->guard.page->family, r->guard.page->family.orphans);
+    r->deadline = at;
+    limits(r, &term_at, &kill_at);
+    if (r->opt.on_lost != LOST_WARN)
+        guard_deadline(&r->guard, kill_at + r->margin / 4);
+}
+
+static void warn_at_risk(struct run *r, int64_t term_at)
+{
+    char age[32], shown[CLI_TEXT];
+    bool risk = hf_lease_state(r->lease) == HF_AT_RISK;
+    if (risk && !r->told_risk)
+        run_say(r, "%s is at risk: it was broken or cannot be renewed%s%s",
+                cli_text(shown, sizeof shown, r->opt.names[0]),
+                r->opt.on_lost == LOST_WARN ? ""
+                                            : "; unless that changes the command is "
+                                              "stopped in ",
+                r->opt.on_lost == LOST_WARN
+                    ? ""
+                    : cli_age(age, sizeof age, (term_at - guard_now()) / ms));
+    r->told_risk = risk;
+}
+
+/* ---- stopping ----------------------------------------------------------------------- */
+
+static void begin_kill(struct run *r)
+{
+    r->phase = KILLING;
+    r->look_ms = 1;
+    r->look_at = 0;
+}
+
+/* TERM now, KILL at kill_at. What is stopped cannot handle TERM, so it is continued, but
+ * never without the lock. */
+static void begin_stop(struct run *r, int64_t kill_at)
+{
+    r->lost = true;
+    r->kill_at = kill_at;
+    guard_deadline(&r->guard, kill_at + r->margin / 4);
+    if (r->opt.on_lost == LOST_KILL) {
+        begin_kill(r);
+        return;
+    }
+    r->phase = STOPPING;
+    r->look_ms = 5;
+    r->look_at = guard_now();
+    descend_signal(family(r), SIGTERM);
+    if (hf_lease_check(r->lease) == 0)
+        descend_signal(family(r), SIGCONT);
+}
+
+static void lost_suddenly(struct run *r)
+{
+    char shown[CLI_TEXT];
+    bool warn = r->opt.on_lost == LOST_WARN;
+    if (!r->lost)
+        run_say(r, "%s was lost: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
+                warn ? "the command runs on (--on-lost warn), another may hold it now"
+                     : "stopping the command at once");
+    r->lost = true;
+    if (!warn)
+        begin_stop(r, guard_now() + least(r->grace, second));
+}
+
+static void out_of_time(struct run *r, int64_t kill_at)
+{
+    char shown[CLI_TEXT], age[32];
+    bool most = r->opt.at_most_ms > 0 && kill_at < r->deadline - r->margin;
+    cli_text(shown, sizeof shown, r->opt.names[0]);
+    if (most)
+        run_say(r, "%s was held for the %s of --at-most: stopping the command", shown,
+                cli_age(age, sizeof age, r->opt.at_most_ms));
+    else
+        run_say(r, "%s could not be renewed: stopping the command before another gets it",
+                shown);
+    begin_stop(r, kill_at);
+}
+
+/* With --on-lost warn the lock is given up and the command goes on. */
+static void give_up(struct run *r)
+{
+    char shown[CLI_TEXT], age[32];
+    run_say(r, "%s was held for the %s of --at-most and is given up: the command runs on",
+            cli_text(shown, sizeof shown, r->opt.names[0]),
+            cli_age(age, sizeof age, r->opt.at_most_ms));
+    r->lost = true;
+    hf_release(r->lease, NULL);
+    r->lease = NULL;
+}
+
+static int64_t step_running(struct run *r)
+{
+    int64_t now = guard_now(), term_at, kill_at;
+    bool warn = r->opt.on_lost == LOST_WARN;
+    if (!r->lease || (warn && r->lost))
+        return GUARD_NEVER;
+    if (hf_lease_check(r->lease) < 0) {
+        lost_suddenly(r);
+        return now;
+    }
+    follow_lease(r);
+    limits(r, &term_at, &kill_at);
+    warn_at_risk(r, term_at);
+    if (warn) {
+        int64_t end = r->granted_at + r->opt.at_most_ms * ms;
+        if (r->opt.at_most_ms > 0 && now >= end)
+            give_up(r);
+        return r->opt.at_most_ms > 0 ? least(end, r->deadline) : r->deadline;
+    }
+    int64_t at = r->opt.on_lost == LOST_KILL ? kill_at : term_at;
+    if (now >= at)
+        out_of_time(r, kill_at);
+    return least(at, r->deadline);
+}
+
+/* True: nothing of the command is left. */
+static bool step_ending(struct run *r)
+{
+    int64_t now = guard_now();
+    int left = 1, denied = 0;
+    if (r->phase == STOPPING && now >= r->kill_at)
+        begin_kill(r);
+    if (now < r->look_at)
+        return false;
+    if (r->phase == KILLING)
+        left = descend_kill(family(r), &denied);
+    else if (r->ended)
+        left = descend_signal(family(r), 0);
+    if (denied && !r->told_denied)
+        run_say(r, "%d processes of the command may not be signalled and run on", denied);
+    r->told_denied = r->told_denied || denied;
+    r->look_at = now + r->look_ms * ms;
+    r->look_ms = least(r->look_ms * 2, 50);
+    return left == 0 && (r->ended || denied);
+}
+
+/* ---- ^Z and signals ----------------------------------------------------------------- */
+
+static void go_on(struct run *r)
+{
+    while (hf_client_process(r->client) > 0)
+        ;
+    if (r->phase != RUNNING || r->ended)
+        return;
+    bool warn = r->opt.on_lost == LOST_WARN;
+    if (!warn && (atomic_load(&r->guard.page->killed) || hf_lease_check(r->lease) < 0)) {
+        char shown[CLI_TEXT];
+        run_say(r, "%s was lost while the command was stopped: it is killed",
+                cli_text(shown, sizeof shown, r->opt.names[0]));
+        r->lost = true;
+        begin_kill(r);
+        return;
+    }
+    terminal_hand(&r->terminal, r->child);
+    pass_on(r, SIGCONT);
+}
+
+static void suspend(struct run *r, int sig)
+{
+    bool job = sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
+    char shown[CLI_TEXT], age[32];
+    /* a guard that has begun to kill stops its prey first */
+    if (r->phase != RUNNING || r->ended || atomic_load(&r->guard.page->killed))
+        return;
+    if (r->terminal.fd < 0 || (!job && !r->terminal.handed))
+        return;
+    /* the shell's fg of a job that runs gives us the terminal and says nothing */
+    if (job && sig != SIGTSTP) {
+        terminal_hand(&r->terminal, r->child);
+        if (r->terminal.handed) {
+            go_on(r);
+            return;
+        }
+    }
+    if (r->lease && !r->lost && !r->told_stop)
+        run_say(r, "stopped: %s is lost unless the command is continued within %s",
+                cli_text(shown, sizeof shown, r->opt.names[0]),
+                cli_age(age, sizeof age, hf_lease_remaining_ms(r->lease)));
+    r->told_stop = true;
+    terminal_take_back(&r->terminal);
+    if (!signals_stop_group(job ? sig : SIGTSTP) && sig != SIGTSTP)
+        pass_on(r, SIGHUP); /* as the system does to what stopped and nobody can continue */
+    go_on(r);
+}
+
+static void take_signals(struct run *r)
+{
+    bool sent;
+    for (int sig; (sig = signals_next(&r->signals, &sent)) != 0;) {
+        if (sig == SIGCHLD)
+            run_reap(r);
+        else if (sig == SIGCONT)
+            go_on(r);
+        else if (sent || (r->terminal.own_group && !r->terminal.handed))
+            pass_on(r, sig); /* else it came from the terminal, to the command as well */
+    }
+    if (r->stopped_by) {
+        int sig = r->stopped_by;
+        r->stopped_by = 0;
+        suspend(r, sig);
+    }
+}
+
+/* The guard kills only when we were late, so the lock counts as lost. */
+static void note_loss(struct run *r)
+{
+    char shown[CLI_TEXT];
+    bool killed = atomic_load(&r->guard.page->killed);
+    if (r->lost || (!killed && (!r->lease || hf_lease_check(r->lease) == 0)))
+        return;
+    run_say(r, "%s %s", cli_text(shown, sizeof shown, r->opt.names[0]),
+            killed ? "was not renewed in time: the guard has killed the command"
+                   : "was lost while the command ran");
+    r->lost = true;
+}
+
+int supervise(struct run *r)
+{
+    char shown[CLI_TEXT];
+    follow_lease(r);
+    signals_run(&r->signals);
+    r->child = spawn(r);
+    int error = r->child < 0 ? -r->child : r->guard.page->exec_errno;
+    if (error) {
+        if (r->child > 0)
+            waitpid(r->child, NULL, 0);
+        terminal_take_back(&r->terminal);
+        cli_say("cannot run %s: %s", cli_text(shown, sizeof shown, r->opt.command[0]),
+                strerror(error));
+        return r->child < 0 ? EXIT_SYSTEM : error == ENOENT ? EXIT_NOTFOUND : EXIT_NOEXEC;
+    }
+    for (;;) {
+        int64_t at = GUARD_NEVER;
+        take_signals(r);
+        if (atomic_load(&r->guard.page->killed) && r->phase != KILLING) {
+            note_loss(r);
+            begin_kill(r);
+        }
+        if (r->phase == RUNNING && r->ended)
+            break;
+        if (r->phase == RUNNING)
+            at = step_running(r);
+        else if (step_ending(r))
+            break;
+        if (r->phase != RUNNING)
+            at = r->phase == STOPPING ? least(r->kill_at, r->look_at) : r->look_at;
+        run_turn(r, at);
+    }
+    r->terminal.was_handed = r->terminal.handed;
+    terminal_take_back(&r->terminal);
+    /* the news of a loss may have come beside that of the end */
+    while (hf_client_process(r->client) > 0)
+        ;
+    note_loss(r);
+    return 0;
+}

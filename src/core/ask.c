@@ -1,0 +1,341 @@
+/* ask.c: looks, evictions and cells on their way to the store and back.
+ *
+ * Happy path: queued -> the verb is called (client.c) -> rows -> answer. A follow is answered
+ * again after each change, until it is stopped. Asking changes no line but by evict, which
+ * names a ticket by its token (G8) and may therefore be repeated; after the store was away
+ * everything that is unanswered is asked again. */
+#include "core/core.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int prepare(struct ask *a, struct client *c, enum ask_kind kind, const char *name,
+                   size_t len)
+{
+    memset(a, 0, sizeof *a);
+    list_init(&a->todo_node);
+    list_init(&a->look.drv_node);
+    a->kind = kind;
+    a->client = c;
+    a->look.store = c->store;
+    a->look.core = a;
+    a->name = malloc(len + 1);
+    if (!a->name)
+        return HF_ENOMEM;
+    memcpy(a->name, name, len);
+    a->name[len] = '\0';
+    a->look.name = a->name;
+    a->look.name_len = len;
+    return 0;
+}
+
+static void enqueue(struct ask *a)
+{
+    list_push(&a->client->asks, &a->todo_node);
+}
+
+int hf__ask_look(struct ask *a, struct client *c, const char *name, size_t len, bool list,
+                 size_t limit, bool follow)
+{
+    int rc = prepare(a, c, ASK_LOOK, name, len);
+
+    if (rc < 0)
+        return rc;
+    a->look.list = list;
+    a->look.limit = limit;
+    a->look.follow = a->follow = follow;
+    a->list = calloc(1, sizeof *a->list);
+    if (!a->list) {
+        free(a->name);
+        a->name = NULL;
+        return HF_ENOMEM;
+    }
+    enqueue(a);
+    return 0;
+}
+
+int hf__ask_evict(struct ask *a, struct client *c, const char *name,
+                  const unsigned char *token, bool now)
+{
+    int rc = prepare(a, c, ASK_EVICT, name, strlen(name));
+
+    if (rc < 0)
+        return rc;
+    memcpy(a->look.token, token, HF_TOKEN);
+    a->look.now = now;
+    enqueue(a);
+    return 0;
+}
+
+void hf__ask_cell(struct ask *a, struct client *c, struct cell *cell)
+{
+    memset(a, 0, sizeof *a);
+    list_init(&a->todo_node);
+    a->kind = ASK_CELL;
+    a->client = c;
+    a->cell = cell;
+    a->follow = cell->follow;
+    cell->store = c->store;
+    cell->core = a;
+    list_init(&cell->drv_node);
+    enqueue(a);
+}
+
+void hf__ask_run(struct ask *a)
+{
+    struct store *s = a->client->store;
+
+    a->started = true;
+    if (a->kind == ASK_CELL)
+        s->driver->cell(s, a->cell);
+    else if (a->kind == ASK_EVICT)
+        s->driver->evict(s, &a->look);
+    else
+        s->driver->look(s, &a->look);
+}
+
+void hf__ask_stop(struct ask *a)
+{
+    struct store *s = a->client->store;
+
+    list_remove(&a->todo_node);
+    if (a->started && !a->ended)
+        s->driver->stop(s, a->kind == ASK_CELL ? NULL : &a->look, a->cell);
+    a->ended = true;
+    hf_list_free(a->list);
+    a->list = NULL;
+    free(a->name);
+    a->name = NULL;
+}
+
+/* ---- rows become a list --------------------------------------------------------------------- */
+
+static struct hf_line *line_for(struct hf_list *l, const struct row *r)
+{
+    struct hf_line *line = l->n ? &l->lines[l->n - 1] : NULL;
+
+    if (line && line->name_len == r->name_len && memcmp(line->name, r->name, r->name_len) == 0)
+        return line;
+    if (l->n == l->room) {
+        size_t room = l->room ? l->room * 2 : 4;
+        struct hf_line *lines = realloc(l->lines, room * sizeof *lines);
+
+        if (!lines)
+            return NULL;
+        l->lines = lines;
+        l->room = room;
+    }
+    line = &l->lines[l->n];
+    memset(line, 0, sizeof *line);
+    line->name = strndup(r->name, r->name_len);
+    if (!line->name)
+        return NULL;
+    l->n++;
+    line->name_len = r->name_len;
+    line->mode = r->kind == LINE_PERMITS ? HF_PERMITS : HF_WRITE;
+    line->capacity = r->kind == LINE_PERMITS ? (uint32_t)r->capacity : 0;
+    line->full = r->capacity;
+    line->holders = (size_t)r->holders;
+    line->waiters = (size_t)r->waiters;
+    line->oldest_ms = r->oldest_ms;
+    return line;
+}
+
+static int fill_ticket(struct hf_ticket *t, const struct row *r)
+{
+    memset(t, 0, sizeof *t);
+    memcpy(t->token, r->token, HF_TOKEN);
+    hf__hex(t->id, r->token, HF_TOKEN);
+    hf__owner_text(t->owner, sizeof t->owner, r->owner);
+    t->owner_id = r->owner;
+    t->fence = r->fence;
+    t->position = r->position;
+    t->weight = r->weight;
+    t->mode = r->kind == LINE_PERMITS ? HF_PERMITS : r->weight == HF_FULL ? HF_WRITE : HF_READ;
+    t->permits = r->kind == LINE_PERMITS ? (uint32_t)r->weight : 0;
+    t->broken = r->broken;
+    t->pid = r->pid;
+    t->age_ms = r->age_ms;
+    t->expires_ms = r->expires_ms;
+    t->joined = r->joined;
+    t->host = strdup(r->host ? r->host : "");
+    t->note = strdup(r->note ? r->note : "");
+    if (r->hints_len > 0 && (t->hints = malloc(r->hints_len)) != NULL) {
+        memcpy(t->hints, r->hints, r->hints_len);
+        t->hints_len = r->hints_len;
+    }
+    return t->host && t->note && (t->hints || r->hints_len == 0) ? 0 : HF_ENOMEM;
+}
+
+static int add_ticket(struct hf_line *line, const struct row *r)
+{
+    if (line->ntickets == line->room) {
+        size_t room = line->room ? line->room * 2 : 4;
+        struct hf_ticket *tickets = realloc(line->tickets, room * sizeof *tickets);
+
+        if (!tickets)
+            return HF_ENOMEM;
+        line->tickets = tickets;
+        line->room = room;
+    }
+    return fill_ticket(&line->tickets[line->ntickets++], r);
+}
+
+void ev_row(struct look *look, const struct row *r)
+{
+    struct ask *a = look->core;
+    struct hf_line *line;
+
+    if (a->rc < 0 || !a->list)
+        return;
+    line = line_for(a->list, r);
+    if (!line || (r->has_ticket && add_ticket(line, r) < 0))
+        a->rc = HF_ENOMEM;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct hf_line *)a)->name, ((const struct hf_line *)b)->name);
+}
+
+void ev_done(struct look *look, struct cell *cell, int rc, const hf_error *err)
+{
+    struct ask *a = look ? look->core : cell->core;
+
+    if (a->list && a->list->n > 1) /* a store may keep its names in another order */
+        qsort(a->list->lines, a->list->n, sizeof *a->list->lines, by_name);
+
+    if (a->rc < 0 && rc == 0) {
+        rc = a->rc;
+        err = NULL;
+    }
+    a->rc = 0;
+    if (rc < 0 || !a->follow)
+        a->ended = true;
+    a->answer(a, rc, err);
+}
+
+/* ---- lists for the application ---------------------------------------------------------------- */
+
+void hf_list_free(hf_list *l)
+{
+    if (!l)
+        return;
+    for (size_t i = 0; i < l->n; i++) {
+        for (size_t t = 0; t < l->lines[i].ntickets; t++) {
+            free(l->lines[i].tickets[t].host);
+            free(l->lines[i].tickets[t].note);
+            free(l->lines[i].tickets[t].hints);
+        }
+        free(l->lines[i].tickets);
+        free(l->lines[i].name);
+    }
+    free(l->lines);
+    free(l);
+}
+
+size_t hf_list_count(const hf_list *l)
+{
+    return l ? l->n : 0;
+}
+
+const hf_line *hf_list_at(const hf_list *l, size_t i)
+{
+    return l && i < l->n ? &l->lines[i] : NULL;
+}
+
+const hf_ticket *hf_line_ticket(const hf_line *l, size_t i)
+{
+    return l && i < l->ntickets ? &l->tickets[i] : NULL;
+}
+
+#define GETTER(type, name, object, field, none)                                            \
+    type name(const object *o)                                                             \
+    {                                                                                      \
+        return o ? o->field : none;                                                        \
+    }
+
+GETTER(const char *, hf_line_name, hf_line, name, NULL)
+GETTER(int, hf_line_mode, hf_line, mode, HF_EINVAL)
+GETTER(uint32_t, hf_line_capacity, hf_line, capacity, 0)
+GETTER(size_t, hf_line_holders, hf_line, holders, 0)
+GETTER(size_t, hf_line_waiters, hf_line, waiters, 0)
+GETTER(int64_t, hf_line_oldest_ms, hf_line, oldest_ms, -1)
+GETTER(size_t, hf_line_tickets, hf_line, ntickets, 0)
+GETTER(const char *, hf_ticket_id, hf_ticket, id, NULL)
+GETTER(uint64_t, hf_ticket_fence, hf_ticket, fence, 0)
+GETTER(uint32_t, hf_ticket_position, hf_ticket, position, 0)
+GETTER(int, hf_ticket_mode, hf_ticket, mode, HF_EINVAL)
+GETTER(uint32_t, hf_ticket_permits, hf_ticket, permits, 0)
+GETTER(const char *, hf_ticket_owner, hf_ticket, owner, NULL)
+GETTER(const char *, hf_ticket_host, hf_ticket, host, NULL)
+GETTER(int64_t, hf_ticket_pid, hf_ticket, pid, 0)
+GETTER(int64_t, hf_ticket_age_ms, hf_ticket, age_ms, -1)
+GETTER(int64_t, hf_ticket_expires_ms, hf_ticket, expires_ms, -1)
+GETTER(int, hf_ticket_broken, hf_ticket, broken, 0)
+GETTER(const char *, hf_ticket_note, hf_ticket, note, NULL)
+
+/* ---- operations that ask ------------------------------------------------------------------------ */
+
+static void answer_op(struct ask *a, int rc, const hf_error *err)
+{
+    struct hf_op *op = a->user;
+
+    if (op->kind == OP_WATCH) {
+        hf_list_free(op->list); /* a newer state of the line */
+        op->list = a->list;
+        a->list = calloc(1, sizeof *a->list);
+        if (rc == 0 && !a->list) {
+            a->ended = true;
+            rc = HF_ENOMEM;
+            err = NULL;
+        }
+        hf__op_seen(op, rc, err);
+        return;
+    }
+    op->list = a->list;
+    a->list = NULL;
+    op->ask = NULL;
+    free(a->name);
+    a->name = NULL;
+    hf__op_end(op, rc, err);
+}
+
+static int begin(struct hf_op *op, struct ask *a, int rc)
+{
+    if (rc < 0)
+        return hf__fail(op->err, rc, 0, NULL, "%s", hf_strerror(rc));
+    a->answer = answer_op;
+    a->user = op;
+    op->ask = a;
+    hf__op_wait_ask(op);
+    return 0;
+}
+
+int hf__look(struct hf_op *op, struct ask *a, const char *name, bool list, size_t limit,
+             bool follow)
+{
+    return begin(op, a, hf__ask_look(a, op->client, name, strlen(name), list, limit, follow));
+}
+
+int hf__evict(struct hf_op *op, struct ask *a, const char *name, const char *id, bool now)
+{
+    unsigned char token[HF_TOKEN];
+
+    if (!id || !hf__unhex(token, sizeof token, id))
+        return hf__fail(op->err, HF_EINVAL, 0, NULL, "not the id of a ticket");
+    return begin(op, a, hf__ask_evict(a, op->client, name, token, now));
+}
+
+int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell)
+{
+    if (!(op->client->caps & HF_CAP_CELL) ||
+        (cell->ttl_ms > 0 && !(op->client->caps & HF_CAP_CELL_EXPIRY)))
+        return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
+                        "this store does not have %s",
+                        cell->ttl_ms > 0 ? "cells that expire" : "cells");
+    hf__ask_cell(a, op->client, cell);
+    return begin(op, a, 0);
+}

@@ -1,0 +1,221 @@
+/* client.c: one opened store: calls verbs, never inside an event; closes.
+ *
+ * Verbs are queued (holds in `todo`, asks, lives in `due`) by events, timers and operations, and
+ * called here until nothing is left. A verb may raise events at once (the embedded store does),
+ * which queue more. The order: leaves and joins as they came, then looks, then renewals, all
+ * that are due in one batch. While the store is down only leaves are called (the driver answers
+ * that they are not settled); the rest waits for UP, when everything unanswered is repeated. */
+#include "core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TTL_MS = 30000, BATCH = 256 };
+
+/* "ID name name ...", names percent-encoded: what hf_lease_owner wrote. */
+static int parse_acts_for(struct client *c, const char *text, hf_error *err)
+{
+    size_t id = strcspn(text, " "), len = 0;
+    char *out = malloc(strlen(text) + 2);
+
+    if (!out)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the owner");
+    c->acts_hints = out;
+    if (!hf__owner_parse(&c->acts_for, text, id))
+        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: owner is not of hf_lease_owner");
+    for (const char *p = text + id; *p; p++) {
+        unsigned c1;
+
+        if (*p == ' ') {
+            if (len > 0)
+                out[len++] = '\0';
+        } else if (*p == '%' && sscanf(p + 1, "%2x", &c1) == 1 && c1 != 0) {
+            out[len++] = (char)c1;
+            p += 2;
+        } else {
+            out[len++] = *p;
+        }
+    }
+    if (len > 0)
+        out[len++] = '\0';
+    c->acts_hints_len = len;
+    return 0;
+}
+
+static int set_ttl(struct client *c, const hf_options *o, hf_error *err)
+{
+    const struct store *s = c->store;
+
+    c->ttl_ms = o->ttl_ms ? o->ttl_ms : c->url.ttl_ms ? c->url.ttl_ms : TTL_MS;
+    if (c->ttl_ms < s->least_ttl_ms || c->ttl_ms > s->most_ttl_ms)
+        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
+                        "ttl %lld ms: this store takes %lld to %lld ms", (long long)c->ttl_ms,
+                        (long long)s->least_ttl_ms, (long long)s->most_ttl_ms);
+    return 0;
+}
+
+int hf__client_init(struct client *c, const struct hf_driver *driver, const struct url *url,
+                    const hf_options *o, struct env *env, const struct host *host,
+                    hf_error *err)
+{
+    int rc = 0;
+
+    c->env = env;
+    c->host = host;
+    c->url = *url;
+    list_init(&c->holds);
+    list_init(&c->todo);
+    list_init(&c->due);
+    list_init(&c->asks);
+    if (hf__map_init(&c->by_name) < 0 || hf__map_init(&c->by_owner) < 0)
+        rc = hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a client");
+    if (rc == 0 && o->owner)
+        rc = parse_acts_for(c, o->owner, err);
+    if (rc == 0)
+        rc = driver->open(&c->store, url, env, err);
+    if (rc == 0) {
+        c->store->client = c;
+        c->up = !c->store->starts_down;
+        c->caps = c->store->caps;
+        c->least_ttl_ms = c->store->least_ttl_ms;
+        c->most_ttl_ms = c->store->most_ttl_ms;
+        rc = set_ttl(c, o, err);
+    }
+    if (rc < 0) {
+        memset(&c->url, 0, sizeof c->url); /* still the caller's */
+        hf__client_done(c);
+    }
+    return rc;
+}
+
+/* What is unsettled now is renewed by nobody and out by its ttl. */
+static void forget(struct client *c)
+{
+    list_for_safe(n, &c->holds)
+        hf__hold_step(container_of(n, struct hold, node), TICKET_FORGOTTEN, 0, NULL);
+}
+
+void hf__client_done(struct client *c)
+{
+    c->closed = true;
+    list_for(n, &c->holds)
+        hf__unhang(&container_of(n, struct hold, node)->t);
+    if (c->store)
+        c->store->driver->close(c->store);
+    c->store = NULL;
+    forget(c);
+    hf__map_done(&c->by_name);
+    hf__map_done(&c->by_owner);
+    free(c->acts_hints);
+    c->acts_hints = NULL;
+}
+
+void hf__client_todo(struct hold *h, unsigned verbs)
+{
+    h->todo |= verbs;
+    if (list_empty(&h->todo_node))
+        list_push(&h->client->todo, &h->todo_node);
+}
+
+static void run_hold(struct client *c, struct hold *h)
+{
+    if (!c->up && !(h->todo & DO_LEAVE)) {
+        list_remove(&h->todo_node); /* UP brings it back */
+        return;
+    }
+    if ((h->todo & (h->todo - 1)) == 0 || (h->todo & DO_LEAVE))
+        list_remove(&h->todo_node);
+    hf__hold_run(h);
+}
+
+static void run_due(struct client *c)
+{
+    struct life *batch[BATCH];
+    int64_t now = c->env->now(c->env);
+    size_t n = 0;
+    struct list *d;
+
+    while (n < BATCH && (d = list_pop(&c->due)) != NULL) {
+        struct life *l = container_of(d, struct life, due);
+
+        if (l->dead || l->ntickets == 0)
+            continue;
+        l->tried_at = now;
+        c->asked += !l->asked;
+        l->asked = true;
+        hf__life_plan(l);
+        batch[n++] = l;
+    }
+    if (n > 0)
+        c->store->driver->renew(c->store, batch, n);
+}
+
+void hf__client_run(struct client *c)
+{
+    if (c->running || c->closed)
+        return;
+    c->running = true;
+    for (;;) {
+        struct list *n = list_first(&c->todo), *a = list_first(&c->asks);
+
+        if (n) {
+            run_hold(c, container_of(n, struct hold, todo_node));
+        } else if (a && c->up) {
+            list_remove(a);
+            hf__ask_run(container_of(a, struct ask, todo_node));
+        } else if (!list_empty(&c->due) && c->up) {
+            run_due(c);
+        } else {
+            break;
+        }
+    }
+    c->running = false;
+}
+
+/* Repeats what was unanswered (seam rule 6). */
+static void up(struct client *c)
+{
+    c->up = true;
+    c->caps = c->store->caps;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        if (h->state == TICKET_JOINING || !h->leave_sent)
+            hf__hold_step(h, TICKET_STORE_UP, 0, NULL);
+    }
+}
+
+static void down(struct client *c, const hf_error *err)
+{
+    c->up = false;
+    if (err)
+        c->down = *err;
+}
+
+void ev_store(struct store *s, int state, const hf_error *err)
+{
+    struct client *c = s->client;
+
+    if (!c)
+        return;
+    if (state == STORE_UP && !c->up)
+        up(c);
+    else if (state == STORE_DOWN && c->up)
+        down(c, err);
+}
+
+/* No more holding: what is in line leaves. The caller has cancelled every operation, and drives
+ * until `unsettled` is 0 or its patience is over. */
+void hf__client_shut(struct client *c)
+{
+    c->closing = true;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        h->lost = true;
+        hf__hold_grade(h, HF_LOST);
+        hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+    }
+    hf__client_run(c);
+}

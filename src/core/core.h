@@ -1,0 +1,328 @@
+/* core.h: the objects of the core and what its files offer each other and the layer above.
+ *
+ * Everything here runs under the client's lock, on whichever thread drives; the core itself has
+ * no lock, no thread and no descriptor. The exceptions are marked "any thread": what
+ * hf_lease_check reads.
+ *
+ * client  one opened store; owns holds, runs verbs, never inside an event
+ * hold    one ticket and what becomes of it: in line, held, leaving
+ * lease   a handle on one or more holds, given to the application
+ * op      one started operation; done once, with a result
+ */
+#ifndef HF_CORE_H
+#define HF_CORE_H
+
+#include "core/ticket.h"
+#include "driver/seam.h"
+#include "util/list.h"
+#include "util/map.h"
+
+#include <holdfast/async.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct hold;
+
+/* What the layer above gives the core. */
+struct host {
+    void (*op_done)(struct hf_op *);         /* op->done has just become true */
+    void (*op_seen)(struct hf_op *);          /* OP_WATCH: op->list or op->rc is new */
+    void (*lease_changed)(struct hf_lease *); /* its state may be another than told last */
+};
+
+struct client {
+    struct store *store;
+    struct env *env;
+    const struct host *host;
+    struct url url;
+    int64_t ttl_ms;              /* for requests that name none */
+    uint32_t caps;               /* the store's, as of its last UP */
+    int64_t least_ttl_ms, most_ttl_ms;
+    struct owner acts_for;       /* hf_options.owner; both 0: none */
+    char *acts_hints;            /* the names that owner holds: "a\0b\0" */
+    size_t acts_hints_len;
+    bool up, closing, closed, running;
+    hf_error down;               /* why the store is down */
+    struct list holds;           /* hold.node: all that are not OUT, or have handles */
+    struct map by_name;          /* hold.by_name: HELD ones */
+    struct map by_owner;         /* hold.by_owner: HELD ones that belong to somebody */
+    struct list todo;            /* hold.todo_node: with verbs to call */
+    struct list due;             /* life.due: to renew */
+    struct list asks;            /* looks and cells to start: ask.todo_node */
+    const volatile uint32_t *alive; /* any thread; 0 in a forked child */
+    size_t unsettled;            /* holds in LEAVING */
+    size_t asked;                /* lives whose renewal is unanswered */
+};
+
+/* ---- holds ---------------------------------------------------------------------------- */
+
+struct hold {
+    struct ticket t;
+    struct client *client;
+    enum ticket_state state;
+    unsigned todo; /* DO_JOIN, DO_LEAVE: verbs to call; HOLD_AMEND */
+    struct list node, todo_node;
+    struct map_node by_name, by_owner;
+    bool indexed;
+    bool again;       /* DO_AGAIN */
+    bool reentrant;   /* an owner was named: G9 */
+    bool no_renew;
+    uint64_t thread;  /* the thread that acquired it by a blocking call without owner; 0 */
+    int64_t max_hold_ms;
+    int64_t join_sent_at; /* 0: join was never called with this token */
+    int64_t settled_by;   /* LEAVING: the store has ended it by then */
+    bool leave_sent;      /* leave was called and is not answered */
+    uint32_t position;
+    struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
+    struct hf_op *op;     /* the acquire that wants it */
+    struct hf_op *leaver; /* the release that waits for it to be out */
+    struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
+    struct list parts;    /* lease_part.on_hold */
+    bool lost;
+    unsigned stepping; /* inside hf__hold_step: not to be freed */
+    struct walk *walk;
+    char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
+    _Atomic int64_t until_at;  /* any thread: check says held before this */
+    _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
+    char text[];         /* name NUL note NUL */
+};
+
+enum { HOLD_AMEND = 1 << 20, HF_HINTS_ROOM = 1024 };
+
+struct request { /* hf_request, checked */
+    enum line_kind kind;
+    uint32_t mode;
+    int64_t weight, capacity;
+    bool barge, no_renew;
+    int64_t ttl_ms, max_hold_ms;
+    struct owner owner;  /* for the walk; for reentrancy if `reentrant` */
+    bool reentrant;
+    uint64_t thread;     /* for the relock rule; 0: none */
+    const char *note;
+};
+
+struct hold *hf__hold_new(struct client *, const char *name, const struct request *);
+void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
+void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
+void hf__hold_grade(struct hold *, uint32_t grade);
+void hf__hold_run(struct hold *); /* calls one verb that is queued */
+void hf__hold_adopt(struct hold *, struct owner, bool reentrant);
+/* The names that an owner holds here, "a\0b\0"; returns the length. */
+size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
+struct hold *hf__hold_find(const struct client *, const char *name, struct owner);
+struct hold *hf__hold_of_thread(const struct client *, const char *name, uint64_t thread);
+
+static inline struct hold *hold_of(struct ticket *t)
+{
+    return container_of(t, struct hold, t);
+}
+
+/* ---- lives ---------------------------------------------------------------------------- */
+
+void hf__life_init(struct life *, struct store *, enum life_kind, int64_t ttl_ms);
+void hf__life_end(struct client *, struct life *); /* no timer, not due */
+void hf__life_renew(struct life *);  /* now, at the next run */
+void hf__life_plan(struct life *);   /* sets its timer for what comes next */
+int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms); /* G1: less drift */
+int64_t hf__until(int64_t sent_at, int64_t ttl_ms);    /* when we call it lost: a little before */
+void hf__unhang(struct ticket *);
+
+/* ---- leases --------------------------------------------------------------------------- */
+
+struct lease_part {
+    struct hold *hold;
+    struct hf_lease *lease;
+    struct list on_hold;
+};
+
+struct hf_lease {
+    struct client *client;
+    void *owner;              /* the layer above: its client, counted */
+    size_t n;
+    struct list changed_node; /* the layer above: changes to be told */
+    void (*on_change)(struct hf_lease *, int, void *);
+    void *on_change_user;
+    int fd;                   /* -1: none */
+    int told;                 /* the state told last */
+    bool telling, released;
+    struct lease_part parts[];
+};
+
+struct hf_lease *hf__lease_new(struct client *, size_t n);
+void hf__lease_attach(struct hf_lease *, size_t i, struct hold *);
+struct hold *hf__lease_detach(struct hf_lease *, size_t i); /* NULL: nothing there */
+int hf__lease_state(const struct hf_lease *); /* any thread */
+
+/* ---- operations ----------------------------------------------------------------------- */
+
+enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH };
+
+struct hf_op {
+    struct client *client;
+    enum op_kind kind;
+    int rc;
+    bool done, cancelled;
+    hf_error *err;        /* filled if rc < 0; may be NULL */
+    struct timer timer;   /* the end of its waiting */
+    struct list on_hold;  /* OP_AMEND, OP_RENEW: hold.changers */
+    struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
+    size_t next;          /* OP_ACQUIRE: how many of its holds are granted */
+    size_t open;          /* OP_RELEASE: how many holds are not settled */
+    int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
+    bool try_only;
+    bool reserved;        /* has a timer reserved */
+    struct all *all;      /* OP_ACQUIRE of several names: what is still to come */
+    struct ask *ask;      /* OP_ASK, OP_WATCH */
+    struct hf_list *list; /* OP_ASK: the result */
+    /* the layer above */
+    void *owner;
+    void *waiter;
+    struct list node;
+    hf_done *callback;
+    hf_seen *seen;
+    void *user;
+    hf_cancel *cancel;
+    struct list on_cancel;
+    bool queued, running, freed, again;
+    bool lazy_err; /* err is allocated when there is something to say; free it */
+};
+
+void hf__op_init(struct hf_op *, struct client *, enum op_kind, hf_error *);
+void hf__op_end(struct hf_op *, int rc, const hf_error *); /* done */
+void hf__op_text(struct hf_op *, int rc, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void hf__op_done_with(struct hf_op *); /* stops its timer, gives its reservation back */
+
+/* Each starts op and may complete it at once (op->done). A negative result means it was not
+ * started; err is filled. */
+int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait_ms,
+                const struct request *);
+void hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms); /* frees the lease */
+int hf__amend(struct hf_op *, struct hold *, const char *note, bool downgrade);
+int hf__renew(struct hf_op *, struct hold *, int64_t ttl_ms);
+int hf__look(struct hf_op *, struct ask *, const char *name, bool list, size_t limit,
+             bool follow);
+int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bool now);
+int hf__cell(struct hf_op *, struct ask *, struct cell *);
+void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
+void hf__op_wait_ask(struct hf_op *);
+void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
+void hf__op_granted(struct hf_op *, struct hold *);
+void hf__op_settled(struct hf_op *, int rc);     /* OP_RELEASE: one more hold is out, or unknown */
+void hf__op_amended(struct hold *, int rc);
+void hf__op_renewed(struct hold *);
+void hf__op_changers_lost(struct hold *);
+void hf__op_refused(struct hf_op *, struct hold *, int why, const hf_error *);
+
+/* ---- asking: looks, evictions, cells ---------------------------------------------------- */
+
+struct hf_ticket {
+    char id[2 * HF_TOKEN + 1], owner[40];
+    unsigned char token[HF_TOKEN];
+    uint64_t fence;
+    uint32_t position, permits;
+    int mode, broken;
+    int64_t pid, age_ms, expires_ms;
+    struct owner owner_id;
+    int64_t joined, weight;
+    char *host, *note, *hints;
+    size_t hints_len;
+};
+
+struct hf_line {
+    char *name;
+    size_t name_len;
+    int mode;
+    uint32_t capacity;
+    int64_t full; /* the capacity in weight */
+    size_t holders, waiters, ntickets, room;
+    int64_t oldest_ms;
+    struct hf_ticket *tickets;
+};
+
+struct hf_list {
+    struct hf_line *lines;
+    size_t n, room;
+};
+
+enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
+
+struct ask { /* a look, an eviction or a cell request on its way */
+    enum ask_kind kind;
+    struct client *client;
+    struct list todo_node;
+    bool started, ended, follow;
+    struct look look;
+    struct cell *cell;
+    struct hf_list *list; /* being filled */
+    int rc;               /* of a row that found no memory */
+    /* called at ev_done; takes ask->list over (a follow: again after each change) */
+    void (*answer)(struct ask *, int rc, const hf_error *);
+    void *user;
+    char *name;
+};
+
+/* The ask is the caller's; it must stay until `answer` was called (no follow) or hf__ask_stop. */
+int hf__ask_look(struct ask *, struct client *, const char *name, size_t len, bool list,
+                 size_t limit, bool follow);
+int hf__ask_evict(struct ask *, struct client *, const char *name,
+                  const unsigned char *token, bool now);
+void hf__ask_cell(struct ask *, struct client *, struct cell *);
+void hf__ask_run(struct ask *);  /* calls its verb */
+void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
+
+/* ---- the deadlock walk (G10) ------------------------------------------------------------- */
+
+void hf__walk_start(struct hold *);
+void hf__walk_stop(struct walk *); /* takes NULL */
+
+struct knot { /* what remains of some lines when everybody who can go on has gone */
+    bool mine;                      /* the ticket asked about is part of it */
+    unsigned char victim[HF_TOKEN]; /* the waiting ticket that joined last */
+    uint64_t signature;             /* of its tickets and their states */
+};
+
+/* Pure. HF_ENOMEM, or 0. */
+int hf__walk_reduce(const struct hf_list *, const unsigned char me[HF_TOKEN], struct knot *);
+
+/* ---- the client -------------------------------------------------------------------------- */
+
+int hf__client_init(struct client *, const struct hf_driver *, const struct url *,
+                    const hf_options *, struct env *, const struct host *,
+                    hf_error *); /* takes the url over on success */
+void hf__client_todo(struct hold *, unsigned verbs);
+void hf__client_run(struct client *);      /* calls what is queued; raises events */
+void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
+void hf__client_done(struct client *);     /* after the last verb: closes the store */
+
+/* ---- options, names, owners ---------------------------------------------------------------- */
+
+int hf__check_options(const hf_options *in, hf_options *out, hf_error *);
+int hf__check_request(const struct client *, const hf_request *in, bool blocking,
+                      struct request *out, hf_error *);
+int hf__check_name(const struct client *, const char *, hf_error *);
+int hf__check_note(const char *, hf_error *);
+bool hf__size_ok(const void *given, size_t size, size_t known);
+
+uint64_t hf__thread_number(void); /* of the calling thread; never used again in the process */
+struct owner hf__owner_of_thread(uint64_t number);
+struct owner hf__owner_of_number(uint64_t number);
+void hf__owner_text(char *, size_t, struct owner);
+bool hf__owner_parse(struct owner *, const char *, size_t len);
+
+static inline bool owner_same(struct owner a, struct owner b)
+{
+    return a.process == b.process && a.number == b.number;
+}
+
+static inline bool owner_none(struct owner o)
+{
+    return o.process == 0 && o.number == 0;
+}
+
+/* ---- drivers -------------------------------------------------------------------------------- */
+
+/* The driver for a scheme, loading its module if need be. */
+int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *);
+
+#endif

@@ -1,0 +1,534 @@
+/* hold.c: one ticket and what becomes of it. Turns the seam's events and our timers into steps
+ * of the state machine (ticket.c), and its effects into verbs (queued: client.c calls them),
+ * news for operations and leases, and timers.
+ *
+ * A hold lives as long as the store may know its ticket (state not OUT), or a handle or an
+ * operation points at it. G7: nothing is freed before the ticket is known to be out.
+ *
+ * What another thread may read without the lock: until_at and grade (hf_lease_check). They are
+ * written before the news of a grant and, on loss, before the place is given up. */
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TIMERS = 2, WALK_FIRST_MS = 1000, WALK_AGAIN_MS = 2000 };
+
+static void fired(struct timer *);
+
+static void new_token(struct hold *h)
+{
+    struct env *env = h->client->env;
+
+    env->random(env, h->t.token, sizeof h->t.token);
+    h->join_sent_at = 0;
+    h->t.keep_ms = 0;
+}
+
+static void fill(struct hold *h, const char *name, const struct request *r)
+{
+    size_t n = strlen(name);
+
+    memcpy(h->text, name, n + 1);
+    memcpy(h->text + n + 1, r->note, strlen(r->note) + 1);
+    h->t.name = h->text;
+    h->t.name_len = n;
+    h->t.note = h->text + n + 1;
+    h->t.store = h->client->store;
+    h->t.kind = r->kind;
+    h->t.barge = r->barge;
+    h->t.weight = r->weight;
+    h->t.capacity = r->capacity;
+    h->t.ttl_ms = r->ttl_ms;
+    h->t.owner = r->owner;
+    h->reentrant = r->reentrant;
+    h->no_renew = r->no_renew;
+    h->thread = r->thread;
+    h->max_hold_ms = r->max_hold_ms;
+}
+
+struct hold *hf__hold_new(struct client *c, const char *name, const struct request *r)
+{
+    struct hold *h = calloc(1, sizeof *h + strlen(name) + strlen(r->note) + 2);
+
+    if (!h || c->env->reserve(c->env, TIMERS) < 0) {
+        free(h);
+        return NULL;
+    }
+    h->client = c;
+    fill(h, name, r);
+    new_token(h);
+    hf__life_init(&h->t.own, c->store, LIFE_OWN, r->ttl_ms);
+    timer_init(&h->timer, fired);
+    list_init(&h->t.on_life);
+    list_init(&h->todo_node);
+    list_init(&h->changers);
+    list_init(&h->parts);
+    list_push(&c->holds, &h->node);
+    return h;
+}
+
+void hf__hold_release_memory(struct hold *h)
+{
+    struct env *env = h->client->env;
+
+    if ((h->state != TICKET_OUT && h->state != TICKET_NEW) || h->stepping || h->op || h->leaver ||
+        !list_empty(&h->parts) || !list_empty(&h->changers))
+        return;
+    list_remove(&h->node);
+    list_remove(&h->todo_node);
+    env->timer(env, &h->timer, LOOP_NEVER);
+    env->reserve(env, -TIMERS);
+    free((void *)(uintptr_t)h->t.hints);
+    free(h->note);
+    free(h);
+}
+
+/* ---- who holds what in this client ------------------------------------------------------ */
+
+static uint64_t owner_hash(struct owner o)
+{
+    return hf__hash(&o, sizeof o);
+}
+
+static void index_held(struct hold *h)
+{
+    struct client *c = h->client;
+
+    hf__map_insert(&c->by_name, &h->by_name, hf__hash(h->t.name, h->t.name_len));
+    if (!owner_none(h->t.owner))
+        hf__map_insert(&c->by_owner, &h->by_owner, owner_hash(h->t.owner));
+    h->indexed = true;
+}
+
+static void unindex(struct hold *h)
+{
+    if (!h->indexed)
+        return;
+    hf__map_remove(&h->client->by_name, &h->by_name);
+    if (!owner_none(h->t.owner))
+        hf__map_remove(&h->client->by_owner, &h->by_owner);
+    h->indexed = false;
+}
+
+void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
+{
+    bool was = h->indexed;
+
+    unindex(h);
+    h->t.owner = owner;
+    h->reentrant = reentrant;
+    h->thread = 0;
+    if (was)
+        index_held(h);
+}
+
+struct hold *hf__hold_find(const struct client *c, const char *name, struct owner owner)
+{
+    size_t n = strlen(name);
+    uint64_t hash = hf__hash(name, n);
+
+    for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
+        struct hold *h = container_of(m, struct hold, by_name);
+
+        if (m->hash == hash && h->reentrant && h->t.kind == LINE_LOCK && !h->lost &&
+            owner_same(h->t.owner, owner) && h->t.name_len == n &&
+            memcmp(h->t.name, name, n) == 0)
+            return h;
+    }
+    return NULL;
+}
+
+struct hold *hf__hold_of_thread(const struct client *c, const char *name, uint64_t thread)
+{
+    size_t n = strlen(name);
+    uint64_t hash = hf__hash(name, n);
+
+    for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
+        struct hold *h = container_of(m, struct hold, by_name);
+
+        if (m->hash == hash && h->thread == thread && h->t.kind == LINE_LOCK && !h->lost &&
+            h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
+            return h;
+    }
+    return NULL;
+}
+
+static bool hint_add(char *hints, size_t *len, int *count, const char *name, size_t n)
+{
+    if (*count == HF_HINTS_MAX || *len + n + 1 > HF_HINTS_ROOM)
+        return false;
+    memcpy(hints + *len, name, n + 1);
+    *len += n + 1;
+    ++*count;
+    return true;
+}
+
+size_t hf__hold_hints(const struct client *c, struct owner owner, char hints[HF_HINTS_ROOM])
+{
+    uint64_t hash = owner_hash(owner);
+    size_t len = 0;
+    int count = 0;
+
+    if (owner_none(owner))
+        return 0;
+    if (owner_same(owner, c->acts_for))
+        for (size_t i = 0; i < c->acts_hints_len; i += strlen(c->acts_hints + i) + 1)
+            if (!hint_add(hints, &len, &count, c->acts_hints + i, strlen(c->acts_hints + i)))
+                return len;
+    for (struct map_node *m = map_chain(&c->by_owner, hash); m; m = m->next) {
+        struct hold *h = container_of(m, struct hold, by_owner);
+
+        if (m->hash == hash && owner_same(h->t.owner, owner) &&
+            !hint_add(hints, &len, &count, h->t.name, h->t.name_len))
+            break;
+    }
+    return len;
+}
+
+/* The names its owner holds go with the ticket, for others' walks (G10). They are a hint: no
+ * memory for them is no reason to fail. */
+static void set_hints(struct hold *h)
+{
+    char hints[HF_HINTS_ROOM];
+    size_t len = hf__hold_hints(h->client, h->t.owner, hints);
+
+    free((void *)(uintptr_t)h->t.hints);
+    h->t.hints = NULL;
+    h->t.hints_len = 0;
+    if (len > 0) {
+        char *copy = malloc(len);
+
+        if (copy) {
+            memcpy(copy, hints, len);
+            h->t.hints = copy;
+            h->t.hints_len = len;
+        }
+    }
+}
+
+/* ---- validity and loss -------------------------------------------------------------------- */
+
+static void set_until(struct hold *h)
+{
+    const struct life *l = h->t.life;
+    int64_t until = 0;
+
+    if (h->state == TICKET_HELD && !h->lost)
+        until = (h->client->caps & HF_CAP_DEADLINE) && l
+                    ? hf__until(l->sent_at, l->given_ms)
+                    : INT64_MAX;
+    atomic_store_explicit(&h->until_at, until, memory_order_release);
+}
+
+void hf__hold_grade(struct hold *h, uint32_t grade)
+{
+    set_until(h);
+    if (atomic_exchange(&h->grade, grade) == grade)
+        return;
+    list_for(n, &h->parts)
+        h->client->host->lease_changed(container_of(n, struct lease_part, on_hold)->lease);
+}
+
+static void lose(struct hold *h)
+{
+    h->lost = true;
+    hf__hold_grade(h, HF_LOST);
+    hf__op_changers_lost(h);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static void set_timer(struct hold *h, int64_t at)
+{
+    h->client->env->timer(h->client->env, &h->timer, at);
+}
+
+static int64_t now_of(struct hold *h)
+{
+    return h->client->env->now(h->client->env);
+}
+
+static int64_t plus_ms(int64_t at, int64_t ms)
+{
+    return ms > (LOOP_NEVER - at) / 1000 - 1 ? LOOP_NEVER : at + ms * 1000;
+}
+
+/* How long it may be held. A lease that nobody renews ends by its own life's deadline; where
+ * the life is shared by others (a session), we end it here. */
+static int64_t longest(const struct hold *h)
+{
+    int64_t ms = h->max_hold_ms > 0 ? h->max_hold_ms : INT64_MAX;
+
+    if (h->no_renew && h->t.life && h->t.life->kind == LIFE_WIDE && h->t.ttl_ms < ms)
+        ms = h->t.ttl_ms;
+    return ms;
+}
+
+static void became_held(struct hold *h)
+{
+    hf__walk_stop(h->walk);
+    index_held(h);
+    hf__hold_grade(h, h->t.life && h->t.life->marked ? HF_AT_RISK : HF_HELD);
+    set_timer(h, plus_ms(now_of(h), longest(h)));
+}
+
+/* The store has ended the ticket by then, whatever became of our requests: one ttl after the
+ * last of them that could have kept it alive. */
+static int64_t latest_end(const struct hold *h)
+{
+    int64_t last = h->join_sent_at;
+
+    if (h->t.life && h->t.life->tried_at > last)
+        last = h->t.life->tried_at;
+    return plus_ms(last, h->t.ttl_ms + h->t.ttl_ms / 50 + 10);
+}
+
+static void began_leaving(struct hold *h)
+{
+    h->client->unsettled++;
+    h->settled_by = latest_end(h);
+    hf__walk_stop(h->walk);
+    set_timer(h, LOOP_NEVER);
+    if (h->t.life == &h->t.own) {
+        h->t.own.dead = true; /* a place that is given up is not renewed */
+        hf__life_end(h->client, &h->t.own);
+    }
+}
+
+static void start_anew(struct hold *h)
+{
+    h->again = false;
+    new_token(h);
+    hf__life_init(&h->t.own, h->client->store, LIFE_OWN, h->t.ttl_ms);
+    h->state = TICKET_NEW;
+    hf__hold_step(h, TICKET_START, 0, NULL);
+}
+
+static void is_out(struct hold *h)
+{
+    struct hf_op *leaver = h->leaver;
+
+    hf__life_end(h->client, &h->t.own);
+    hf__unhang(&h->t);
+    set_timer(h, LOOP_NEVER);
+    hf__walk_stop(h->walk);
+    h->todo = 0;
+    list_remove(&h->todo_node);
+    hf__op_changers_lost(h);
+    if (h->again && h->op) {
+        start_anew(h);
+        return;
+    }
+    h->leaver = NULL;
+    if (leaver)
+        hf__op_settled(leaver, 0);
+}
+
+static void unsettled(struct hold *h)
+{
+    struct hf_op *leaver = h->leaver;
+
+    h->leaver = NULL;
+    if (leaver)
+        hf__op_settled(leaver, HF_EUNKNOWN);
+}
+
+/* The owner that this client acts for says that it holds this very name. */
+static bool waits_for_itself(const struct hold *h)
+{
+    const struct client *c = h->client;
+
+    for (size_t i = 0; owner_same(h->t.owner, c->acts_for) && i < c->acts_hints_len;
+         i += strlen(c->acts_hints + i) + 1)
+        if (strcmp(c->acts_hints + i, h->t.name) == 0)
+            return true;
+    return false;
+}
+
+/* The ticket goes from one state to another: what that means for the client's books. */
+static void moved(struct hold *h, enum ticket_state old)
+{
+    if (old == TICKET_HELD && h->state != TICKET_HELD)
+        unindex(h);
+    if (old == TICKET_LEAVING && h->state != TICKET_LEAVING)
+        h->client->unsettled--;
+    if (old != TICKET_LEAVING && h->state == TICKET_LEAVING)
+        began_leaving(h);
+}
+
+static void arrange(struct hold *h, unsigned effects)
+{
+    if (effects & DO_AGAIN)
+        h->again = true;
+    if (effects & (DO_JOIN | DO_LEAVE))
+        hf__client_todo(h, effects & (DO_JOIN | DO_LEAVE));
+    if ((effects & DO_RENEW) && h->t.life)
+        hf__life_renew(h->t.life);
+    if (effects & DO_REPEAT_LATER)
+        set_timer(h, plus_ms(now_of(h), h->t.ttl_ms < 800 ? 100 : 1000));
+}
+
+static void tell(struct hold *h, unsigned effects, int why, const hf_error *err)
+{
+    if (effects & TELL_UNSETTLED)
+        unsettled(h);
+    if (effects & TELL_GRANTED) {
+        became_held(h);
+        if (h->op)
+            hf__op_granted(h->op, h);
+    }
+    if ((effects & TELL_REFUSED) && h->op)
+        hf__op_refused(h->op, h, why, err);
+    if (effects & TELL_OUT)
+        is_out(h);
+}
+
+void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error *err)
+{
+    enum ticket_state old = h->state;
+    unsigned effects = hf__ticket_step(&h->state, e);
+
+    h->stepping++; /* what is told may give back the last handle */
+    moved(h, old);
+    if (effects & TELL_LOST)
+        lose(h);
+    arrange(h, effects);
+    if ((effects & TELL_WAITING) && old != TICKET_WAITING)
+        set_timer(h, plus_ms(now_of(h), waits_for_itself(h) ? 0 : WALK_FIRST_MS));
+    tell(h, effects, why, err);
+    if (--h->stepping == 0 && h->state == TICKET_OUT)
+        hf__hold_release_memory(h);
+}
+
+static void fired(struct timer *t)
+{
+    struct hold *h = container_of(t, struct hold, timer);
+
+    switch (h->state) {
+    case TICKET_WAITING:
+        hf__walk_start(h);
+        set_timer(h, plus_ms(now_of(h), WALK_AGAIN_MS));
+        break;
+    case TICKET_HELD:
+        hf__hold_step(h, TICKET_DEADLINE, HF_ELOST, NULL);
+        break;
+    case TICKET_LEAVING:
+        if (h->leave_sent)
+            set_timer(h, plus_ms(now_of(h), 1000));
+        else
+            hf__hold_step(h, now_of(h) >= h->settled_by ? TICKET_FORGOTTEN : TICKET_REPEAT,
+                          0, NULL);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- verbs ---------------------------------------------------------------------------------- */
+
+static void call_leave(struct hold *h)
+{
+    struct store *s = h->client->store;
+
+    h->todo = 0;
+    if (h->join_sent_at == 0) {
+        hf__hold_step(h, TICKET_LEFT, 0, NULL); /* the store has never heard of it */
+        return;
+    }
+    h->leave_sent = true;
+    s->driver->leave(s, &h->t);
+}
+
+void hf__hold_run(struct hold *h)
+{
+    struct store *s = h->client->store;
+
+    if (h->todo & DO_LEAVE) {
+        call_leave(h);
+    } else if (h->todo & DO_JOIN) {
+        h->todo &= ~(unsigned)DO_JOIN;
+        set_hints(h);
+        h->join_sent_at = now_of(h);
+        s->driver->join(s, &h->t);
+    } else if (h->todo & HOLD_AMEND) {
+        h->todo &= ~(unsigned)HOLD_AMEND;
+        s->driver->amend(s, &h->t);
+    }
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
+{
+    struct hold *h = hold_of(t);
+
+    if (position > 0)
+        h->position = position;
+    if (recheck_ms >= 0 && t->life) {
+        int64_t at = plus_ms(now_of(h), recheck_ms) + 1000;
+
+        if (t->life->recheck_at == 0 || at < t->life->recheck_at)
+            t->life->recheck_at = at;
+        hf__life_plan(t->life);
+    }
+    hf__hold_step(h, TICKET_TOLD_WAIT, 0, NULL);
+}
+
+/* A grant by another's release counts from our own last answered request: the life that the
+ * ticket waited on, whose expiry the grant copied and did not move (G1). */
+static void own_life(struct hold *h, int64_t sent_at)
+{
+    struct ticket *t = &h->t;
+    const struct life *from = t->life;
+
+    if (from && from->kind == LIFE_WIDE)
+        return;
+    t->own.sent_at = sent_at;
+    t->own.given_ms = from ? from->given_ms : t->ttl_ms;
+    t->own.tried_at = from && from->tried_at > sent_at ? from->tried_at : sent_at;
+    t->own.risk_told = t->own.lost_told = false;
+    hf__hang(t, &t->own);
+}
+
+static enum ticket_event how_good(const struct hold *h)
+{
+    const struct life *l = h->t.life;
+    int64_t ttl = l->given_ms * 1000, left;
+
+    if (!(h->client->caps & HF_CAP_DEADLINE))
+        return TICKET_GRANT;
+    left = hf__deadline(l->sent_at, l->given_ms) - h->client->env->now(h->client->env);
+    return left * 4 < ttl ? TICKET_GRANT_THIN : left * 2 < ttl ? TICKET_GRANT_SHORT : TICKET_GRANT;
+}
+
+void ev_granted(struct ticket *t, uint64_t fence, int64_t sent_at)
+{
+    struct hold *h = hold_of(t);
+
+    if (h->state != TICKET_JOINING && h->state != TICKET_WAITING)
+        return; /* given up meanwhile (the leave takes it back), or told twice */
+    t->fence = fence;
+    own_life(h, sent_at);
+    hf__hold_step(h, how_good(h), 0, NULL);
+    if (t->life)
+        hf__life_plan(t->life);
+}
+
+void ev_left(struct ticket *t, int rc)
+{
+    struct hold *h = hold_of(t);
+
+    h->leave_sent = false;
+    hf__hold_step(h, rc == 0 ? TICKET_LEFT : TICKET_LEFT_UNKNOWN, rc, NULL);
+}
+
+void ev_gone(struct ticket *t, int why, const hf_error *err)
+{
+    hf__hold_step(hold_of(t), why == HF_ELOST ? TICKET_GONE : TICKET_REFUSED, why, err);
+}
+
+void ev_amended(struct ticket *t, int rc)
+{
+    hf__op_amended(hold_of(t), rc);
+}

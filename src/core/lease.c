@@ -1,0 +1,120 @@
+/* lease.c: handles on holds, and what may be asked of them without the lock.
+ *
+ * hf_lease_check and its like read only: the lease itself (constant after it was handed out),
+ * the hold's until_at and grade (atomic), the clock, and the word that a fork wipes. So they
+ * need no lock, no system call, and may run in a signal handler. until_at grows at renewals and
+ * becomes 0 at loss, release of the last handle and close: an old value read beside a renewal
+ * is an earlier deadline, which is safe (G1). */
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct hf_lease *hf__lease_new(struct client *c, size_t n)
+{
+    struct hf_lease *l = calloc(1, sizeof *l + n * sizeof l->parts[0]);
+
+    if (!l)
+        return NULL;
+    l->client = c;
+    l->n = n;
+    l->fd = -1;
+    list_init(&l->changed_node);
+    for (size_t i = 0; i < n; i++)
+        list_init(&l->parts[i].on_hold);
+    return l;
+}
+
+void hf__lease_attach(struct hf_lease *l, size_t i, struct hold *h)
+{
+    l->parts[i].lease = l;
+    l->parts[i].hold = h;
+    list_push(&h->parts, &l->parts[i].on_hold);
+}
+
+struct hold *hf__lease_detach(struct hf_lease *l, size_t i)
+{
+    struct hold *h = l->parts[i].hold;
+
+    list_remove(&l->parts[i].on_hold);
+    l->parts[i].hold = NULL;
+    return h;
+}
+
+static int64_t now_of(const struct hf_lease *l)
+{
+    return l->client->env->now(l->client->env);
+}
+
+static int64_t until_of(const struct hf_lease *l)
+{
+    int64_t until = INT64_MAX;
+
+    for (size_t i = 0; i < l->n; i++) {
+        int64_t at = atomic_load_explicit(&l->parts[i].hold->until_at, memory_order_acquire);
+
+        if (at < until)
+            until = at;
+    }
+    return until;
+}
+
+int hf__lease_state(const struct hf_lease *l)
+{
+    uint32_t worst = HF_HELD;
+
+    for (size_t i = 0; i < l->n; i++) {
+        uint32_t g = atomic_load_explicit(&l->parts[i].hold->grade, memory_order_acquire);
+
+        if (g > worst)
+            worst = g;
+    }
+    return until_of(l) > now_of(l) ? (int)worst : HF_LOST;
+}
+
+int hf_lease_check(const hf_lease *l)
+{
+    if (!l)
+        return HF_EINVAL;
+    if (*l->client->alive == 0)
+        return HF_EFORKED;
+    return until_of(l) > now_of(l) ? 0 : HF_ELOST;
+}
+
+int hf_lease_state(const hf_lease *l)
+{
+    if (!l)
+        return HF_EINVAL;
+    return *l->client->alive == 0 ? HF_LOST : hf__lease_state(l);
+}
+
+int64_t hf_lease_remaining_ms(const hf_lease *l)
+{
+    int64_t until, now;
+
+    if (hf_lease_check(l) < 0)
+        return 0;
+    until = until_of(l);
+    now = now_of(l);
+    if (until == INT64_MAX)
+        return HF_FOREVER;
+    return until > now ? (until - now) / 1000 : 0;
+}
+
+uint64_t hf_lease_fence(const hf_lease *l)
+{
+    return l ? l->parts[0].hold->t.fence : 0;
+}
+
+uint64_t hf_lease_fence_of(const hf_lease *l, const char *name)
+{
+    for (size_t i = 0; l && name && i < l->n; i++)
+        if (strcmp(l->parts[i].hold->t.name, name) == 0)
+            return l->parts[i].hold->t.fence;
+    return 0;
+}
+
+const char *hf_lease_name(const hf_lease *l)
+{
+    return l ? l->parts[0].hold->t.name : NULL;
+}

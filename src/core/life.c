@@ -1,0 +1,278 @@
+/* life.c: what the store watches to see that we live; when it is renewed, when a hold on it is
+ * at risk, and when it is lost. Upholds G1, G4 (the safety look) and G6.
+ *
+ *   sent_at               ttl/3        2/3 ttl     deadline - lead        deadline    store
+ *   |---------------------|------------|-----------|----------------------|-----------|
+ *   renewed (its sending) renew        at risk     check: lost, and told  of G1       expires
+ *
+ * The deadline counts from the sending of the last answered request that renewed the life, less
+ * drift (1 % + 2 ms): the store counted its ttl from the arrival of that request, which is
+ * later, on a clock that may be faster by the drift. So at any time before the deadline the
+ * store cannot have given the place away. We call it lost a little before (lead), so that the news
+ * comes before the deadline if the process runs (G6).
+ *
+ * An unanswered renewal is repeated every ttl/8. Renewal times are rounded down to a grid of
+ * ttl/64, so that many lives become due together and go out in one batch. A waiting life is
+ * renewed at ttl/3 too; it has no deadline: if it expires, the store says so at the next answer.
+ */
+#include "core/core.h"
+
+#include <stdlib.h>
+
+int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms)
+{
+    return sent_at + ttl_ms * 1000 - (ttl_ms * 10 + 2000);
+}
+
+int64_t hf__until(int64_t sent_at, int64_t ttl_ms)
+{
+    int64_t lead = ttl_ms * 1000 / 64;
+
+    lead = lead < 2000 ? 2000 : lead > 50000 ? 50000 : lead;
+    return hf__deadline(sent_at, ttl_ms) - lead;
+}
+
+static int64_t retry_after(int64_t ttl_ms)
+{
+    int64_t us = ttl_ms * 1000 / 8;
+
+    return us < 10000 ? 10000 : us;
+}
+
+static void fired(struct timer *);
+
+void hf__life_init(struct life *l, struct store *store, enum life_kind kind, int64_t ttl_ms)
+{
+    l->store = store;
+    l->kind = kind;
+    l->ttl_ms = l->given_ms = ttl_ms;
+    l->sent_at = l->tried_at = l->recheck_at = 0;
+    l->asked = l->marked = l->dead = l->risk_told = l->lost_told = false;
+    l->ntickets = 0;
+    list_init(&l->tickets);
+    list_init(&l->due);
+    timer_init(&l->timer, fired);
+}
+
+struct life *hf__life_new(struct store *store, enum life_kind kind, int64_t ttl_ms)
+{
+    struct life *l = calloc(1, sizeof *l);
+
+    if (!l || store->env->reserve(store->env, 1) < 0) {
+        free(l);
+        return NULL;
+    }
+    hf__life_init(l, store, kind, ttl_ms);
+    return l;
+}
+
+static void answered(struct client *c, struct life *l)
+{
+    if (l->asked)
+        c->asked--;
+    l->asked = false;
+}
+
+void hf__life_end(struct client *c, struct life *l)
+{
+    answered(c, l);
+    list_remove(&l->due);
+    c->env->timer(c->env, &l->timer, LOOP_NEVER);
+}
+
+void hf__life_free(struct life *l)
+{
+    if (!l)
+        return;
+    hf__life_end(l->store->client, l);
+    l->store->env->reserve(l->store->env, -1);
+    free(l);
+}
+
+void hf__unhang(struct ticket *t)
+{
+    if (!t->life)
+        return;
+    list_remove(&t->on_life);
+    t->life->ntickets--;
+    t->life = NULL;
+}
+
+void hf__hang(struct ticket *t, struct life *l)
+{
+    hf__unhang(t);
+    t->life = l;
+    l->ntickets++;
+    list_push(&l->tickets, &t->on_life);
+}
+
+void hf__life_renew(struct life *l)
+{
+    if (l->dead || l->marked)
+        return;
+    if (list_empty(&l->due))
+        list_push(&l->store->client->due, &l->due);
+}
+
+/* A life of one ticket that its owner renews by hand. */
+static bool by_hand(const struct life *l)
+{
+    const struct list *first = list_first(&l->tickets);
+
+    return l->kind == LIFE_OWN && first &&
+           hold_of(container_of(first, struct ticket, on_life))->no_renew;
+}
+
+static int64_t renew_at(const struct life *l)
+{
+    int64_t grid = l->ttl_ms * 1000 / 64 + 1, at;
+
+    if (l->tried_at > l->sent_at)
+        return l->tried_at + retry_after(l->ttl_ms);
+    at = l->sent_at + l->given_ms * 1000 / 3;
+    if (at / grid * grid > l->sent_at)
+        at = at / grid * grid;
+    return at;
+}
+
+static int64_t risk_at(const struct life *l)
+{
+    return l->sent_at + l->given_ms * 2000 / 3;
+}
+
+static int64_t lost_at(const struct life *l)
+{
+    return hf__until(l->sent_at, l->given_ms);
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool carries_holds(const struct life *l)
+{
+    return l->kind != LIFE_WAIT && (l->store->client->caps & HF_CAP_DEADLINE);
+}
+
+void hf__life_plan(struct life *l)
+{
+    struct env *env = l->store->env;
+    int64_t at = LOOP_NEVER;
+
+    if (!l->dead && l->ntickets > 0) {
+        if (!l->marked && l->store->client->up && !by_hand(l))
+            at = renew_at(l);
+        if (l->recheck_at > 0)
+            at = sooner(at, l->recheck_at);
+        if (carries_holds(l) && !l->risk_told && !by_hand(l))
+            at = sooner(at, risk_at(l));
+        if (carries_holds(l) && !l->lost_told)
+            at = sooner(at, lost_at(l));
+    }
+    env->timer(env, &l->timer, at);
+}
+
+/* Calls for each ticket, which may go to another life or to none meanwhile. */
+static void each_ticket(struct life *l, void (*call)(struct hold *, const void *),
+                        const void *arg)
+{
+    struct list todo, *n;
+
+    list_init(&todo);
+    list_splice(&todo, &l->tickets);
+    while ((n = list_pop(&todo)) != NULL) {
+        list_push(&l->tickets, n);
+        call(hold_of(container_of(n, struct ticket, on_life)), arg);
+    }
+}
+
+static void past_deadline(struct hold *h, const void *arg)
+{
+    (void)arg;
+    hf__hold_step(h, TICKET_DEADLINE, HF_ELOST, NULL);
+}
+
+static void at_risk(struct hold *h, const void *arg)
+{
+    (void)arg;
+    if (h->state == TICKET_HELD)
+        hf__hold_grade(h, HF_AT_RISK);
+}
+
+static void fired(struct timer *t)
+{
+    struct life *l = container_of(t, struct life, timer);
+    int64_t now = l->store->env->now(l->store->env);
+
+    if (carries_holds(l) && !l->lost_told && now >= lost_at(l)) {
+        l->lost_told = true;
+        each_ticket(l, past_deadline, NULL);
+    }
+    if (carries_holds(l) && !l->risk_told && !by_hand(l) && now >= risk_at(l)) {
+        l->risk_told = true;
+        each_ticket(l, at_risk, NULL);
+    }
+    if (l->recheck_at > 0 && now >= l->recheck_at) {
+        l->recheck_at = 0;
+        hf__life_renew(l);
+    }
+    if (!by_hand(l) && l->store->client->up && now >= renew_at(l)) {
+        l->tried_at = now; /* also if the store is not asked in this turn: no busy loop */
+        hf__life_renew(l);
+    }
+    hf__life_plan(l);
+}
+
+static void renewed(struct hold *h, const void *arg)
+{
+    const int64_t *now = arg;
+    const struct life *l = h->t.life;
+    int64_t left = hf__deadline(l->sent_at, l->given_ms) - *now;
+    bool thin = carries_holds(l) && left * 4 < l->given_ms * 1000;
+
+    if (h->state == TICKET_HELD)
+        hf__hold_grade(h, l->marked ? HF_AT_RISK : HF_HELD);
+    hf__hold_step(h, thin ? TICKET_ALIVE_THIN : TICKET_ALIVE, 0, NULL);
+    hf__op_renewed(h);
+}
+
+void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
+{
+    int64_t now = l->store->env->now(l->store->env);
+
+    answered(l->store->client, l);
+    if (l->dead || sent_at < l->sent_at)
+        return; /* an answer that was overtaken */
+    l->sent_at = sent_at;
+    if (l->tried_at < sent_at)
+        l->tried_at = sent_at;
+    l->given_ms = ttl_ms;
+    l->recheck_at = 0;
+    l->risk_told = l->lost_told = false;
+    if (l->kind != LIFE_WAIT)
+        each_ticket(l, renewed, &now);
+    hf__life_plan(l);
+}
+
+static void died(struct hold *h, const void *arg)
+{
+    const int *why = arg;
+
+    hf__hold_step(h, TICKET_DEAD, *why, NULL);
+}
+
+void ev_dead(struct life *l, int why)
+{
+    answered(l->store->client, l);
+    if (why == HF_EBUSY) {
+        l->marked = l->risk_told = true;
+        list_remove(&l->due);
+        each_ticket(l, at_risk, NULL);
+    } else {
+        l->dead = true;
+        hf__life_end(l->store->client, l);
+        each_ticket(l, died, &why);
+    }
+    hf__life_plan(l);
+}

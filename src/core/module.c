@@ -1,0 +1,179 @@
+/* module.c: finds the driver for a URL scheme: linked in, or in a module that is loaded now and
+ * never unloaded (client libraries leave atexit handlers and thread destructors behind).
+ *
+ * A module is searched in $HOLDFAST_MODULE_DIR (not in a set-id program), else in holdfast/
+ * beside the library, else in the configured folder; file and folder must belong to root or to
+ * us and be writable by nobody else. Its one symbol carries the build id of the seam; another
+ * one is HF_EVERSION, naming both. The table of loaded modules is process-wide. */
+#include "core/core.h"
+
+#include "hf-config.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LOADED_MAX = 16 };
+
+extern const struct hf_driver *const hf__builtin_drivers[];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct hf_driver *loaded[LOADED_MAX];
+static size_t nloaded;
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = words; (p = strstr(p, word)) != NULL; p++)
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+static const struct hf_driver *known(const char *scheme)
+{
+    for (size_t i = 0; hf__builtin_drivers[i]; i++)
+        if (has_word(hf__builtin_drivers[i]->schemes, scheme))
+            return hf__builtin_drivers[i];
+    for (size_t i = 0; i < nloaded; i++)
+        if (has_word(loaded[i]->schemes, scheme))
+            return loaded[i];
+    return NULL;
+}
+
+static bool ours_alone(const struct stat *st)
+{
+    return (st->st_uid == 0 || st->st_uid == geteuid()) &&
+           !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static bool trusted(const char *folder, const char *path, bool *exists)
+{
+    struct stat file, dir;
+
+    *exists = path[0] == '/' && stat(path, &file) == 0 && stat(folder, &dir) == 0;
+    return *exists && ours_alone(&file) && ours_alone(&dir);
+}
+
+/* The i-th folder to search; false beyond the last. */
+static bool folder_at(int i, char *buf, size_t size)
+{
+    const char *env = getauxval(AT_SECURE) ? NULL : getenv("HOLDFAST_MODULE_DIR");
+    Dl_info info;
+    char *slash;
+
+    if (env && *env)
+        return i == 0 && snprintf(buf, size, "%s", env) < (int)size;
+    if (i == 0) {
+        if (!dladdr((void *)(uintptr_t)&hf_version, &info) || !info.dli_fname)
+            return folder_at(1, buf, size);
+        if (!realpath(info.dli_fname, buf))
+            return folder_at(1, buf, size);
+        slash = strrchr(buf, '/');
+        snprintf(slash, size - (size_t)(slash - buf), "/holdfast");
+        return true;
+    }
+    return i == 1 && snprintf(buf, size, "%s", HF_MODULE_DIR) < (int)size;
+}
+
+static int take_module(void *dl, const char *path, hf_error *err)
+{
+    const struct hf_module *m = dlsym(dl, "hf_module");
+
+    if (!m)
+        return hf__fail(err, HF_EMODULE, 0, NULL, "%s is not a holdfast module", path);
+    if (strcmp(m->build_id, HF_BUILD_ID) != 0)
+        return hf__fail(err, HF_EVERSION, 0, NULL,
+                        "%s was built for %s, the library is %s: install the same version",
+                        path, m->build_id, HF_BUILD_ID);
+    for (size_t i = 0; i < sizeof m->drivers / sizeof *m->drivers && m->drivers[i]; i++)
+        if (nloaded < LOADED_MAX)
+            loaded[nloaded++] = m->drivers[i];
+    return 0;
+}
+
+static int load(const char *scheme, hf_error *err)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 300];
+    int len = (int)strcspn(scheme, "+"); /* redis+unix: is in holdfast-redis.so */
+    bool exists;
+
+    for (int i = 0; folder_at(i, folder, sizeof folder); i++) {
+        void *dl;
+
+        snprintf(path, sizeof path, "%s/holdfast-%.*s.so", folder, len, scheme);
+        if (!trusted(folder, path, &exists)) {
+            if (exists)
+                return hf__fail(err, HF_EMODULE, 0, NULL,
+                                "%s: it or its folder can be written by others", path);
+            continue;
+        }
+        dl = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (!dl)
+            return hf__fail(err, HF_EMODULE, 0, NULL, "cannot load: %s", dlerror());
+        return take_module(dl, path, err);
+    }
+    return hf__fail(err, HF_EINVAL, 0, NULL,
+                    "URL: no store is called %s: (and there is no module holdfast-%.*s.so)",
+                    scheme, len, scheme);
+}
+
+int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&lock);
+    if (!known(scheme))
+        rc = load(scheme, err);
+    *ret = rc == 0 ? known(scheme) : NULL;
+    pthread_mutex_unlock(&lock);
+    if (rc == 0 && !*ret)
+        rc = hf__fail(err, HF_EMODULE, 0, NULL, "the module has no driver for %s:", scheme);
+    return rc;
+}
+
+int hf_preload(const char *schemes, hf_error *err)
+{
+    const struct hf_driver *driver;
+    char word[64];
+    int n = 0, rc = 0;
+
+    if (!schemes)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_preload: schemes is NULL");
+    while (rc == 0 && sscanf(schemes, " %63s%n", word, &n) == 1) {
+        rc = hf__driver_find(word, &driver, err);
+        schemes += n;
+    }
+    return rc;
+}
+
+int hf_backend_at(size_t i, hf_backend *ret)
+{
+    const struct hf_driver *d = NULL;
+    size_t size;
+
+    if (!ret || ret->size < sizeof *ret)
+        return HF_EINVAL;
+    for (size_t n = 0; hf__builtin_drivers[n]; n++)
+        if (n == i)
+            d = hf__builtin_drivers[n];
+    if (!d)
+        return HF_ENOENT;
+    size = ret->size;
+    memset(ret, 0, sizeof *ret);
+    ret->size = (uint32_t)size;
+    ret->state = HF_BACKEND_BUILTIN;
+    ret->name = d->name;
+    ret->schemes = d->schemes;
+    if (d->detail)
+        d->detail(ret->detail, sizeof ret->detail);
+    return 0;
+}

@@ -1,0 +1,482 @@
+/* op.c: operations: acquire, release, amend, renew. Each is done once (host->op_done), with a
+ * result; the layer above turns that into a return value or a callback.
+ *
+ * An acquire of several names takes them one after another in the order of their bytes; if one
+ * fails, those already taken are given back before the failure is told to anybody.
+ *
+ * An operation that gives up (time-out, cancel) is done at once; its ticket leaves behind it,
+ * and a grant that comes meanwhile is taken back by that leave (G7). */
+#include "core/core.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct all { /* the rest of an acquire of several names */
+    struct request req;
+    const char **names;
+    char text[];
+};
+
+static void fired(struct timer *);
+
+void hf__op_init(struct hf_op *op, struct client *c, enum op_kind kind, hf_error *err)
+{
+    memset(op, 0, sizeof *op);
+    op->client = c;
+    op->kind = kind;
+    op->err = err;
+    op->end_at = LOOP_NEVER;
+    timer_init(&op->timer, fired);
+    list_init(&op->on_hold);
+    list_init(&op->node);
+    list_init(&op->on_cancel);
+}
+
+void hf__op_done_with(struct hf_op *op)
+{
+    struct env *env = op->client->env;
+
+    if (op->reserved) {
+        env->timer(env, &op->timer, LOOP_NEVER);
+        env->reserve(env, -1);
+        op->reserved = false;
+    }
+    list_remove(&op->on_hold);
+    if (op->all) {
+        free(op->all->names);
+        free(op->all);
+        op->all = NULL;
+    }
+}
+
+/* Ten thousand waiters need no room for ten thousand messages. */
+static hf_error *room_for_error(struct hf_op *op)
+{
+    if (!op->err && op->lazy_err)
+        op->err = calloc(1, sizeof *op->err);
+    return op->err;
+}
+
+void hf__op_end(struct hf_op *op, int rc, const hf_error *err)
+{
+    if (op->done)
+        return;
+    op->done = true;
+    op->rc = rc;
+    if (rc < 0 && room_for_error(op)) {
+        if (err)
+            *op->err = *err;
+        else if (op->err->code != rc)
+            hf__fail(op->err, rc, 0, op->client->url.shown, "%s", hf_strerror(rc));
+    }
+    hf__op_done_with(op);
+    op->client->host->op_done(op);
+}
+
+void hf__op_text(struct hf_op *op, int rc, const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    hf__fail(room_for_error(op), rc, 0, op->client->url.shown, "%s", text);
+}
+
+/* The layer above has tried what could be done at once; from now on it waits. */
+static int arm(struct hf_op *op)
+{
+    struct env *env = op->client->env;
+    int64_t at = op->end_at, now;
+
+    if (op->done)
+        return 0;
+    if (!op->client->up) { /* G11: an unreachable store is told within the connect time-out */
+        now = env->now(env);
+        if (at > now + op->client->url.connect_ms * 1000)
+            at = now + op->client->url.connect_ms * 1000;
+    }
+    if (at == LOOP_NEVER)
+        return 0;
+    if (!op->reserved && env->reserve(env, 1) < 0)
+        return HF_ENOMEM;
+    op->reserved = true;
+    env->timer(env, &op->timer, at);
+    return 0;
+}
+
+static int64_t end_of(struct client *c, int64_t wait_ms)
+{
+    int64_t now = c->env->now(c->env);
+
+    if (wait_ms > (LOOP_NEVER - now) / 1000 - 1)
+        return LOOP_NEVER;
+    return now + (wait_ms > 0 ? wait_ms : 0) * 1000;
+}
+
+void hf__op_wait_ask(struct hf_op *op)
+{
+    struct client *c = op->client;
+
+    hf__client_run(c);
+    if (op->kind == OP_ASK)
+        op->end_at = end_of(c, c->url.connect_ms);
+    if (arm(op) < 0)
+        hf__cancel(op, HF_ENOMEM);
+}
+
+void hf__op_seen(struct hf_op *op, int rc, const hf_error *err)
+{
+    if (rc < 0)
+        hf__op_end(op, rc, err);
+    else
+        op->client->host->op_seen(op);
+}
+
+/* ---- acquire ---------------------------------------------------------------------------- */
+
+static void give_back(struct hf_lease *l, size_t i)
+{
+    struct hold *h = hf__lease_detach(l, i);
+
+    if (!h)
+        return;
+    h->op = NULL;
+    if (list_empty(&h->parts))
+        hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+    hf__hold_release_memory(h);
+}
+
+static void abandon(struct hf_op *op)
+{
+    struct hf_lease *l = op->lease;
+
+    op->lease = NULL;
+    for (size_t i = 0; l && i < l->n; i++)
+        give_back(l, i);
+    free(l);
+}
+
+static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,
+                      const char *why)
+{
+    hf__op_text(op, HF_EDEADLK, "'%s' is held by the caller itself, fence %" PRIu64 ": %s",
+                name, h->t.fence, why);
+    return HF_EDEADLK;
+}
+
+/* 1: reentered, nothing to wait for; 0: standing in line; negative: refused. */
+static int enter(struct hf_op *op, size_t i, const char *name, const struct request *r)
+{
+    struct client *c = op->client;
+    struct hold *h;
+
+    if (r->kind == LINE_LOCK && r->reentrant) {
+        h = hf__hold_find(c, name, r->owner);
+        if (h && r->weight > h->t.weight)
+            return refuse_own(op, name, h, "exclusive inside shared would never be granted");
+        if (h) {
+            hf__lease_attach(op->lease, i, h);
+            return 1;
+        }
+    } else if (r->kind == LINE_LOCK && r->thread && !op->try_only) {
+        h = hf__hold_of_thread(c, name, r->thread);
+        if (h && (r->weight > 1 || h->t.weight > 1))
+            return refuse_own(op, name, h, "name an owner to lock it again");
+    }
+    h = hf__hold_new(c, name, r);
+    if (!h) {
+        hf__op_text(op, HF_ENOMEM, "no memory for a ticket");
+        return HF_ENOMEM;
+    }
+    hf__lease_attach(op->lease, i, h);
+    h->op = op;
+    h->t.try_only = op->try_only;
+    hf__hold_step(h, TICKET_START, 0, NULL);
+    return 0;
+}
+
+/* Goes on with the names that are left; ends the operation when there are none. */
+static void go_on(struct hf_op *op)
+{
+    while (op->next < op->lease->n) {
+        int rc = enter(op, op->next, op->all->names[op->next], &op->all->req);
+
+        if (rc == 0)
+            return;
+        if (rc < 0) {
+            abandon(op);
+            hf__op_end(op, rc, NULL);
+            return;
+        }
+        op->next++;
+    }
+    hf__op_end(op, 0, NULL);
+}
+
+void hf__op_granted(struct hf_op *op, struct hold *h)
+{
+    h->op = NULL;
+    op->next++;
+    go_on(op);
+}
+
+void hf__op_refused(struct hf_op *op, struct hold *h, int why, const hf_error *err)
+{
+    h->op = NULL;
+    abandon(op);
+    hf__op_end(op, why, err);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static struct all *copy_all(const char *const *names, size_t *n, const struct request *r)
+{
+    size_t bytes = strlen(r->note) + 1, used = 0, kept = 0;
+    struct all *all;
+
+    for (size_t i = 0; i < *n; i++)
+        bytes += strlen(names[i]) + 1;
+    all = malloc(sizeof *all + bytes);
+    if (!all)
+        return NULL;
+    all->names = malloc(*n * sizeof *all->names);
+    if (!all->names) {
+        free(all);
+        return NULL;
+    }
+    all->req = *r;
+    for (size_t i = 0; i < *n; i++) {
+        all->names[i] = strcpy(all->text + used, names[i]);
+        used += strlen(names[i]) + 1;
+    }
+    all->req.note = strcpy(all->text + used, r->note);
+    qsort(all->names, *n, sizeof *all->names, by_bytes);
+    for (size_t i = 0; i < *n; i++)
+        if (i == 0 || strcmp(all->names[i], all->names[kept - 1]) != 0)
+            all->names[kept++] = all->names[i];
+    *n = kept;
+    return all;
+}
+
+int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wait_ms,
+                const struct request *r)
+{
+    struct client *c = op->client;
+    int rc;
+
+    op->try_only = wait_ms <= 0;
+    if (n > 1 && !(op->all = copy_all(names, &n, r)))
+        goto no_memory;
+    op->lease = hf__lease_new(c, n);
+    if (!op->lease)
+        goto no_memory;
+    rc = enter(op, 0, op->all ? op->all->names[0] : names[0], op->all ? &op->all->req : r);
+    if (rc < 0) {
+        abandon(op);
+        hf__op_done_with(op);
+        return rc;
+    }
+    if (rc == 1) {
+        op->next++;
+        go_on(op);
+    }
+    hf__client_run(c);
+    if (!op->done && !op->try_only)
+        op->end_at = end_of(c, wait_ms);
+    if (arm(op) < 0)
+        hf__cancel(op, HF_ENOMEM);
+    return 0;
+
+no_memory:
+    hf__op_done_with(op);
+    return hf__fail(op->err, HF_ENOMEM, 0, c->url.shown, "no memory for an operation");
+}
+
+void hf__cancel(struct hf_op *op, int rc)
+{
+    if (op->done)
+        return;
+    if (op->kind == OP_ACQUIRE) {
+        abandon(op);
+    } else if (op->kind == OP_RELEASE) {
+        list_for(n, &op->client->holds) {
+            struct hold *h = container_of(n, struct hold, node);
+
+            if (h->leaver == op)
+                h->leaver = NULL;
+        }
+    } else if (op->ask) {
+        hf__ask_stop(op->ask);
+    }
+    hf__op_end(op, rc, NULL);
+}
+
+static void fired(struct timer *t)
+{
+    struct hf_op *op = container_of(t, struct hf_op, timer);
+    struct client *c = op->client;
+    int64_t now = c->env->now(c->env);
+
+    if (op->kind == OP_RELEASE || op->kind == OP_AMEND || op->kind == OP_RENEW) {
+        hf__cancel(op, HF_EUNKNOWN);
+    } else if (!c->up && now < op->end_at) {
+        hf__op_text(op, HF_EUNREACHABLE, "%s",
+                    c->down.code ? c->down.text : "the store did not answer in time");
+        hf__cancel(op, HF_EUNREACHABLE);
+    } else if (now < op->end_at) {
+        c->env->timer(c->env, &op->timer, op->end_at);
+    } else {
+        int rc = op->kind == OP_ACQUIRE ? HF_ETIMEDOUT : HF_EUNREACHABLE;
+
+        hf__op_text(op, rc, rc == HF_ETIMEDOUT ? "not granted in time"
+                                               : "the store did not answer in time");
+        hf__cancel(op, rc);
+    }
+}
+
+/* ---- release ---------------------------------------------------------------------------- */
+
+void hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
+{
+    struct client *c = l->client;
+    int64_t now = c->env->now(c->env);
+    bool lost = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        struct hold *h = hf__lease_detach(l, i);
+
+        /* also if nobody has driven us, and so told us, since its time was over */
+        lost = lost || h->lost || atomic_load(&h->until_at) <= now;
+        if (list_empty(&h->parts) && h->state == TICKET_HELD) {
+            atomic_store(&h->until_at, 0);
+            h->t.keep_ms = keep_ms;
+            if (op) {
+                h->leaver = op;
+                op->open++;
+            }
+            hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+        }
+        hf__hold_release_memory(h);
+    }
+    if (op)
+        op->rc = lost ? HF_ELOST : 0;
+    hf__client_run(c);
+    if (!op || op->done)
+        return;
+    op->end_at = end_of(c, c->url.connect_ms);
+    if (op->open == 0 || arm(op) < 0)
+        hf__op_end(op, op->open == 0 ? op->rc : HF_EUNKNOWN, NULL);
+}
+
+void hf__op_settled(struct hf_op *op, int rc)
+{
+    if (rc < 0 && op->rc == 0)
+        op->rc = rc;
+    if (--op->open == 0)
+        hf__op_end(op, op->rc, NULL);
+}
+
+/* ---- amend, renew ------------------------------------------------------------------------ */
+
+static int start_change(struct hf_op *op, struct hold *h)
+{
+    struct client *c = op->client;
+
+    if (h->state != TICKET_HELD || h->lost)
+        return hf__fail(op->err, HF_ELOST, 0, c->url.shown, "the lock on '%s' was lost",
+                        h->t.name);
+    if (!list_empty(&h->changers))
+        return hf__fail(op->err, HF_EBUSY, 0, c->url.shown,
+                        "another change of the hold on '%s' is under way", h->t.name);
+    return 0;
+}
+
+static void wait_change(struct hf_op *op)
+{
+    hf__client_run(op->client);
+    op->end_at = end_of(op->client, op->client->url.connect_ms);
+    if (arm(op) < 0)
+        hf__cancel(op, HF_EUNKNOWN);
+}
+
+int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade)
+{
+    int rc = start_change(op, h);
+
+    if (rc < 0)
+        return rc;
+    if (downgrade && (h->t.kind != LINE_LOCK || !(h->client->caps & HF_CAP_SHARED)))
+        return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
+                        "'%s' cannot become a shared lock", h->t.name);
+    if (downgrade && h->parts.next->next != &h->parts)
+        return hf__fail(op->err, HF_EBUSY, 0, op->client->url.shown,
+                        "'%s' is held by several handles", h->t.name);
+    if (note) {
+        char *copy = strdup(note);
+
+        if (!copy)
+            return hf__fail(op->err, HF_ENOMEM, 0, NULL, "no memory for a note");
+        free(h->note);
+        h->t.note = h->note = copy;
+    }
+    if (downgrade)
+        h->t.weight = 1;
+    list_push(&h->changers, &op->on_hold);
+    hf__client_todo(h, HOLD_AMEND);
+    wait_change(op);
+    return 0;
+}
+
+int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
+{
+    struct life *l = h->t.life;
+    int rc = start_change(op, h);
+
+    if (rc < 0)
+        return rc;
+    if (ttl_ms > 0 && l->kind != LIFE_OWN && ttl_ms != h->t.ttl_ms)
+        return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
+                        "this store has no ttl per request");
+    if (l->marked)
+        return hf__fail(op->err, HF_ELOST, 0, op->client->url.shown,
+                        "'%s' was broken and cannot be renewed", h->t.name);
+    if (ttl_ms > 0)
+        h->t.ttl_ms = l->ttl_ms = ttl_ms;
+    list_push(&h->changers, &op->on_hold);
+    hf__life_renew(l);
+    wait_change(op);
+    return 0;
+}
+
+static void end_changers(struct hold *h, int kind, int rc)
+{
+    list_for_safe(n, &h->changers) {
+        struct hf_op *op = container_of(n, struct hf_op, on_hold);
+
+        if (kind < 0 || (int)op->kind == kind)
+            hf__op_end(op, rc, NULL);
+    }
+}
+
+void hf__op_amended(struct hold *h, int rc)
+{
+    end_changers(h, OP_AMEND, rc);
+}
+
+void hf__op_renewed(struct hold *h)
+{
+    end_changers(h, OP_RENEW, 0);
+}
+
+void hf__op_changers_lost(struct hold *h)
+{
+    end_changers(h, -1, HF_ELOST);
+}

@@ -1,0 +1,140 @@
+/* reduce.c: whether the owners in some lines wait for each other in a way that never ends (G10).
+ * Pure: a snapshot in, a verdict out.
+ *
+ * Not a search for cycles: with shared holds and permits a cycle need not be a deadlock. We
+ * remove every owner that does not wait, and every owner of a waiting ticket that would fit once
+ * the tickets of the removed owners are gone; and repeat. Whoever remains waits for somebody who
+ * remains. Tickets that belong to nobody are taken as removed: we cannot know what they wait
+ * for, and a false alarm is worse than a deadlock that its own time-out ends. */
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+    const struct hf_ticket *t;
+    size_t owner; /* index */
+};
+
+struct graph {
+    struct entry *entries; /* line after line, holders first, then the queue in order */
+    struct owner *owners;  /* sorted, distinct */
+    bool *removed;         /* by owner */
+    size_t n, nowners;
+};
+
+static int by_owner(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct owner));
+}
+
+static size_t owner_index(const struct graph *g, struct owner o)
+{
+    const struct owner *p = bsearch(&o, g->owners, g->nowners, sizeof o, by_owner);
+
+    return p ? (size_t)(p - g->owners) : 0;
+}
+
+static int build(struct graph *g, const struct hf_list *l)
+{
+    size_t n = 0, kept = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        n += l->lines[i].ntickets;
+    g->entries = calloc(n + 1, sizeof *g->entries);
+    g->owners = calloc(n + 1, sizeof *g->owners);
+    g->removed = calloc(n + 1, sizeof *g->removed);
+    if (!g->entries || !g->owners || !g->removed)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < l->n; i++)
+        for (size_t k = 0; k < l->lines[i].ntickets; k++) {
+            g->entries[g->n].t = &l->lines[i].tickets[k];
+            g->owners[g->n++] = l->lines[i].tickets[k].owner_id;
+        }
+    qsort(g->owners, n, sizeof *g->owners, by_owner);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || !owner_same(g->owners[i], g->owners[kept - 1]))
+            g->owners[kept++] = g->owners[i];
+    g->nowners = kept;
+    for (size_t i = 0; i < n; i++)
+        g->entries[i].owner = owner_index(g, g->entries[i].t->owner_id);
+    return 0;
+}
+
+static void remove_idle(struct graph *g)
+{
+    for (size_t i = 0; i < g->nowners; i++)
+        g->removed[i] = true;
+    for (size_t i = 0; i < g->n; i++)
+        if (g->entries[i].t->position > 0 && !owner_none(g->entries[i].t->owner_id))
+            g->removed[g->entries[i].owner] = false;
+}
+
+/* One pass over all lines; true if somebody more can go on. */
+static bool pass(struct graph *g, const struct hf_list *l)
+{
+    const struct entry *e = g->entries;
+    bool changed = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        int64_t sum = 0;
+
+        for (size_t k = 0; k < l->lines[i].ntickets; k++, e++) {
+            if (g->removed[e->owner])
+                continue;
+            if (e->t->position > 0 && sum + e->t->weight <= l->lines[i].full) {
+                g->removed[e->owner] = changed = true;
+                continue;
+            }
+            sum += e->t->weight;
+        }
+    }
+    return changed;
+}
+
+static bool joined_later(const struct hf_ticket *a, const struct hf_ticket *b)
+{
+    if (a->joined != b->joined)
+        return a->joined > b->joined;
+    return memcmp(a->token, b->token, HF_TOKEN) > 0;
+}
+
+static void verdict(const struct graph *g, const unsigned char *me, struct knot *ret)
+{
+    const struct hf_ticket *victim = NULL;
+
+    for (size_t i = 0; i < g->n; i++) {
+        const struct hf_ticket *t = g->entries[i].t;
+
+        if (g->removed[g->entries[i].owner])
+            continue;
+        ret->signature += hf__hash(t->token, HF_TOKEN) ^ (t->position > 0 ? 0x5555 : 0);
+        if (t->position == 0)
+            continue;
+        if (memcmp(t->token, me, HF_TOKEN) == 0)
+            ret->mine = true;
+        if (!victim || joined_later(t, victim))
+            victim = t;
+    }
+    if (victim)
+        memcpy(ret->victim, victim->token, HF_TOKEN);
+}
+
+int hf__walk_reduce(const struct hf_list *l, const unsigned char me[HF_TOKEN],
+                    struct knot *ret)
+{
+    struct graph g = { 0 };
+    int rc = build(&g, l);
+
+    memset(ret, 0, sizeof *ret);
+    if (rc == 0) {
+        remove_idle(&g);
+        while (pass(&g, l))
+            ;
+        verdict(&g, me, ret);
+    }
+    free(g.entries);
+    free(g.owners);
+    free(g.removed);
+    return rc;
+}

@@ -1,0 +1,415 @@
+/* url.c: scheme:[//[user[:password]@]host[:port][,host...]][/path][?key=value&...]
+ *
+ * Strict on purpose: a URL with a typing error must not open another store than the one meant.
+ * So bad escapes, empty hosts, unknown and repeated keys are refused, and the text says which.
+ * A refusal may quote everything but what stands between ':' and '@' or in a secret parameter. */
+#include "core/url.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONNECT_MS = 5000, NAMESPACE_MAX = 64 };
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes [s, e) into a new string; what names the part in the error. */
+static int decode(char **ret, const char *s, const char *e, const char *what, hf_error *err)
+{
+    char *out = malloc((size_t)(e - s) + 1), *o = out;
+
+    if (!out)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
+    for (; s < e; s++) {
+        int c = (unsigned char)*s;
+
+        if (c == '%') {
+            int hi = e - s > 2 ? hex(s[1]) : -1, lo = hi < 0 ? -1 : hex(s[2]);
+
+            c = lo < 0 ? 0 : hi << 4 | lo;
+            s += 2;
+        }
+        if (c == 0) {
+            free(out);
+            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad %%-escape in the %s", what);
+        }
+        *o++ = (char)c;
+    }
+    *o = '\0';
+    if (!hf__utf8_valid(out, (size_t)(o - out))) {
+        free(out);
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: the %s is not UTF-8", what);
+    }
+    *ret = out;
+    return 0;
+}
+
+static int take_scheme(struct url *u, const char **p, hf_error *err)
+{
+    const char *colon = strchr(*p, ':');
+    size_t n = colon ? (size_t)(colon - *p) : 0;
+
+    if (n == 0 || n > 32 || strspn(*p, "abcdefghijklmnopqrstuvwxyz0123456789+.-") != n)
+        return hf__fail(err, HF_EINVAL, 0, NULL,
+                        "URL: must start with a scheme such as local: or redis://");
+    u->scheme = strndup(*p, n);
+    if (!u->scheme)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
+    *p = colon + 1;
+    return 0;
+}
+
+static int parse_port(const char *s, const char *e, uint16_t *ret)
+{
+    unsigned n = 0;
+
+    if (s == e || e - s > 5)
+        return -1;
+    for (; s < e; s++) {
+        if (*s < '0' || *s > '9')
+            return -1;
+        n = n * 10 + (unsigned)(*s - '0');
+    }
+    if (n == 0 || n > 65535)
+        return -1;
+    *ret = (uint16_t)n;
+    return 0;
+}
+
+static int take_host(struct url *u, const char *s, const char *e, hf_error *err)
+{
+    struct url_host *hosts = realloc(u->hosts, (u->nhosts + 1) * sizeof *hosts), *h;
+    const char *he = e, *port = NULL;
+    int rc;
+
+    if (!hosts)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
+    u->hosts = hosts;
+    h = &hosts[u->nhosts];
+    memset(h, 0, sizeof *h);
+    if (s < e && *s == '[') {
+        const char *close = memchr(s, ']', (size_t)(e - s));
+
+        if (!close || (close + 1 < e && close[1] != ':'))
+            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad [address] among the hosts");
+        port = close + 1 < e ? close + 2 : NULL;
+        s++;
+        he = close;
+    } else {
+        const char *colon = memchr(s, ':', (size_t)(e - s));
+
+        if (colon) {
+            he = colon;
+            port = colon + 1;
+        }
+    }
+    if (s == he)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: a host is empty");
+    if (port && parse_port(port, e, &h->port) < 0)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad port number after a host");
+    rc = decode(&h->host, s, he, "host", err);
+    if (rc == 0)
+        u->nhosts++;
+    return rc;
+}
+
+static int take_authority(struct url *u, const char *s, const char *e, hf_error *err)
+{
+    const char *at = NULL;
+    int rc = 0;
+
+    for (const char *p = s; p < e; p++)
+        if (*p == '@')
+            at = p;
+    if (at) {
+        const char *colon = memchr(s, ':', (size_t)(at - s));
+
+        rc = decode(&u->user, s, colon ? colon : at, "user", err);
+        if (rc == 0 && colon)
+            rc = decode(&u->password, colon + 1, at, "password", err);
+        s = at + 1;
+        if (rc == 0 && s == e)
+            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: no host after the user");
+    }
+    while (rc == 0 && s < e) {
+        const char *comma = memchr(s, ',', (size_t)(e - s));
+
+        rc = take_host(u, s, comma ? comma : e, err);
+        s = comma ? comma + 1 : e;
+        if (rc == 0 && comma && s == e)
+            rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: a host is empty");
+    }
+    return rc;
+}
+
+static int add_param(struct url *u, char *key, char *value, hf_error *err)
+{
+    struct url_param *params;
+
+    if (hf__url_param(u, key))
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: option '%s' is given twice", key);
+    params = realloc(u->params, (u->nparams + 1) * sizeof *params);
+    if (!params)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
+    u->params = params;
+    params[u->nparams++] = (struct url_param){ key, value };
+    return 0;
+}
+
+static int take_query(struct url *u, const char *s, hf_error *err)
+{
+    while (*s) {
+        const char *e = s + strcspn(s, "&"), *eq = memchr(s, '=', (size_t)(e - s));
+        char *key = NULL, *value = NULL;
+        int rc;
+
+        if (!eq || eq == s)
+            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: options have the form key=value");
+        rc = decode(&key, s, eq, "name of an option", err);
+        if (rc == 0 && strchr(key, ' '))
+            rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: no option is called '%s'", key);
+        if (rc == 0)
+            rc = decode(&value, eq + 1, e, "value of an option", err);
+        if (rc == 0)
+            rc = add_param(u, key, value, err);
+        if (rc < 0) {
+            free(key);
+            free(value);
+            return rc;
+        }
+        s = *e ? e + 1 : e;
+    }
+    return 0;
+}
+
+bool hf__parse_time(const char *s, int64_t *ret_ms)
+{
+    static const struct {
+        const char *unit;
+        double ms;
+    } units[] = { { "", 1e3 }, { "ms", 1 }, { "s", 1e3 }, { "m", 6e4 }, { "h", 36e5 } };
+    double n = 0, scale = 1;
+    const char *p = s;
+    bool digits = false;
+
+    for (; *p >= '0' && *p <= '9' && n < 1e12; p++, digits = true)
+        n = n * 10 + (*p - '0');
+    if (*p == '.')
+        for (p++; *p >= '0' && *p <= '9' && scale > 1e-9; p++, digits = true) {
+            scale /= 10;
+            n += (*p - '0') * scale;
+        }
+    if (!digits)
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(p, units[i].unit) == 0) {
+            n = n * units[i].ms + 0.5;
+            if (n > 366.0 * 24 * 36e5)
+                return false;
+            *ret_ms = (int64_t)n;
+            return true;
+        }
+    return false;
+}
+
+/* Takes one parameter out of the list; NULL: not given. The caller frees it. */
+static char *pull(struct url *u, const char *key)
+{
+    for (size_t i = 0; i < u->nparams; i++)
+        if (strcmp(u->params[i].key, key) == 0) {
+            char *value = u->params[i].value;
+
+            free(u->params[i].key);
+            u->nparams--;
+            memmove(&u->params[i], &u->params[i + 1],
+                    (u->nparams - i) * sizeof u->params[0]);
+            return value;
+        }
+    return NULL;
+}
+
+static int pull_time(struct url *u, const char *key, int64_t *ret, hf_error *err)
+{
+    char *text = pull(u, key);
+    int rc = 0;
+
+    if (text && (!hf__parse_time(text, ret) || *ret <= 0))
+        rc = hf__fail(err, HF_EINVAL, 0, NULL,
+                      "URL: %s=%s is not a time (such as 500ms, 30s, 5m)", key, text);
+    free(text);
+    return rc;
+}
+
+static int take_common(struct url *u, hf_error *err)
+{
+    int rc;
+
+    u->connect_ms = CONNECT_MS;
+    rc = pull_time(u, "ttl", &u->ttl_ms, err);
+    if (rc == 0)
+        rc = pull_time(u, "connect_timeout", &u->connect_ms, err);
+    if (rc < 0)
+        return rc;
+    u->ns = pull(u, "namespace");
+    if (!u->ns)
+        u->ns = strdup("");
+    if (!u->ns)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
+    if (strlen(u->ns) > NAMESPACE_MAX)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: namespace= is longer than %d bytes",
+                        NAMESPACE_MAX);
+    return 0;
+}
+
+static bool secret(const char *key, size_t n)
+{
+    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
+
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        for (size_t i = 0; i + strlen(words[w]) <= n; i++)
+            if (strncmp(key + i, words[w], strlen(words[w])) == 0)
+                return true;
+    return false;
+}
+
+/* The text as it was given, less the password and the values of secret options. */
+static char *without_secrets(const struct url *u, const char *text)
+{
+    size_t size = strlen(text) + 16, n = 0;
+    char *out = calloc(1, size + 4 * u->nparams);
+    const char *query = strchr(text, '?'), *rest = text, *at = NULL;
+    const char *s = strchr(text, ':') + 1; /* where the authority begins, if there is one */
+
+    if (!out)
+        return NULL;
+    if (strncmp(s, "//", 2) == 0) {
+        s += 2;
+        for (const char *p = s, *e = s + strcspn(s, "/?"); p < e; p++)
+            if (*p == '@')
+                at = p;
+    }
+    if (at) {
+        const char *colon = memchr(s, ':', (size_t)(at - s)), *end = colon ? colon : at;
+
+        memcpy(out, text, n = (size_t)(end - text));
+        rest = at;
+    }
+    if (!query)
+        return strcat(out, rest);
+    memcpy(out + n, rest, (size_t)(query - rest));
+    n += (size_t)(query - rest);
+    for (const char *p = query; *p;) {
+        size_t len = strcspn(p + 1, "&") + 1, key = strcspn(p + 1, "=&");
+        size_t keep = secret(p + 1, key) && key + 1 < len ? key + 2 : len;
+
+        memcpy(out + n, p, keep);
+        n += keep;
+        if (keep < len) {
+            memcpy(out + n, "***", 3);
+            n += 3;
+        }
+        p += len;
+    }
+    return out;
+}
+
+static int parse(struct url *u, const char *text, hf_error *err)
+{
+    const char *p = text;
+    size_t path;
+    int rc;
+
+    if (strlen(text) > HF_URL_MAX)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: longer than %d bytes", HF_URL_MAX);
+    rc = take_scheme(u, &p, err);
+    if (rc == 0 && strchr(p, '#'))
+        rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: '#' must be written as %%23");
+    if (rc == 0 && strncmp(p, "//", 2) == 0) {
+        size_t n = strcspn(p + 2, "/?");
+
+        rc = take_authority(u, p + 2, p + 2 + n, err);
+        p += 2 + n;
+    }
+    if (rc < 0)
+        return rc;
+    path = strcspn(p, "?");
+    rc = decode(&u->path, p, p + path, "path", err);
+    if (rc == 0 && p[path] == '?')
+        rc = take_query(u, p + path + 1, err);
+    if (rc == 0) {
+        u->shown = without_secrets(u, text);
+        rc = u->shown ? take_common(u, err)
+                      : hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
+    }
+    return rc;
+}
+
+int hf__url_parse(struct url *u, const char *text, hf_error *err)
+{
+    int rc;
+
+    memset(u, 0, sizeof *u);
+    if (!text)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the URL is NULL");
+    rc = parse(u, text, err);
+    if (rc < 0)
+        hf__url_done(u);
+    return rc;
+}
+
+void hf__url_done(struct url *u)
+{
+    for (size_t i = 0; i < u->nhosts; i++)
+        free(u->hosts[i].host);
+    for (size_t i = 0; i < u->nparams; i++) {
+        free(u->params[i].key);
+        free(u->params[i].value);
+    }
+    if (u->password)
+        explicit_bzero(u->password, strlen(u->password));
+    free(u->scheme);
+    free(u->user);
+    free(u->password);
+    free(u->path);
+    free(u->hosts);
+    free(u->params);
+    free(u->ns);
+    free(u->shown);
+    memset(u, 0, sizeof *u);
+}
+
+const char *hf__url_param(const struct url *u, const char *key)
+{
+    for (size_t i = 0; i < u->nparams; i++)
+        if (strcmp(u->params[i].key, key) == 0)
+            return u->params[i].value;
+    return NULL;
+}
+
+int hf__url_known(const struct url *u, const char *keys, hf_error *err)
+{
+    for (size_t i = 0; i < u->nparams; i++) {
+        const char *key = u->params[i].key, *p = keys;
+        size_t n = strlen(key);
+
+        while ((p = strstr(p, key)) != NULL) {
+            if ((p == keys || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+                break;
+            p++;
+        }
+        if (!p)
+            return hf__fail(err, HF_EINVAL, 0, u->shown,
+                            "URL: %s: has no option '%s'%s%s", u->scheme, key,
+                            *keys ? "; it has: namespace ttl connect_timeout " : "", keys);
+    }
+    return 0;
+}

@@ -1,0 +1,135 @@
+/* change.c: amending a hold, and breaking a ticket that is not ours.
+ *
+ * Both are one entry and name the ticket by its token (G8); what is not there is said and
+ * changes nothing. An eviction without `now` only marks the hold: its expiry stays as its
+ * owner last set it and cannot be renewed, so the line moves when the owner's own
+ * deadline has passed (G1). With `now` the next is admitted at once, and only the fence
+ * protects the resource.
+ */
+#include "driver/local/local.h"
+
+#include <string.h>
+
+struct amend {
+    struct ticket *t;
+    struct key key;
+    bool found;
+};
+
+static int amend(struct tx *tx, void *arg)
+{
+    struct amend *a = arg;
+    const struct ticket *t = a->t;
+    struct holder *h;
+    struct line *l;
+    int rc;
+
+    a->found = false;
+    if ((rc = hf__line_load(tx, &a->key, &l)) < 0)
+        return rc;
+    h = hf__line_find(l, t->token);
+    if (!h || h->f.expires_at <= tx->now)
+        return TX_READ;
+    a->found = true;
+    h->note = t->note;
+    h->f.note_len = (uint16_t)strlen(t->note);
+    if (t->weight < h->f.weight) {
+        l->sum -= h->f.weight - t->weight;
+        h->f.weight = t->weight;
+    }
+    if ((rc = hf__line_step(tx, &a->key, l)) < 0)
+        return rc;
+    return hf__line_save(tx, &a->key, l);
+}
+
+void hf__local_amend(struct store *store, struct ticket *t)
+{
+    struct local *ls = local_of(store);
+    struct amend a;
+    int rc;
+
+    a.t = t;
+    hf__key_name(&a.key, TABLE_LINE, ls->ns, t->name, t->name_len);
+    rc = hf__tx_run(ls, amend, &a, true, ls->gate_ms, NULL);
+    if (rc == 0)
+        hf__deliver(ls);
+    ev_amended(t, rc < 0 ? rc : a.found ? 0 : HF_ELOST);
+}
+
+struct evict {
+    const struct look *look;
+    struct key key;
+    bool found;
+};
+
+static int evict_holder(struct tx *tx, const struct evict *e, struct line *l,
+                        struct holder *h)
+{
+    uint64_t process = h->f.process, member = h->f.member;
+    enum mail_kind kind = MAIL_MARKED;
+    int rc;
+
+    if (e->look->now || process == 0) {
+        kind = MAIL_EVICTED;
+        hf__line_drop(l, (size_t)(h - l->holders));
+    } else
+        h->f.flags |= HOLDER_BROKEN;
+    if ((rc = hf__tell(tx, process, member, kind, e->look->token, 0, 0)) < 0 ||
+        (rc = hf__line_step(tx, &e->key, l)) < 0)
+        return rc;
+    return hf__line_save(tx, &e->key, l);
+}
+
+static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
+{
+    uint64_t seq = UINT64_MAX;
+    struct waiter w;
+    int rc;
+
+    while ((rc = hf__queue_before(tx, l, seq, &w)) == 0) {
+        seq = w.seq;
+        if (memcmp(w.f.token, e->look->token, HF_TOKEN) == 0)
+            break;
+    }
+    if (rc != 0)
+        return rc < 0 ? rc : TX_READ;
+    e->found = true;
+    if ((rc = hf__queue_remove(tx, l, seq)) < 0 ||
+        (rc = hf__tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) < 0 ||
+        (rc = hf__line_step(tx, &e->key, l)) < 0)
+        return rc;
+    return hf__line_save(tx, &e->key, l);
+}
+
+static int evict(struct tx *tx, void *arg)
+{
+    struct evict *e = arg;
+    struct holder *h;
+    struct line *l;
+    int rc;
+
+    e->found = false;
+    if ((rc = hf__line_load(tx, &e->key, &l)) < 0 || (rc = hf__line_clean(tx, l)) < 0)
+        return rc;
+    if ((h = hf__line_find(l, e->look->token)) == NULL)
+        return l->f.waiters > 0 ? evict_waiter(tx, e, l) : TX_READ;
+    e->found = true;
+    return evict_holder(tx, e, l, h);
+}
+
+void hf__local_evict(struct store *store, struct look *look)
+{
+    struct local *ls = local_of(store);
+    struct evict e;
+    hf_error err;
+    int rc;
+
+    e.look = look;
+    hf__key_name(&e.key, TABLE_LINE, ls->ns, look->name, look->name_len);
+    rc = hf__tx_run(ls, evict, &e, false, ls->gate_ms, &err);
+    if (rc == 0)
+        hf__deliver(ls);
+    if (rc == 0 && !e.found)
+        rc = hf__fail(&err, HF_ENOENT, 0, ls->sh->path, "no such ticket");
+    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+}

@@ -1,0 +1,189 @@
+/* driver.c: the embedded driver's face: opening, closing, and the table of its verbs.
+ *
+ * Opening is synchronous and complete: the store is up when it returns or it failed, and
+ * the core hears of UP from the first turn of its own. Closing takes back what only lives
+ * in this client (mail, follows, sockets); the last client of a process takes the
+ * process's record with it, and with that every ticket that is still in a line under its
+ * number.
+ */
+#include "driver/local/local.h"
+
+#include <errno.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_SPACE_MAX = 128 };
+
+static void free_local(struct local *ls)
+{
+    hf__map_done(&ls->tickets);
+    hf__map_done(&ls->waits);
+    hf__map_done(&ls->peers);
+    free(ls->notes);
+    free(ls->pokes);
+    free(ls->seen);
+    free(ls->stale);
+    free(ls->ns);
+    free(ls);
+}
+
+static struct local *new_local(const struct url *url, struct env *env)
+{
+    struct local *ls = calloc(1, sizeof *ls);
+
+    if (!ls)
+        return NULL;
+    ls->wakefd = -1;
+    for (size_t i = 0; i < SENDERS; i++)
+        ls->senders[i].fd = -1;
+    list_init(&ls->idle);
+    list_init(&ls->all_waits);
+    list_init(&ls->looks);
+    list_init(&ls->cells);
+    ls->gate_ms = url->connect_ms > 0 ? url->connect_ms : GATE_MS;
+    ls->store.env = env;
+    ls->store.driver = &hf__driver_local;
+    ls->store.caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE |
+                     HF_CAP_SHARED | HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP |
+                     HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+    ls->store.least_ttl_ms = LEAST_TTL_MS;
+    ls->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
+    ls->store.name_max = HF_NAME_MAX;
+    ls->ns = strdup(url->ns ? url->ns : "");
+    if (!ls->ns || hf__map_init(&ls->tickets) < 0 || hf__map_init(&ls->waits) < 0 ||
+        hf__map_init(&ls->peers) < 0) {
+        free_local(ls);
+        return NULL;
+    }
+    return ls;
+}
+
+static int local_open(struct store **ret, const struct url *url, struct env *env,
+                      hf_error *err)
+{
+    struct local *ls;
+    int rc;
+
+    if (url->ns && strlen(url->ns) > NAME_SPACE_MAX)
+        return hf__fail(err, HF_EINVAL, 0, url->shown,
+                        "the namespace is longer than %d bytes", NAME_SPACE_MAX);
+    if ((ls = new_local(url, env)) == NULL)
+        return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
+    if ((rc = hf__shared_get(&ls->sh, url, err)) < 0) {
+        free_local(ls);
+        return rc;
+    }
+    *ret = &ls->store;
+    return 0;
+}
+
+/* ---- closing ----------------------------------------------------------------------- */
+
+static void forget_tickets(struct local *ls)
+{
+    for (size_t i = 0; i <= ls->tickets.mask; i++)
+        while (ls->tickets.slots[i])
+            hf__ticket_out(ls, container_of(ls->tickets.slots[i], struct ticket, drv_node));
+    while (!list_empty(&ls->all_waits))
+        hf__wait_free(ls, container_of(list_first(&ls->all_waits), struct wait, all));
+}
+
+static int forget_mail(struct tx *tx, void *arg)
+{
+    unsigned char prefix[KEY_MAIL];
+    const uint64_t n[] = { tx->sh->process, tx->ls->member };
+
+    (void)arg;
+    return hf__db_del_prefix(tx, prefix, hf__key_numbers(prefix, TABLE_MAIL, n, 2));
+}
+
+static void local_close(struct store *store)
+{
+    struct local *ls = local_of(store);
+    struct list *n;
+
+    while ((n = list_first(&ls->looks)) != NULL)
+        hf__local_stop(store, container_of(n, struct look, drv_node), NULL);
+    while ((n = list_first(&ls->cells)) != NULL)
+        hf__local_stop(store, NULL, container_of(n, struct cell, drv_node));
+    forget_tickets(ls);
+    if (ls->member != 0)
+        hf__tx_run(ls, forget_mail, NULL, false, ls->gate_ms < 100 ? ls->gate_ms : 100,
+                   NULL);
+    hf__mail_close(ls);
+    hf__peers_done(ls);
+    hf__shared_put(ls->sh);
+    ev_store(store, STORE_CLOSED, NULL);
+    free_local(ls);
+}
+
+static void free_follow(struct follow *f)
+{
+    free(f->post);
+    free(f);
+}
+
+/* In the child the descriptors are closed already (shared.c); what LMDB has is left alone. */
+static void local_forked(struct store *store)
+{
+    struct local *ls = local_of(store);
+
+    for (size_t i = 0; i <= ls->tickets.mask; i++)
+        for (struct map_node *m = ls->tickets.slots[i]; m; m = m->next)
+            free(container_of(m, struct ticket, drv_node)->drv_ptr);
+    for (size_t i = 0; i <= ls->peers.mask; i++)
+        for (struct map_node *m = ls->peers.slots[i], *next; m; m = next) {
+            next = m->next;
+            free(container_of(m, struct peer, node));
+        }
+    list_for_safe (n, &ls->all_waits) {
+        struct wait *w = container_of(n, struct wait, all);
+
+        free(w->life);
+        free(w);
+    }
+    list_for (n, &ls->looks)
+        free_follow(container_of(n, struct look, drv_node)->drv_ptr);
+    list_for (n, &ls->cells)
+        free_follow(container_of(n, struct cell, drv_node)->drv_ptr);
+    free_local(ls);
+}
+
+static int local_life_fds(struct store *store)
+{
+    struct local *ls = local_of(store);
+    int rc = hf__process_register(ls, NULL);
+
+    if (rc < 0 || (rc = hf__process_socket(ls, NULL)) < 0)
+        return rc;
+    store->life_fds[0] = ls->sh->lifefd;
+    store->nlife_fds = 1;
+    return 0;
+}
+
+static void local_detail(char *text, size_t size)
+{
+    char path[64];
+
+    hf__folder_default(path, sizeof path);
+    snprintf(text, size, "%s, LMDB %d.%d.%d", path, MDB_VERSION_MAJOR, MDB_VERSION_MINOR,
+             MDB_VERSION_PATCH);
+}
+
+const struct hf_driver hf__driver_local = { .name = "local",
+                                            .schemes = "local",
+                                            .open = local_open,
+                                            .close = local_close,
+                                            .join = hf__local_join,
+                                            .leave = hf__local_leave,
+                                            .amend = hf__local_amend,
+                                            .renew = hf__local_renew,
+                                            .look = hf__local_look,
+                                            .cell = hf__local_cell,
+                                            .evict = hf__local_evict,
+                                            .stop = hf__local_stop,
+                                            .life_fds = local_life_fds,
+                                            .forked = local_forked,
+                                            .detail = local_detail };

@@ -1,0 +1,195 @@
+/* follow.c: being told of every change of a line or a cell.
+ *
+ * A follower is one record per client and name (a list: one for all lines). Whoever
+ * changes a line or a cell mails its followers in the same transaction. The number of
+ * followers in the gate only saves looking: it is raised before a record is written and
+ * lowered after one is gone, so a kill leaves it too high, never too low. What no member
+ * does cannot be mailed: that a holder dies or expires, that a cell expires. So a
+ * follower watches the holders' processes and keeps a timer for the next expiry.
+ */
+#include "driver/local/local.h"
+
+#include <stdlib.h>
+
+struct change {
+    const struct follow *f;
+    bool add, gone;
+};
+
+static size_t follow_key(unsigned char key[KEY_FOLLOW], const struct tx *tx,
+                         const struct follow *f)
+{
+    const uint64_t who[] = { tx->sh->process, tx->ls->member };
+    unsigned char tail[KEY_FOLLOW];
+    size_t len = hf__key_numbers(key, TABLE_FOLLOW, &f->hash, 1);
+
+    key[len++] = (unsigned char)f->table;
+    hf__key_numbers(tail, f->table, who, 2);
+    for (size_t i = 0; i < 16; i++)
+        key[len + i] = tail[1 + i];
+    return len + 16;
+}
+
+static int change(struct tx *tx, void *arg)
+{
+    struct change *c = arg;
+    unsigned char key[KEY_FOLLOW];
+    size_t len = follow_key(key, tx, c->f);
+    MDB_val v;
+    void *room;
+    int rc = hf__db_get(tx, key, len, &v);
+
+    if (rc < 0 || (rc == 0) == c->add)
+        return rc < 0 ? rc : TX_READ;
+    if (c->add) {
+        tx->sh->gate->followers++;
+        return hf__db_put(tx, key, len, 0, &room);
+    }
+    c->gone = true;
+    return hf__db_del(tx, key, len);
+}
+
+static void timer_fired(struct timer *t)
+{
+    struct follow *f = container_of(t, struct follow, timer);
+
+    if (f->look)
+        hf__look_answer(f->ls, f->look);
+    else
+        hf__cell_answer(f->ls, f->cell);
+}
+
+int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_error *err)
+{
+    struct follow *f = calloc(1, sizeof *f);
+    struct change c = { f, true, false };
+    struct key k;
+    int rc = hf__prepare(ls, err);
+
+    if (rc < 0) {
+        free(f);
+        return rc;
+    }
+    if (!f || ls->store.env->reserve(ls->store.env, 1) < 0) {
+        free(f);
+        return hf__fail(err, HF_ENOMEM, 0, ls->sh->path, "no memory");
+    }
+    f->ls = ls;
+    f->look = look;
+    f->cell = cell;
+    f->table = look ? TABLE_LINE : TABLE_CELL;
+    timer_init(&f->timer, timer_fired);
+    if (!look || !look->list) {
+        hf__key_name(&k, f->table, ls->ns, look ? look->name : cell->name,
+                     look ? look->name_len : cell->name_len);
+        f->hash = k.hash;
+    }
+    if ((rc = hf__tx_run(ls, change, &c, true, ls->gate_ms, err)) < 0) {
+        ls->store.env->reserve(ls->store.env, -1);
+        free(f);
+        return rc;
+    }
+    if (look) {
+        look->drv_ptr = f;
+        list_push(&ls->looks, &look->drv_node);
+    } else {
+        cell->drv_ptr = f;
+        list_push(&ls->cells, &cell->drv_node);
+    }
+    return 0;
+}
+
+void hf__follow_next(struct follow *f, int64_t at)
+{
+    struct env *env = f->ls->store.env;
+
+    env->timer(env, &f->timer, at);
+}
+
+static bool others_follow(struct local *ls, const struct follow *f)
+{
+    list_for (n, &ls->looks) {
+        const struct follow *o = container_of(n, struct look, drv_node)->drv_ptr;
+
+        if (o != f && o->hash == f->hash && o->table == f->table)
+            return true;
+    }
+    list_for (n, &ls->cells) {
+        const struct follow *o = container_of(n, struct cell, drv_node)->drv_ptr;
+
+        if (o != f && o->hash == f->hash && o->table == f->table)
+            return true;
+    }
+    return false;
+}
+
+static void unfollow(struct local *ls, const struct follow *f)
+{
+    struct change c = { f, false, false };
+
+    if (hf__gate_enter(ls->sh, LOOK_MS, NULL) < 0)
+        return;
+    if (hf__tx_inside(ls->sh, ls, change, &c, false, NULL) == 0 && c.gone &&
+        ls->sh->gate->followers > 0)
+        ls->sh->gate->followers--;
+    hf__gate_leave(ls->sh);
+}
+
+void hf__follow_stop(struct local *ls, struct follow *f, struct list *node)
+{
+    struct env *env = ls->store.env;
+
+    list_remove(node);
+    env->timer(env, &f->timer, LOOP_NEVER);
+    env->reserve(env, -1);
+    hf__post_clear(ls, f->post);
+    /* If the gate is blocked the record stays until we close: mail that nobody needs. */
+    if (!others_follow(ls, f))
+        unfollow(ls, f);
+    free(f);
+}
+
+void hf__local_stop(struct store *store, struct look *look, struct cell *cell)
+{
+    struct local *ls = local_of(store);
+
+    if (look && look->drv_ptr) {
+        hf__follow_stop(ls, look->drv_ptr, &look->drv_node);
+        look->drv_ptr = NULL;
+    }
+    if (cell && cell->drv_ptr) {
+        hf__follow_stop(ls, cell->drv_ptr, &cell->drv_node);
+        cell->drv_ptr = NULL;
+    }
+}
+
+void hf__follow_changed(struct local *ls, enum table table, uint64_t hash)
+{
+    if (table == TABLE_LINE)
+        list_for_safe (n, &ls->looks) {
+            struct look *look = container_of(n, struct look, drv_node);
+            const struct follow *f = look->drv_ptr;
+
+            if (f->hash == hash)
+                hf__look_answer(ls, look);
+        }
+    else
+        list_for_safe (n, &ls->cells) {
+            struct cell *cell = container_of(n, struct cell, drv_node);
+            const struct follow *f = cell->drv_ptr;
+
+            if (f->hash == hash)
+                hf__cell_answer(ls, cell);
+        }
+}
+
+void hf__follow_death(struct local *ls, const struct peer *p)
+{
+    list_for_safe (n, &ls->looks) {
+        struct look *look = container_of(n, struct look, drv_node);
+        const struct follow *f = look->drv_ptr;
+
+        if (hf__post_has(f->post, p))
+            hf__look_answer(ls, look);
+    }
+}

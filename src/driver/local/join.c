@@ -1,0 +1,459 @@
+/* join.c: taking a place, and giving it up.
+ *
+ * The uncontended join is one look-up and one insertion, the uncontended leave one
+ * look-up and one deletion, in the calling thread, without a system call. A kill before
+ * the commit leaves nothing of a join (G7) and all of a hold; a kill after it leaves a
+ * ticket whose process is dead. SIGSTOP inside blocks the others until their time limit.
+ * A full disk refuses the join with nothing changed, and does not refuse the leave (db.c
+ * keeps pages for it).
+ *
+ * Twice: a join finds its token among the holders or in the queue and answers its present
+ * place (rule 2); a leave that finds nothing has succeeded. Tokens are random and never
+ * used again, so neither can touch another's ticket (G8).
+ *
+ * A try that finds no room first asks whether those in its way are dead: right after kill
+ * -9 of the holder it must succeed. It asks outside the gate, buries, and tries once
+ * more.
+ *
+ * Upholds G1, G2, G3 (the end of the queue, unless barging), G7, G8.
+ */
+#include "driver/local/local.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BURIALS = 8 }; /* of one try; dead ones may stand behind each other */
+enum outcome { GRANTED, WAITING, BUSY, MISMATCH };
+
+struct join {
+    struct ticket *t;
+    struct key key;
+    enum outcome outcome;
+    uint64_t fence;
+    int64_t now, expires_at;
+    struct wait *wait;  /* the life it hangs on */
+    struct wait *spare; /* a new one, if the old one will not do */
+    uint64_t life;      /* the number of the wait's record */
+    uint64_t line, seq;
+    struct sight sight;
+    char text[200]; /* who is in the way */
+};
+
+/* ---- inside the gate --------------------------------------------------------------- */
+
+static bool fits(const struct line *l, const struct ticket *t)
+{
+    return t->weight <= l->f.capacity - l->sum;
+}
+
+static bool in_use(const struct line *l)
+{
+    return l->f.nholders > 0 || l->f.waiters > 0;
+}
+
+static bool of_kind(const struct line *l, const struct ticket *t)
+{
+    return l->f.kind == t->kind && l->f.capacity == t->capacity;
+}
+
+static int no_memory(struct tx *tx)
+{
+    return hf__fail(tx->err, HF_ENOMEM, 0, tx->sh->path, "no memory");
+}
+
+static int hold_now(struct tx *tx, struct join *j, struct line *l)
+{
+    const struct ticket *t = j->t;
+    struct holder h = { .f = { .process = tx->sh->process,
+                               .member = tx->ls->member,
+                               .weight = t->weight,
+                               .expires_at = tx->now + t->ttl_ms * 1000,
+                               .joined_at = tx->now,
+                               .granted_at = tx->now,
+                               .owner = t->owner,
+                               .pid = tx->sh->pid,
+                               .note_len = (uint16_t)strlen(t->note) },
+                        .note = t->note };
+    struct waiter head;
+    int rc;
+
+    memcpy(h.f.token, t->token, sizeof h.f.token);
+    if ((h.f.fence = hf__line_fence(tx, &j->key)) == 0)
+        return hf__fail(tx->err, HF_EDAMAGED, 0, tx->sh->path,
+                        "a damaged fence; stop its users and remove the folder");
+    if ((rc = hf__line_add(l, &h)) < 0)
+        return no_memory(tx);
+    j->outcome = GRANTED;
+    j->fence = h.f.fence;
+    j->expires_at = h.f.expires_at;
+    /* Barged past somebody, who must watch us now. */
+    if (l->f.waiters > 0 && (rc = hf__queue_first(tx, l, &head)) == 0)
+        rc = hf__tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+    return rc < 0 ? rc : hf__line_save(tx, &j->key, l);
+}
+
+/* Chooses the life it will hang on, and renews that: it is our own request. */
+static int pick_life(struct tx *tx, struct join *j)
+{
+    struct life_fix fix;
+    int rc;
+
+    j->wait = hf__wait_find(tx->ls, &j->key, j->t->ttl_ms);
+    if (j->wait) {
+        j->life = j->wait->life->drv[0];
+        rc = hf__life_get(tx, tx->sh->process, j->life, &fix);
+        if (rc < 0)
+            return rc;
+        if (rc == DB_NONE || fix.expires_at <= tx->now)
+            j->wait = NULL;
+    }
+    if (!j->wait) {
+        if (!j->spare && (j->spare = hf__wait_new(tx->ls, j->t->ttl_ms)) == NULL)
+            return no_memory(tx);
+        j->wait = j->spare;
+        j->life = ++tx->sh->next_life;
+    }
+    return hf__life_put(tx, j->life, j->t->ttl_ms);
+}
+
+static int queue_up(struct tx *tx, struct join *j, struct line *l)
+{
+    const struct ticket *t = j->t;
+    struct waiter w = { .f = { .format = RECORD_FORMAT,
+                               .flags = t->barge ? WAITER_BARGE : 0,
+                               .note_len = (uint16_t)strlen(t->note),
+                               .hints_len = (uint16_t)t->hints_len,
+                               .pid = tx->sh->pid,
+                               .process = tx->sh->process,
+                               .member = tx->ls->member,
+                               .weight = t->weight,
+                               .joined_at = tx->now,
+                               .owner = t->owner },
+                        .note = t->note,
+                        .hints = t->hints };
+    int rc = pick_life(tx, j);
+
+    if (rc < 0)
+        return rc;
+    if (l->f.id == 0)
+        l->f.id = tx->sh->gate->next_line++;
+    memcpy(w.f.token, t->token, sizeof w.f.token);
+    w.f.life = j->life;
+    w.seq = l->f.next_seq++;
+    l->f.waiters++;
+    j->outcome = WAITING;
+    j->line = l->f.id;
+    j->seq = w.seq;
+    if ((rc = hf__queue_put(tx, l, &w)) < 0 ||
+        (rc = hf__sight_take(tx, l, &w, &j->sight)) < 0)
+        return rc;
+    j->sight.position = (uint32_t)l->f.waiters;
+    return hf__line_save(tx, &j->key, l);
+}
+
+static void describe(struct join *j, const struct line *l, int64_t now)
+{
+    char note[64] = "";
+
+    if (j->outcome == MISMATCH && l->f.kind == LINE_LOCK)
+        snprintf(j->text, sizeof j->text, "in use as a lock");
+    else if (j->outcome == MISMATCH)
+        snprintf(j->text, sizeof j->text, "in use with %lld permits",
+                 (long long)l->f.capacity);
+    else if (l->f.nholders > 0) {
+        const struct holder *h = &l->holders[0];
+
+        hf__escape(note, sizeof note, h->note, h->f.note_len);
+        snprintf(j->text, sizeof j->text, "held by process %u for %lld s%s%s%s", h->f.pid,
+                 (long long)(now - h->f.granted_at) / 1000000, note[0] ? " (" : "", note,
+                 note[0] ? ")" : "");
+    } else
+        snprintf(j->text, sizeof j->text, "others are waiting");
+}
+
+/* No, for now. What the step has put right meanwhile is worth keeping. */
+static int refuse(struct tx *tx, struct join *j, struct line *l, bool changed)
+{
+    struct waiter head;
+    int rc = 0;
+
+    describe(j, l, tx->now);
+    if (l->f.waiters > 0 && (rc = hf__queue_first(tx, l, &head)) == 0)
+        rc = hf__seen_add(tx, head.f.process);
+    for (size_t i = 0; i < l->f.nholders && i < SEEN_IN_TRY && rc == 0; i++)
+        rc = hf__seen_add(tx, l->holders[i].f.process);
+    if (rc < 0)
+        return rc;
+    return changed || tx->dirty ? hf__line_save(tx, &j->key, l) : TX_READ;
+}
+
+/* 1: in line already */
+static int already(struct tx *tx, struct join *j, struct line *l)
+{
+    const struct holder *h = hf__line_find(l, j->t->token);
+    struct waiter w;
+    int rc;
+
+    if (h) {
+        j->outcome = GRANTED;
+        j->fence = h->f.fence;
+        j->expires_at = h->f.expires_at;
+        return 1;
+    }
+    if (j->t->drv[1] == 0)
+        return 0;
+    if ((rc = hf__queue_get(tx, j->t->drv[0], j->t->drv[1] - 1, &w)) != 0)
+        return rc < 0 ? rc : 0;
+    j->outcome = WAITING;
+    j->wait = NULL;
+    rc = hf__sight_take(tx, l, &w, &j->sight);
+    return rc < 0 ? rc : 1;
+}
+
+static int join(struct tx *tx, void *arg)
+{
+    struct join *j = arg;
+    const struct ticket *t = j->t;
+    uint32_t holders;
+    uint64_t waiters;
+    struct line *l;
+    int rc;
+
+    j->now = tx->now;
+    if ((rc = hf__line_load(tx, &j->key, &l)) < 0)
+        return rc;
+    holders = l->f.nholders;
+    waiters = l->f.waiters;
+    if (in_use(l) && (rc = already(tx, j, l)) != 0)
+        return rc < 0 ? rc : tx->dirty ? hf__line_save(tx, &j->key, l) : TX_READ;
+    if (in_use(l) && (waiters > 0 || !of_kind(l, t) || !fits(l, t)) &&
+        ((rc = hf__line_clean(tx, l)) < 0 || (rc = hf__line_step(tx, &j->key, l)) < 0))
+        return rc;
+    if (!in_use(l)) {
+        l->f.kind = (uint8_t)t->kind;
+        l->f.capacity = t->capacity;
+    }
+    j->outcome = of_kind(l, t) ? BUSY : MISMATCH;
+    if (of_kind(l, t) && fits(l, t) && (l->f.waiters == 0 || t->barge))
+        return hold_now(tx, j, l);
+    if (j->outcome == MISMATCH || t->try_only)
+        return refuse(tx, j, l, holders != l->f.nholders || waiters != l->f.waiters);
+    return queue_up(tx, j, l);
+}
+
+/* ---- outside ----------------------------------------------------------------------- */
+
+int hf__prepare(struct local *ls, hf_error *err)
+{
+    int rc = ls->wakefd >= 0 ? 0 : hf__process_register(ls, err);
+
+    return rc < 0 ? rc : hf__mail_open(ls, err);
+}
+
+/* Were those in the way dead? Then they no longer are in the way. */
+static bool bury_dead(struct local *ls)
+{
+    uint64_t dead[SEEN_IN_TRY];
+    size_t n = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < ls->nseen && n < SEEN_IN_TRY; i++)
+        if (hf__peer_dead(ls, &ls->seen[i]))
+            dead[n++] = ls->seen[i].process;
+    for (size_t i = 0; i < n; i++)
+        any = hf__bury(ls, dead[i], ls->gate_ms) == 0 || any;
+    return any;
+}
+
+static bool no_room(const struct join *j)
+{
+    return j->outcome == BUSY || j->outcome == MISMATCH;
+}
+
+static void gone(struct local *ls, struct ticket *t, int why, const hf_error *err)
+{
+    hf__ticket_out(ls, t);
+    ev_gone(t, why, err);
+}
+
+static void now_waits(struct local *ls, struct join *j)
+{
+    struct ticket *t = j->t;
+    unsigned char token[HF_TOKEN];
+    uint64_t corpse;
+
+    memcpy(token, t->token, sizeof token);
+    if (j->wait) { /* else it was in line already */
+        struct life *l = j->wait->life;
+
+        if (j->wait == j->spare) {
+            l->drv[0] = j->life;
+            j->spare = NULL;
+        }
+        hf__hang(t, l);
+        hf__wait_index(ls, j->wait, &j->key);
+        t->drv[0] = j->line;
+        t->drv[1] = j->seq + 1;
+        ev_alive(l, j->now, t->ttl_ms);
+    }
+    corpse = post_ticket(ls, t);
+    hf__deliver(ls);
+    if (corpse != 0 && hf__bury(ls, corpse, ls->gate_ms) == 0) {
+        hf__attend(ls, token); /* which answers */
+        return;
+    }
+    ev_waiting(t, j->sight.position, hf__recheck_ms(&j->sight, j->now));
+}
+
+static void answer(struct local *ls, struct join *j, hf_error *err)
+{
+    struct ticket *t = j->t;
+
+    switch (j->outcome) {
+    case GRANTED:
+        hf__ticket_granted(ls, t, j->fence, j->expires_at);
+        hf__deliver(ls);
+        break;
+    case WAITING:
+        now_waits(ls, j);
+        break;
+    case BUSY:
+        hf__deliver(ls);
+        hf__fail(err, HF_EBUSY, 0, ls->sh->path, "%s", j->text);
+        gone(ls, t, HF_EBUSY, err);
+        break;
+    case MISMATCH:
+        hf__deliver(ls);
+        hf__fail(err, HF_EMISMATCH, 0, ls->sh->path, "%s", j->text);
+        gone(ls, t, HF_EMISMATCH, err);
+        break;
+    }
+}
+
+/* Once a second: is this still the folder that others find? */
+static int check_folder(struct local *ls, hf_error *err)
+{
+    struct shared *sh = ls->sh;
+    int64_t now = ls->store.env->now(ls->store.env);
+
+    if (now - atomic_load_explicit(&sh->checked_at, memory_order_relaxed) < 1000000)
+        return 0;
+    if (!hf__folder_same(sh))
+        return hf__fail(err, HF_EDAMAGED, 0, sh->path,
+                        "the folder was removed or replaced while it was open");
+    atomic_store(&sh->checked_at, now);
+    return 0;
+}
+
+void hf__local_join(struct store *store, struct ticket *t)
+{
+    struct local *ls = local_of(store);
+    struct join j;
+    hf_error err;
+    int rc = ls->wakefd < 0 ? hf__prepare(ls, &err) : 0;
+
+    j.t = t;
+    j.spare = NULL;
+    hf__key_name(&j.key, TABLE_LINE, ls->ns, t->name, t->name_len);
+    if (rc == 0 && (rc = check_folder(ls, &err)) == 0)
+        rc = hf__tx_run(ls, join, &j, true, ls->gate_ms, &err);
+    for (int n = 0; n < BURIALS && rc == 0 && no_room(&j) && ls->nnotes + ls->npokes == 0;
+         n++) {
+        if (!bury_dead(ls))
+            break;
+        rc = hf__tx_run(ls, join, &j, true, ls->gate_ms, &err);
+    }
+    if (rc == 0) {
+        hf__ticket_in(ls, t);
+        answer(ls, &j, &err);
+    } else if (rc == HF_EFORKED)
+        ev_gone(t, rc, &err);
+    else
+        gone(ls, t, rc, &err);
+    hf__wait_free(ls, j.spare);
+}
+
+/* ---- leave ------------------------------------------------------------------------- */
+
+struct leave {
+    struct ticket *t;
+    struct key key;
+};
+
+/* The hold goes on without its owner. Its head must know when it ends now. */
+static int keep(struct tx *tx, struct line *l, struct holder *h, int64_t keep_ms)
+{
+    struct waiter head;
+    int rc;
+
+    h->f.process = h->f.member = 0;
+    h->f.expires_at = tx->now + keep_ms * 1000;
+    if (l->f.waiters == 0)
+        return 0;
+    if ((rc = hf__queue_first(tx, l, &head)) != 0)
+        return rc < 0 ? rc : 0;
+    return hf__tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+}
+
+static int take_out(struct tx *tx, struct line *l, struct ticket *t)
+{
+    struct holder *h = hf__line_find(l, t->token);
+    struct waiter w;
+    int rc;
+
+    if (h && t->keep_ms > 0)
+        return keep(tx, l, h, t->keep_ms);
+    if (h) {
+        hf__line_drop(l, (size_t)(h - l->holders));
+        return 0;
+    }
+    if (t->drv[1] == 0 || l->f.id != t->drv[0])
+        return DB_NONE;
+    if ((rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0)
+        return rc;
+    return hf__queue_remove(tx, l, w.seq);
+}
+
+static int leave(struct tx *tx, void *arg)
+{
+    struct leave *v = arg;
+    struct line *l;
+    int rc;
+
+    if ((rc = hf__line_load(tx, &v->key, &l)) < 0 || (rc = take_out(tx, l, v->t)) < 0)
+        return rc;
+    if (rc == DB_NONE)
+        return TX_READ;
+    if (v->t->drv[1] != 0 && ((rc = hf__mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
+                              (rc = hf__mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
+        return rc;
+    if ((rc = hf__line_step(tx, &v->key, l)) < 0)
+        return rc;
+    return hf__line_save(tx, &v->key, l);
+}
+
+void hf__local_leave(struct store *store, struct ticket *t)
+{
+    struct local *ls = local_of(store);
+    struct leave v;
+    int rc;
+
+    v.t = t;
+    hf__key_name(&v.key, TABLE_LINE, ls->ns, t->name, t->name_len);
+    rc = hf__tx_run(ls, leave, &v, false, ls->gate_ms, NULL);
+    if (rc == 0) {
+        hf__ticket_out(ls, t);
+        hf__deliver(ls);
+    } else if (rc != HF_EFORKED) {
+        /* It may be repeated, or given up without another word: we keep no pointer to it, and
+         * it keeps what finds its place. */
+        uint64_t line = t->drv[0], seq = t->drv[1];
+
+        hf__ticket_out(ls, t);
+        t->drv[0] = line;
+        t->drv[1] = seq;
+    }
+    ev_left(t, rc == 0 ? 0 : HF_EUNKNOWN);
+}

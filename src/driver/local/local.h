@@ -1,0 +1,423 @@
+/* local.h: the embedded driver's own objects.
+ *
+ * folder  the directory with `gate` and `store` gate    a page of shared memory with the
+ * one mutex through which everybody enters the store shared  what one process has of one
+ * folder: gate, LMDB environment, process number; counted local   one client's view: its
+ * tickets, its wake socket, the processes it watches tx      one entry: gate held, one
+ * LMDB write transaction open
+ *
+ * Who may touch what: `gate`, `env` and everything in `shared` marked "gate" only by the
+ * thread that is inside the gate; `local` only under its client's lock; the table of
+ * shareds and the list of descriptors under the table's mutex.
+ */
+#ifndef HF_LOCAL_H
+#define HF_LOCAL_H
+
+#include "driver/local/record.h"
+#include "driver/seam.h"
+
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* ---- gate -------------------------------------------------------------------------- */
+
+enum { GATE_FORMAT = 1, GATE_MARKS = 1024, GATE_LIVE = 1 };
+#define GATE_MAGIC "holdfst\n"
+
+struct gate { /* the file `gate`, mapped shared */
+    char magic[8];
+    uint32_t format;
+    uint32_t layout; /* of the mutex: another C library cannot use it */
+    unsigned char boot[16];
+    uint64_t pid_ns, time_ns; /* inode numbers; 0: the kernel has none */
+    unsigned char id[16];     /* also in the store: the two belong together */
+    uint32_t state;           /* GATE_LIVE; else replaced by a new one */
+    uint32_t inside;          /* pid of who is, or was last, inside */
+    uint64_t map_size;        /* of the store; its file has that much reserved */
+    uint64_t commit;          /* the last LMDB transaction that counts */
+    uint64_t next_process, next_line, next_version;
+    uint64_t followers; /* at least as many as there are */
+    pthread_mutex_t mutex;
+    uint64_t marks[GATE_MARKS]; /* the last fence of the names in each bucket */
+};
+
+struct place { /* what must be equal for two processes to share a gate */
+    unsigned char boot[16];
+    uint64_t pid_ns, time_ns;
+};
+
+struct shared;
+struct local;
+
+int hf__place_here(struct place *, hf_error *);
+uint32_t hf__gate_layout(void);
+int hf__gate_init(struct gate *, const struct place *);
+bool hf__gate_sound(const struct gate *);
+int hf__gate_enter(struct shared *, int64_t limit_ms, hf_error *);
+void hf__gate_leave(struct shared *);
+
+/* ---- shared ------------------------------------------------------------------------ */
+
+struct arena_chunk;
+
+struct shared {
+    struct list node; /* in the table */
+    unsigned refs;    /* table */
+    dev_t dev;
+    ino_t ino, gate_ino, store_ino;
+    char *path;
+    bool group; /* ?share=group */
+    gid_t gid;
+    int dirfd, storefd;
+    struct gate *gate;
+    struct place place;
+    uint32_t pid;
+    uint64_t start;   /* our own start time */
+    bool sees_others; /* /proc numbers processes as we do */
+    char host[256];
+    _Atomic bool forked;        /* we are the child: hands off */
+    _Atomic int64_t checked_at; /* when the path was last seen to be ours */
+    /* gate: */
+    MDB_env *env;
+    int envfd; /* LMDB's own, while env is open */
+    size_t mapped;
+    uint64_t process; /* our number; 0: none yet */
+    uint64_t next_member, next_life;
+    int lifefd;
+    struct line line; /* scratch */
+    struct arena_chunk *arena, *arena_now;
+};
+
+int hf__shared_get(struct shared **, const struct url *, hf_error *);
+void hf__shared_put(struct shared *);
+void hf__fd_keep(int fd); /* closed in a forked child */
+void hf__fd_forget(int fd);
+void hf__fd_close(int fd); /* takes -1 */
+
+/* ---- folder ------------------------------------------------------------------------ */
+
+enum { STORE_FIRST = 1 << 20, STORE_PATH = 64 };
+
+void hf__folder_default(char *, size_t);
+int hf__folder_open(struct shared *, const struct url *, hf_error *); /* dirfd, dev, ino */
+int hf__folder_enter(struct shared *, int64_t limit_ms, hf_error *);  /* gate, env */
+int hf__folder_build(struct shared *, hf_error *);
+int hf__folder_rehome(struct shared *, int64_t limit_ms, hf_error *);
+bool hf__folder_held(const struct shared *); /* our descriptors are still our own */
+bool hf__folder_same(struct shared *);       /* the path still leads to what we have open */
+void hf__folder_name(const struct shared *, char path[STORE_PATH], const char *file);
+int hf__file_own(const struct shared *, int fd); /* mode and group of a new file */
+
+/* ---- store ------------------------------------------------------------------------- */
+
+struct key {
+    unsigned char bytes[512];
+    size_t len;
+    uint64_t hash;    /* of the full name */
+    const char *full; /* the full name, if the key does not hold it */
+    size_t full_len;
+    char text[2 * HF_NAME_MAX + 2];
+};
+
+/* The tables, each a first byte of the keys of LMDB's main database: a table of its own
+ * would cost one more page to copy in every transaction. */
+enum table {
+    TABLE_ID = 'I',      /* -> gate.id */
+    TABLE_PROCESS = 'P', /* process -> process_fix */
+    TABLE_LINE = 'L',    /* full name -> line */
+    TABLE_QUEUE = 'Q',   /* line id, seq -> waiter */
+    TABLE_LIFE = 'V',    /* process, life -> life_fix */
+    TABLE_MAIL = 'M',    /* process, member, kind, token -> mail_fix */
+    TABLE_CELL = 'C',    /* full name -> cell */
+    TABLE_FOLLOW = 'F'   /* hash of full name, table, process, member -> nothing */
+};
+
+enum { TX_READ = 1 }; /* a body's answer: nothing is to be written */
+enum { DB_NONE = 1 }; /* no such record */
+
+struct tx {
+    struct shared *sh;
+    struct local *ls; /* NULL while opening */
+    MDB_txn *txn;
+    int64_t now;
+    hf_error *err;
+    bool dirty;
+};
+
+typedef int tx_body(struct tx *, void *arg);
+
+/* Enters the gate, runs the body in a transaction, commits if it returned 0 and wrote. A
+ * body may run twice (the map grew): it must start anew each time. `adds`: it may need
+ * room that a full store does not have. Returns 0 or HF_E*. */
+int hf__tx_run(struct local *, tx_body *, void *arg, bool adds, int64_t limit_ms,
+               hf_error *);
+int hf__tx_once(struct shared *, struct local *, tx_body *, void *arg, bool adds,
+                hf_error *); /* the gate is ours; makes no room */
+int hf__tx_inside(struct shared *, struct local *, tx_body *, void *arg, bool adds,
+                  hf_error *); /* the gate is ours */
+void *hf__tx_copy(struct tx *, const void *,
+                  size_t); /* valid until the body ends; or NULL */
+
+int hf__db_open(struct shared *, hf_error *); /* inside the gate */
+void hf__db_close(struct shared *);
+int hf__db_create(struct shared *, const char *path, const unsigned char *id, hf_error *);
+int hf__db_rollback(struct shared *, hf_error *);
+int hf__db_reserve(int fd, size_t from, size_t size); /* 0 or errno */
+void hf__arena_done(struct shared *);
+int hf__db_error(hf_error *, const struct shared *, int mdb);
+int hf__db_get(struct tx *, const void *key, size_t len, MDB_val *); /* 0, DB_NONE, HF_E* */
+int hf__db_put(struct tx *, const void *key, size_t len, size_t size, void **room);
+int hf__db_del(struct tx *, const void *key, size_t len); /* 0, DB_NONE, HF_E* */
+int hf__db_del_prefix(struct tx *, const void *prefix, size_t len);
+
+struct scan { /* the records whose key starts with a prefix, in order */
+    struct tx *tx;
+    MDB_cursor *cursor;
+    unsigned char prefix[512];
+    size_t plen;
+    MDB_val key, value;
+};
+
+int hf__scan_open(struct scan *, struct tx *, const void *prefix, size_t len);
+int hf__scan_first(struct scan *);                             /* 0, DB_NONE, HF_E* */
+int hf__scan_from(struct scan *, const void *key, size_t len); /* at or after */
+int hf__scan_last(struct scan *);
+int hf__scan_before(struct scan *, const void *key, size_t len); /* the last one before */
+int hf__scan_next(struct scan *);
+int hf__scan_del(struct scan *); /* the present one; then hf__scan_next goes on */
+void hf__scan_close(struct scan *);
+
+int hf__check_header(const struct shared *, int fd, hf_error *);
+int hf__check_tree(const struct shared *, int fd, hf_error *);
+int hf__meta_forget(int fd, uint64_t after); /* invalidates a newer meta page */
+
+/* Keys: a table byte and big-endian numbers. */
+enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_MAIL = 34, KEY_FOLLOW = 26 };
+size_t hf__key_numbers(unsigned char *, enum table, const uint64_t *, size_t n);
+uint64_t hf__key_number(const unsigned char *); /* of 8 bytes */
+bool hf__key_cut(const struct key *);           /* the record must hold the name */
+void hf__key_name(struct key *, enum table, const char *ns, const char *name, size_t len);
+
+/* ---- lines ------------------------------------------------------------------------- */
+
+int hf__line_load(struct tx *, const struct key *, struct line **);
+int hf__line_save(struct tx *, const struct key *, struct line *);
+int hf__line_clean(struct tx *, struct line *); /* drops dead holders */
+int hf__line_step(struct tx *, const struct key *, struct line *);
+uint64_t hf__line_fence(struct tx *, const struct key *); /* 0: the marks are damaged */
+int hf__alive(struct tx *, uint64_t process);             /* 1, 0 or HF_E* */
+int hf__waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
+int hf__queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
+int hf__queue_first(struct tx *, const struct line *, struct waiter *);
+int hf__queue_last(struct tx *, const struct line *, struct waiter *);
+int hf__queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
+int hf__queue_put(struct tx *, const struct line *, const struct waiter *);
+int hf__queue_remove(struct tx *, struct line *, uint64_t seq); /* tells the successor */
+int hf__life_put(struct tx *, uint64_t life, int64_t ttl_ms);
+int hf__life_get(struct tx *, uint64_t process, uint64_t life, struct life_fix *);
+int hf__life_del(struct tx *, uint64_t life);
+
+/* What a waiting ticket sees ahead of it. */
+struct sight {
+    bool first;
+    uint32_t position;   /* 0: not known */
+    int64_t earliest_at; /* expiry among the holders; only if first */
+};
+int hf__sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
+
+/* ---- mail -------------------------------------------------------------------------- */
+
+enum mail_kind {                /* in the order in which they are to be read */
+                 MAIL_LOOK = 1, /* look again whom to watch */
+                 MAIL_GRANTED,  /* value: fence; and the expiry that the hold has */
+                 MAIL_MARKED,
+                 MAIL_EVICTED,
+                 MAIL_CHANGED /* value: hash of the name; token: its table byte */
+};
+
+struct note { /* news for a ticket of our own, told after the gate is left */
+    enum mail_kind kind;
+    unsigned char token[HF_TOKEN];
+    struct mail_fix fix;
+};
+
+struct poke {
+    uint64_t process, member;
+};
+
+int hf__tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
+             const unsigned char *token, uint64_t value, int64_t expires_at);
+int hf__note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t value,
+             int64_t expires_at); /* for a ticket of our own */
+int hf__tell_followers(struct tx *, enum table, uint64_t hash);
+int hf__mail_read(struct tx *); /* moves our mail into notes */
+int hf__mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
+int hf__mail_open(struct local *, hf_error *); /* the wake socket and our number */
+void hf__mail_close(struct local *);
+struct sockaddr_un;
+void hf__socket_address(const struct shared *, struct sockaddr_un *, char kind,
+                        uint64_t process, uint64_t member);
+int hf__socket_bind(const struct shared *, int type, char kind, uint64_t process,
+                    uint64_t member);
+void hf__deliver(struct local *); /* notes and pokes; not inside the gate */
+
+/* ---- processes --------------------------------------------------------------------- */
+
+struct seen { /* a process that stands in our way */
+    uint64_t process;
+    struct process_fix fix;
+};
+
+struct peer {
+    struct map_node node; /* by process */
+    struct list idle;     /* in local->idle while refs is 0 */
+    struct local *ls;
+    uint64_t process;
+    uint32_t pid;
+    uint64_t start;
+    unsigned refs;
+    int pidfd, guardfd; /* guardfd: connected to the life socket of a dead process */
+    struct watch watch;
+};
+
+struct post { /* whom a waiting ticket (ticket.drv_ptr) or a follower watches */
+    size_t n;
+    struct peer *peers[];
+};
+
+int hf__process_register(struct local *, hf_error *); /* gives this process its number */
+void hf__process_end(struct shared *);                /* before the last client goes */
+int hf__process_socket(struct local *, hf_error *);
+uint64_t hf__process_start(const struct shared *, uint32_t pid); /* 0: not known */
+int hf__seen_add(struct tx *, uint64_t process);
+bool hf__peer_dead(struct local *, const struct seen *); /* for good */
+int hf__bury(struct local *, uint64_t process, int64_t limit_ms);
+int hf__bury_inside(struct tx *, uint64_t process);
+void hf__bury_sockets(struct shared *, uint64_t process);
+/* Watches all in local->seen; returns one that is to be buried, or 0. */
+uint64_t hf__post_set(struct local *, struct post **);
+void hf__post_clear(struct local *, struct post *); /* takes NULL */
+bool hf__post_has(const struct post *, const struct peer *);
+void hf__peers_done(struct local *);
+int hf__sweep(struct shared *, int64_t now,
+              hf_error *); /* inside the gate; now 0: no clock */
+
+/* ---- clients ----------------------------------------------------------------------- */
+
+enum { GATE_MS = 5000, LOOK_MS = 500 /* what the safety look makes good */ };
+enum { LEAST_TTL_MS = 100 };
+enum { SENDERS = 16, LIVES_PER_ENTRY = 256, SEEN_IN_TRY = 64 };
+
+struct sender { /* a datagram socket connected to another member */
+    uint64_t process, member;
+    int fd;
+};
+
+struct wait { /* a LIFE_WAIT life: life.drv[1] points at it, life.drv[0] is its number */
+    struct map_node node; /* by line and ttl; of the newest only */
+    bool indexed;
+    struct list all; /* in local->all_waits */
+    unsigned pins;   /* in use further up: not to be freed */
+    struct life *life;
+};
+
+struct local {
+    struct store store;
+    struct shared *sh;
+    char *ns;
+    int64_t gate_ms;
+    uint64_t member;    /* 0: none yet */
+    struct map tickets; /* by token: all that may be in line */
+    struct map waits;
+    struct map peers;
+    struct list idle; /* peers that nobody needs now */
+    size_t nidle;
+    struct watch wake;
+    int wakefd;
+    struct sender senders[SENDERS];
+    struct note *notes;
+    size_t nnotes, notes_room;
+    struct poke *pokes;
+    size_t npokes, pokes_room;
+    struct seen *seen; /* filled by a body for hf__post_set */
+    size_t nseen, seen_room;
+    struct list all_waits;
+    uint64_t *stale; /* numbers of lives whose records are to be deleted */
+    size_t nstale, stale_room;
+    struct list looks, cells; /* followed */
+};
+
+extern const struct hf_driver hf__driver_local;
+
+static inline struct wait *wait_of(const struct life *l)
+{
+    return (struct wait *)(uintptr_t)l->drv[1];
+}
+
+static inline struct local *local_of(struct store *s)
+{
+    return (struct local *)(void *)s;
+}
+
+/* ticket.drv: 0 line id, 1 seq + 1 (0: not queued as far as we know) */
+struct ticket *hf__ticket_find(struct local *, const unsigned char *token);
+void hf__ticket_out(struct local *,
+                    struct ticket *); /* forgets it: before ev_left, ev_gone */
+void hf__ticket_granted(struct local *, struct ticket *, uint64_t fence,
+                        int64_t expires_at);
+void hf__ticket_in(struct local *, struct ticket *); /* remembers it */
+void hf__attend(struct local *,
+                const unsigned char *token); /* looks for a waiting ticket */
+int hf__prepare(struct local *, hf_error *); /* our number and wake socket, if not yet */
+int hf__room(void **array, size_t *room, size_t need, size_t size); /* 0 or HF_ENOMEM */
+
+static inline uint64_t post_ticket(struct local *ls, struct ticket *t)
+{
+    struct post *post = t->drv_ptr;
+    uint64_t corpse = hf__post_set(ls, &post);
+
+    t->drv_ptr = post;
+    return corpse;
+}
+
+int64_t hf__recheck_ms(const struct sight *, int64_t now);
+
+struct wait *hf__wait_find(struct local *, const struct key *, int64_t ttl_ms);
+struct wait *hf__wait_new(struct local *, int64_t ttl_ms); /* NULL: no memory */
+void hf__wait_unindex(struct local *, struct wait *);      /* no newcomers */
+void hf__wait_index(struct local *, struct wait *, const struct key *); /* for newcomers */
+void hf__wait_drop(struct local *, struct life *); /* frees it if no ticket is on it */
+void hf__wait_free(struct local *, struct wait *); /* takes NULL */
+
+void hf__local_join(struct store *, struct ticket *);
+void hf__local_leave(struct store *, struct ticket *);
+void hf__local_amend(struct store *, struct ticket *);
+void hf__local_evict(struct store *, struct look *);
+void hf__local_renew(struct store *, struct life *const *, size_t n);
+void hf__local_look(struct store *, struct look *);
+void hf__local_cell(struct store *, struct cell *);
+void hf__local_stop(struct store *, struct look *, struct cell *);
+
+/* ---- following --------------------------------------------------------------------- */
+
+struct follow { /* look.drv_ptr, cell.drv_ptr */
+    struct local *ls;
+    struct look *look; /* one of the two */
+    struct cell *cell;
+    enum table table;
+    uint64_t hash; /* 0: a list, every line */
+    struct post *post;
+    struct timer timer; /* the next expiry */
+};
+
+int hf__follow_start(struct local *, struct look *, struct cell *, hf_error *);
+void hf__follow_next(struct follow *, int64_t at); /* looks again then; LOOP_NEVER */
+void hf__follow_stop(struct local *, struct follow *, struct list *node);
+void hf__follow_changed(struct local *, enum table, uint64_t hash);
+void hf__follow_death(struct local *, const struct peer *);
+void hf__look_answer(struct local *, struct look *);
+void hf__cell_answer(struct local *, struct cell *);
+
+#endif

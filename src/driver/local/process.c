@@ -1,0 +1,125 @@
+/* process.c: this process's own number, record and life socket.
+ *
+ * The number comes from a counter in the gate and is never used twice, also not after a
+ * kill between taking it and writing the record: so a ticket, a mailbox or a socket can
+ * never be taken for that of another process. The record is written before the first
+ * ticket; a ticket whose process has no record is dead, and our own record goes only when
+ * our last client closes.
+ *
+ * The life socket is listened on and never accepted; a guard keeps a copy of it. It is
+ * made when it is asked for: no socket says the same as one without listener.
+ */
+#include "driver/local/local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+uint64_t hf__process_start(const struct shared *sh, uint32_t pid)
+{
+    char path[64] = "/proc/self/stat", text[1024], *p;
+    ssize_t n;
+    int fd;
+
+    if (pid != sh->pid && !sh->sees_others)
+        return 0;
+    if (pid != sh->pid)
+        snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    p = strrchr(text, ')'); /* the name before it may contain anything */
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return p ? strtoull(p, NULL, 10) : 0;
+}
+
+static int enrol(struct tx *tx, void *arg)
+{
+    const struct process_fix fix = { RECORD_FORMAT, tx->sh->pid, tx->sh->start,
+                                     tx->sh->place.pid_ns };
+    unsigned char key[KEY_PROCESS];
+    uint64_t *process = arg;
+    void *room;
+    int rc;
+
+    if (tx->sh->process != 0)
+        return TX_READ; /* another client was faster */
+    *process = tx->sh->gate->next_process++;
+    rc = hf__db_put(tx, key, hf__key_numbers(key, TABLE_PROCESS, process, 1), sizeof fix,
+                    &room);
+    if (rc == 0)
+        memcpy(room, &fix, sizeof fix);
+    return rc;
+}
+
+int hf__process_register(struct local *ls, hf_error *err)
+{
+    struct shared *sh = ls->sh;
+    uint64_t process = 0;
+    int rc = hf__gate_enter(sh, ls->gate_ms, err);
+
+    if (rc < 0)
+        return rc;
+    rc = hf__tx_inside(sh, ls, enrol, &process, true, err);
+    if (rc == 0 && process != 0)
+        sh->process = process;
+    hf__gate_leave(sh);
+    return rc;
+}
+
+/* Called with the process's number, in the gate's absence: two clients may ask at once. */
+int hf__process_socket(struct local *ls, hf_error *err)
+{
+    struct shared *sh = ls->sh;
+    int rc = hf__gate_enter(sh, ls->gate_ms, err);
+
+    if (rc < 0)
+        return rc;
+    if (sh->lifefd < 0) {
+        int fd = hf__socket_bind(sh, SOCK_STREAM, 'l', sh->process, 0);
+
+        if (fd >= 0 && listen(fd, 4096) < 0) {
+            hf__fd_close(fd);
+            fd = -1;
+        }
+        sh->lifefd = fd;
+        if (fd < 0)
+            rc = hf__fail(err, HF_ESYS, errno, sh->path, "cannot make the life socket");
+    }
+    hf__gate_leave(sh);
+    return rc;
+}
+
+static int resign(struct tx *tx, void *arg)
+{
+    return hf__bury_inside(tx, *(uint64_t *)arg);
+}
+
+enum { RESIGN_MS = 100 };
+
+void hf__process_end(struct shared *sh)
+{
+    struct sockaddr_un a;
+
+    if (sh->process == 0)
+        return;
+    if (sh->lifefd >= 0) {
+        hf__socket_address(sh, &a, 'l', sh->process, 0);
+        unlink(a.sun_path);
+    }
+    /* If the gate is blocked now: whoever meets our record later finds us dead. */
+    if (hf__gate_enter(sh, RESIGN_MS, NULL) == 0) {
+        hf__tx_inside(sh, NULL, resign, &sh->process, false, NULL);
+        hf__gate_leave(sh);
+    }
+}

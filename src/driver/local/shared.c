@@ -1,0 +1,234 @@
+/* shared.c: what one process has of one folder, and what a fork does to it.
+ *
+ * LMDB must not be opened twice in one process, and the gate's robust mutex tells threads
+ * apart but not clients: so all clients of a process share one `shared` per folder, found
+ * by device and inode in a table. The table is the library's one global object.
+ *
+ * Fork. The child has copies of our descriptors: of the flock on the folder, which would
+ * say that we are inside, and of the life socket, which would say that we live. The
+ * handler that pthread_atfork runs in the child closes them all (they are kept in one
+ * list for that), marks every shared as foreign and empties the table, so that the child
+ * may open the store anew. The handler before the fork takes both mutexes, so table and
+ * list are whole. LMDB's memory in the child is left alone: closing it would close
+ * descriptors a second time.
+ *
+ * Upholds G12.
+ */
+#include "driver/local/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t mutex; /* before the gate */
+    pthread_once_t once;
+    struct list shareds, foreign;
+    pthread_mutex_t fds_mutex; /* after the gate */
+    int *fds;
+    size_t nfds, room;
+} table = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+            .once = PTHREAD_ONCE_INIT,
+            .shareds = { &table.shareds, &table.shareds },
+            .foreign = { &table.foreign, &table.foreign },
+            .fds_mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&table.mutex);
+    pthread_mutex_lock(&table.fds_mutex);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&table.fds_mutex);
+    pthread_mutex_unlock(&table.mutex);
+}
+
+static void in_child(void)
+{
+    list_for (n, &table.shareds)
+        atomic_store(&container_of(n, struct shared, node)->forked, true);
+    list_splice(&table.foreign, &table.shareds);
+    for (size_t i = 0; i < table.nfds; i++)
+        close(table.fds[i]);
+    table.nfds = 0;
+    after_fork();
+}
+
+static void set_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- descriptors ------------------------------------------------------------------- */
+
+void hf__fd_keep(int fd)
+{
+    void *fds;
+
+    pthread_mutex_lock(&table.fds_mutex);
+    fds = table.fds;
+    /* Without memory it is not in the list; it is close-on-exec anyway. */
+    if (hf__room(&fds, &table.room, table.nfds + 1, sizeof *table.fds) == 0) {
+        table.fds = fds;
+        table.fds[table.nfds++] = fd;
+    }
+    pthread_mutex_unlock(&table.fds_mutex);
+}
+
+void hf__fd_forget(int fd)
+{
+    pthread_mutex_lock(&table.fds_mutex);
+    for (size_t i = 0; i < table.nfds; i++)
+        if (table.fds[i] == fd) {
+            table.fds[i] = table.fds[--table.nfds];
+            break;
+        }
+    pthread_mutex_unlock(&table.fds_mutex);
+}
+
+void hf__fd_close(int fd)
+{
+    if (fd < 0)
+        return;
+    hf__fd_forget(fd);
+    close(fd);
+}
+
+int hf__room(void **array, size_t *room, size_t need, size_t size)
+{
+    size_t n = *room ? *room : 8;
+    void *more;
+
+    if (need <= *room)
+        return 0;
+    while (n < need)
+        n *= 2;
+    more = realloc(*array, n * size);
+    if (!more)
+        return HF_ENOMEM;
+    *array = more;
+    *room = n;
+    return 0;
+}
+
+/* ---- shareds ----------------------------------------------------------------------- */
+
+static void destroy(struct shared *sh)
+{
+    hf__db_close(sh);
+    hf__arena_done(sh);
+    hf__line_done(&sh->line);
+    hf__fd_close(sh->lifefd);
+    hf__fd_close(sh->storefd);
+    if (sh->gate)
+        munmap(sh->gate, sizeof *sh->gate);
+    hf__fd_close(sh->dirfd); /* last: with it goes the flock */
+    free(sh->path);
+    free(sh);
+}
+
+/* In a new PID namespace /proc may still be that of the old one, where our numbers belong
+ * to other processes: then nothing can be read about a process but about ourselves. */
+static bool proc_is_ours(void)
+{
+    char text[32] = "";
+
+    return readlink("/proc/self", text, sizeof text - 1) > 0 && atoi(text) == getpid();
+}
+
+static struct shared *blank(void)
+{
+    struct shared *sh = calloc(1, sizeof *sh);
+
+    if (!sh)
+        return NULL;
+    sh->dirfd = sh->storefd = sh->lifefd = -1;
+    sh->pid = (uint32_t)getpid();
+    sh->sees_others = proc_is_ours();
+    sh->start = hf__process_start(sh, sh->pid);
+    if (gethostname(sh->host, sizeof sh->host) < 0)
+        strcpy(sh->host, "localhost");
+    sh->host[sizeof sh->host - 1] = '\0';
+    list_init(&sh->node);
+    return sh;
+}
+
+static struct shared *find(const struct shared *like)
+{
+    list_for (n, &table.shareds) {
+        struct shared *sh = container_of(n, struct shared, node);
+
+        if (sh->dev == like->dev && sh->ino == like->ino)
+            return sh;
+    }
+    return NULL;
+}
+
+/* A folder that is open already: it must be open in the same way, and still be the same. */
+static int reuse(struct shared *sh, const struct shared *like, hf_error *err)
+{
+    if (sh->group != like->group)
+        return hf__fail(err, HF_EINVAL, 0, sh->path,
+                        "open in this process with another share=");
+    if (!hf__folder_same(sh))
+        return hf__fail(err, HF_EDAMAGED, 0, sh->path,
+                        "its files were replaced while it is open in this process");
+    sh->refs++;
+    return 0;
+}
+
+static int get(struct shared **ret, const struct url *url, hf_error *err)
+{
+    struct shared *sh = blank(), *old;
+    int rc;
+
+    if (!sh)
+        return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
+    if ((rc = hf__folder_open(sh, url, err)) < 0) {
+        destroy(sh);
+        return rc;
+    }
+    if ((old = find(sh)) != NULL) {
+        rc = reuse(old, sh, err);
+        destroy(sh);
+        if (rc == 0)
+            *ret = old;
+        return rc;
+    }
+    if ((rc = hf__folder_enter(sh, url->connect_ms, err)) < 0) {
+        destroy(sh);
+        return rc;
+    }
+    sh->refs = 1;
+    list_push(&table.shareds, &sh->node);
+    *ret = sh;
+    return 0;
+}
+
+int hf__shared_get(struct shared **ret, const struct url *url, hf_error *err)
+{
+    int rc;
+
+    pthread_once(&table.once, set_handlers);
+    pthread_mutex_lock(&table.mutex);
+    rc = get(ret, url, err);
+    pthread_mutex_unlock(&table.mutex);
+    return rc;
+}
+
+void hf__shared_put(struct shared *sh)
+{
+    if (atomic_load(&sh->forked))
+        return; /* memory of the parent's LMDB: left alone */
+    pthread_mutex_lock(&table.mutex);
+    if (--sh->refs == 0) {
+        list_remove(&sh->node);
+        hf__process_end(sh);
+        destroy(sh);
+    }
+    pthread_mutex_unlock(&table.mutex);
+}

@@ -1,0 +1,219 @@
+/* sweep.c: putting away what nobody will touch again.
+ *
+ * By whoever opens the folder first, and before a full store refuses anything. Processes
+ * that are dead are buried; every line is stepped, which drops dead and expired tickets;
+ * cells that have expired go. Whether a process is dead is asked of each (its number, its
+ * start time, its life socket), never concluded from the lock on the folder. Inside the
+ * gate the whole time: no ticket can be renewed between being judged and being dropped.
+ *
+ * It makes no room for itself: if even that fails for want of pages, the caller says
+ * HF_EFULL. It runs without a client, so grants that it makes are told by mail only; the
+ * waiters find them at their next look.
+ */
+#include "driver/local/local.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct sweep {
+    int64_t now; /* 0: whose clock it is cannot be known; nothing expires */
+    uint64_t *dead;
+    size_t n, room;
+};
+
+static bool guarded(const struct shared *sh, uint64_t process)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un a;
+    int rc;
+
+    if (fd < 0)
+        return true;
+    hf__socket_address(sh, &a, 'l', process, 0);
+    rc = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
+    close(fd);
+    return (rc != ECONNREFUSED && rc != ENOENT) || !hf__folder_held(sh);
+}
+
+static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p)
+{
+    uint64_t start;
+
+    if (p->pid_ns != sh->place.pid_ns || p->pid == 0 || process == sh->process)
+        return false;
+    if (kill((pid_t)p->pid, 0) == 0 || errno == EPERM) {
+        start = hf__process_start(sh, p->pid);
+        if (start == 0 || p->start == 0 || start == p->start)
+            return false;
+    }
+    return !guarded(sh, process);
+}
+
+static int find_dead(struct tx *tx, struct sweep *w)
+{
+    const unsigned char table = TABLE_PROCESS;
+    struct scan s;
+    int rc = hf__scan_open(&s, tx, &table, 1);
+
+    if (rc < 0)
+        return rc;
+    w->n = 0;
+    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s)) {
+        struct process_fix p;
+        void *dead = w->dead;
+        uint64_t process;
+
+        if (s.key.mv_size != KEY_PROCESS ||
+            hf__process_decode(&p, s.value.mv_data, s.value.mv_size) < 0)
+            continue;
+        process = hf__key_number((const unsigned char *)s.key.mv_data + 1);
+        if (!is_dead(tx->sh, process, &p))
+            continue;
+        if (hf__room(&dead, &w->room, w->n + 1, sizeof *w->dead) < 0)
+            break;
+        w->dead = dead;
+        w->dead[w->n++] = process;
+    }
+    hf__scan_close(&s);
+    return rc < 0 ? rc : 0;
+}
+
+static int bury_all(struct tx *tx, void *arg)
+{
+    struct sweep *w = arg;
+    int rc = find_dead(tx, w);
+
+    for (size_t i = 0; i < w->n && rc == 0; i++)
+        rc = hf__bury_inside(tx, w->dead[i]);
+    return rc;
+}
+
+/* ---- lines and cells --------------------------------------------------------------- */
+
+static int step_line(struct tx *tx, const struct key *k)
+{
+    struct line *l;
+    uint32_t holders;
+    uint64_t waiters;
+    int rc = hf__line_load(tx, k, &l);
+
+    if (rc < 0)
+        return rc;
+    holders = l->f.nholders;
+    waiters = l->f.waiters;
+    if ((rc = hf__line_clean(tx, l)) < 0 || (rc = hf__line_step(tx, k, l)) < 0)
+        return rc;
+    if (l->f.nholders == holders && l->f.waiters == waiters && !tx->dirty)
+        return 0;
+    return hf__line_save(tx, k, l);
+}
+
+/* A key as it stands in the store; the full name may be in the record. */
+static void key_of(struct key *k, const struct scan *s)
+{
+    struct line_fix fix;
+
+    memset(k, 0, sizeof *k);
+    k->len = s->key.mv_size < sizeof k->bytes ? s->key.mv_size : sizeof k->bytes;
+    memcpy(k->bytes, s->key.mv_data, k->len);
+    k->full = (const char *)k->bytes + 1;
+    k->full_len = k->len - 1;
+    if (k->bytes[0] == TABLE_LINE && s->value.mv_size >= sizeof fix) {
+        memcpy(&fix, s->value.mv_data, sizeof fix);
+        if (fix.name_len > 0 && fix.name_len <= sizeof k->text &&
+            s->value.mv_size >= sizeof fix + fix.name_len) {
+            memcpy(k->text, (const char *)s->value.mv_data + sizeof fix, fix.name_len);
+            k->full = k->text;
+            k->full_len = fix.name_len;
+        }
+    }
+    k->hash = hf__hash(k->full, k->full_len);
+}
+
+static int drop_cell(struct tx *tx, const struct key *k, const struct scan *s)
+{
+    struct cell_record r;
+    int rc = hf__cell_decode(&r, s->value.mv_data, s->value.mv_size);
+
+    if (rc < 0 || r.f.expires_at == 0 || r.f.expires_at > tx->now)
+        return rc;
+    rc = hf__db_del(tx, k->bytes, k->len);
+    return rc < 0 ? rc : 0;
+}
+
+static int sweep_table(struct tx *tx, unsigned char table)
+{
+    struct key k = { .len = 0 };
+    struct scan s;
+    int rc = 0;
+
+    /* Each record may delete itself and others: find the next one by key. */
+    while (rc >= 0) {
+        if ((rc = hf__scan_open(&s, tx, &table, 1)) < 0)
+            return rc;
+        if (k.len == 0)
+            rc = hf__scan_first(&s);
+        else if ((rc = hf__scan_from(&s, k.bytes, k.len)) == 0 && s.key.mv_size == k.len &&
+                 memcmp(s.key.mv_data, k.bytes, k.len) == 0)
+            rc = hf__scan_next(&s);
+        if (rc == 0)
+            key_of(&k, &s);
+        if (rc == 0 && table == TABLE_CELL)
+            rc = drop_cell(tx, &k, &s);
+        hf__scan_close(&s);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+        if (table == TABLE_LINE)
+            rc = step_line(tx, &k);
+    }
+    return rc;
+}
+
+static int drop_expired(struct tx *tx, void *arg)
+{
+    int rc;
+
+    tx->now = ((struct sweep *)arg)->now;
+    rc = sweep_table(tx, TABLE_LINE);
+    return rc < 0 ? rc : sweep_table(tx, TABLE_CELL);
+}
+
+/* Kills may have left the number too high. */
+static int count_followers(struct tx *tx, void *arg)
+{
+    const unsigned char table = TABLE_FOLLOW;
+    uint64_t n = 0;
+    struct scan s;
+    int rc = hf__scan_open(&s, tx, &table, 1);
+
+    (void)arg;
+    if (rc < 0)
+        return rc;
+    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s))
+        n++;
+    hf__scan_close(&s);
+    if (rc >= 0)
+        tx->sh->gate->followers = n;
+    return rc < 0 ? rc : TX_READ;
+}
+
+int hf__sweep(struct shared *sh, int64_t now, hf_error *err)
+{
+    struct sweep w = { .now = now };
+    int rc = hf__tx_once(sh, NULL, bury_all, &w, false, err);
+
+    for (size_t i = 0; i < w.n && rc == 0; i++)
+        hf__bury_sockets(sh, w.dead[i]);
+    if (rc == 0)
+        rc = hf__tx_once(sh, NULL, drop_expired, &w, false, err);
+    if (rc == 0)
+        rc = hf__tx_once(sh, NULL, count_followers, NULL, false, err);
+    free(w.dead);
+    return rc;
+}

@@ -1,0 +1,249 @@
+/* wait.c: a client's tickets, the lives of those that wait, and looking for one of them.
+ *
+ * The waiting tickets of one client, line and ttl share a life: one record with one
+ * expiry. A ticket that joins an old life renews it, which is its owner's own request. A
+ * life that is found expired is not revived: tickets on it may have been dropped already.
+ * It ends at its next renewal, and newcomers get a new one.
+ *
+ * G1 and the sending time of a grant. The store copied the expiry from the life as it
+ * stood at the grant; the client may have renewed that life since. So the sending time is
+ * not taken from the life but computed back from the expiry that the hold really has: the
+ * store's expiry is always `now` of one of our own entries plus the ttl, and that `now`
+ * is what we called the sending time of that entry.
+ *
+ * hf__attend is what a waiter does when it is told to look, or when a process that it
+ * watches has died: step the line, see whether it holds, else whom to watch now. Each
+ * process found dead is buried and the look repeated; that ends, because each turn has
+ * one process fewer.
+ */
+#include "driver/local/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tickets ----------------------------------------------------------------------- */
+
+static uint64_t token_hash(const unsigned char *token)
+{
+    uint64_t h;
+
+    memcpy(&h, token, sizeof h);
+    return h;
+}
+
+struct ticket *hf__ticket_find(struct local *ls, const unsigned char *token)
+{
+    uint64_t hash = token_hash(token);
+
+    for (struct map_node *n = map_chain(&ls->tickets, hash); n; n = n->next) {
+        struct ticket *t = container_of(n, struct ticket, drv_node);
+
+        if (n->hash == hash && memcmp(t->token, token, HF_TOKEN) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+void hf__ticket_in(struct local *ls, struct ticket *t)
+{
+    if (hf__ticket_find(ls, t->token) != t)
+        hf__map_insert(&ls->tickets, &t->drv_node, token_hash(t->token));
+}
+
+static void off_wait(struct local *ls, struct ticket *t)
+{
+    struct life *l = t->life;
+
+    if (!l || l->kind != LIFE_WAIT)
+        return;
+    hf__hang(t, &t->own);
+    hf__wait_drop(ls, l);
+}
+
+void hf__ticket_out(struct local *ls, struct ticket *t)
+{
+    if (hf__ticket_find(ls, t->token) == t)
+        hf__map_remove(&ls->tickets, &t->drv_node);
+    hf__post_clear(ls, t->drv_ptr);
+    t->drv_ptr = NULL;
+    off_wait(ls, t);
+    t->drv[0] = t->drv[1] = 0;
+}
+
+void hf__ticket_granted(struct local *ls, struct ticket *t, uint64_t fence,
+                        int64_t expires_at)
+{
+    int64_t sent_at = expires_at - t->ttl_ms * 1000;
+
+    hf__post_clear(ls, t->drv_ptr);
+    t->drv_ptr = NULL;
+    off_wait(ls, t);
+    if (t->life != &t->own)
+        hf__hang(t, &t->own);
+    ev_granted(t, fence, sent_at);
+}
+
+/* ---- waiting lives ----------------------------------------------------------------- */
+
+static uint64_t wait_hash(uint64_t line, int64_t ttl_ms)
+{
+    return line ^ (uint64_t)ttl_ms * 0x9e3779b97f4a7c15u;
+}
+
+/* By the 64-bit hash of the name alone a life could be shared by two lines: so it asks a
+ * ticket that is on it. */
+static bool same_line(const struct wait *w, const struct local *ls, const struct key *k)
+{
+    const struct list *first = list_first(&w->life->tickets);
+    const struct ticket *t;
+    size_t ns = strlen(ls->ns) + (ls->ns[0] ? 1 : 0);
+
+    if (!first)
+        return false;
+    t = container_of(first, struct ticket, on_life);
+    return t->name_len == k->full_len - ns &&
+           memcmp(t->name, k->full + ns, t->name_len) == 0;
+}
+
+struct wait *hf__wait_find(struct local *ls, const struct key *k, int64_t ttl_ms)
+{
+    uint64_t hash = wait_hash(k->hash, ttl_ms);
+
+    for (struct map_node *n = map_chain(&ls->waits, hash); n; n = n->next) {
+        struct wait *w = container_of(n, struct wait, node);
+
+        if (n->hash == hash && w->life->ttl_ms == ttl_ms && same_line(w, ls, k))
+            return w;
+    }
+    return NULL;
+}
+
+struct wait *hf__wait_new(struct local *ls, int64_t ttl_ms)
+{
+    struct wait *w = calloc(1, sizeof *w);
+
+    if (!w || (w->life = hf__life_new(&ls->store, LIFE_WAIT, ttl_ms)) == NULL) {
+        free(w);
+        return NULL;
+    }
+    w->life->drv[1] = (uint64_t)(uintptr_t)w;
+    list_push(&ls->all_waits, &w->all);
+    return w;
+}
+
+void hf__wait_unindex(struct local *ls, struct wait *w)
+{
+    if (w->indexed)
+        hf__map_remove(&ls->waits, &w->node);
+    w->indexed = false;
+}
+
+void hf__wait_index(struct local *ls, struct wait *w, const struct key *k)
+{
+    struct wait *old = hf__wait_find(ls, k, w->life->ttl_ms);
+
+    if (old == w)
+        return;
+    if (old)
+        hf__wait_unindex(ls, old);
+    hf__map_insert(&ls->waits, &w->node, wait_hash(k->hash, w->life->ttl_ms));
+    w->indexed = true;
+}
+
+void hf__wait_free(struct local *ls, struct wait *w)
+{
+    if (!w)
+        return;
+    hf__wait_unindex(ls, w);
+    list_remove(&w->all);
+    hf__life_free(w->life);
+    free(w);
+}
+
+/* Its record goes with our next entry; if there is none, with our process. */
+void hf__wait_drop(struct local *ls, struct life *l)
+{
+    void *stale = ls->stale;
+
+    if (l->ntickets > 0 || wait_of(l)->pins > 0)
+        return;
+    if (hf__room(&stale, &ls->stale_room, ls->nstale + 1, sizeof *ls->stale) == 0) {
+        ls->stale = stale;
+        ls->stale[ls->nstale++] = l->drv[0];
+    }
+    hf__wait_free(ls, wait_of(l));
+}
+
+/* ---- looking ----------------------------------------------------------------------- */
+
+int64_t hf__recheck_ms(const struct sight *s, int64_t now)
+{
+    if (!s->first || s->earliest_at == LOOP_NEVER)
+        return -1;
+    return s->earliest_at <= now ? 1 : (s->earliest_at - now) / 1000 + 1;
+}
+
+struct attend {
+    const struct ticket *t;
+    struct key key;
+    struct sight sight;
+    int64_t now;
+    bool waits;
+};
+
+static int look_again(struct tx *tx, void *arg)
+{
+    struct attend *a = arg;
+    const struct ticket *t = a->t;
+    const struct holder *h;
+    struct waiter w;
+    struct line *l;
+    int rc;
+
+    a->waits = false;
+    a->now = tx->now;
+    if ((rc = hf__line_load(tx, &a->key, &l)) < 0 ||
+        (rc = hf__line_step(tx, &a->key, l)) < 0)
+        return rc;
+    if ((h = hf__line_find(l, t->token)) != NULL) {
+        /* The step has told it, or its mail is on the way: both are harmless twice. */
+        if ((rc = hf__mail_forget(tx, MAIL_GRANTED, t->token)) < 0 ||
+            (rc = hf__note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) < 0)
+            return rc;
+    } else if (t->drv[1] == 0 ||
+               (rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0) {
+        if (rc < 0)
+            return rc;
+    } else {
+        a->waits = true;
+        if ((rc = hf__sight_take(tx, l, &w, &a->sight)) < 0)
+            return rc;
+    }
+    return tx->dirty ? hf__line_save(tx, &a->key, l) : TX_READ;
+}
+
+void hf__attend(struct local *ls, const unsigned char *told)
+{
+    struct attend a;
+    unsigned char token[HF_TOKEN];
+    struct ticket *t;
+    uint64_t corpse;
+
+    memcpy(token, told, sizeof token);
+    do {
+        t = hf__ticket_find(ls, token);
+        if (!t || !t->life || t->life->kind != LIFE_WAIT)
+            return; /* left, or granted */
+        a.t = t;
+        hf__key_name(&a.key, TABLE_LINE, ls->ns, t->name, t->name_len);
+        if (hf__tx_run(ls, look_again, &a, false, LOOK_MS, NULL) < 0)
+            return; /* the safety look comes later */
+        corpse = a.waits ? post_ticket(ls, t) : 0;
+        hf__deliver(ls);
+        if (corpse != 0 && hf__bury(ls, corpse, LOOK_MS) < 0)
+            corpse = 0;
+    } while (corpse != 0);
+    t = hf__ticket_find(ls, token);
+    if (a.waits && t && t->life && t->life->kind == LIFE_WAIT)
+        ev_waiting(t, a.sight.position, hf__recheck_ms(&a.sight, a.now));
+}

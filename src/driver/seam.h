@@ -1,0 +1,284 @@
+/* seam.h: the seam between the core and its drivers, and all that both must know.
+ *
+ * The core decides (time-outs, retries, renewal, validity, reentrancy, late grants, deadlock
+ * walk, loss grades); a driver only translates verbs into its store's terms and answers with
+ * events. Everything here happens under the client's lock, on whichever thread drives.
+ *
+ * Rules
+ *  1 An event may be raised inside the verb that causes it (local does); the core calls no
+ *    verb inside an event, it queues.
+ *  2 `join` is repeatable: a token that is already in line answers its present place and never
+ *    makes a second ticket. `leave` may come at any time after `join`, also before any answer;
+ *    the driver then makes sure that a join on the wire leaves nothing, and ends in ev_left.
+ *  3 After ev_left, ev_gone, ev_done (no follow) and CLOSED nothing more comes about that object
+ *    and the driver has forgotten it. Every `leave` ends in ev_left, also while the store is
+ *    down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core calls `leave`
+ *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. ev_dead
+ *    does not forget the tickets on that life: the core calls `leave` for each.
+ *  4 `sent_at` is taken before the bytes go out.
+ *  5 Drivers hold no timer but those of their own protocol.
+ *  6 DOWN is not loss. After UP the core repeats what was unanswered (renew for holders and
+ *    waiters, leave for leavers, join for joiners); before it reports UP the driver makes old
+ *    requests impossible (G7).
+ *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer ev_granted,
+ *    ev_waiting or ev_gone for the tickets on it. `look` is inspection only and never moves an
+ *    expiry. A renewal that cannot be made now is simply not answered; the core repeats it.
+ *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
+ *
+ * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
+ * _ms.
+ */
+#ifndef HF_DRIVER_SEAM_H
+#define HF_DRIVER_SEAM_H
+
+#include "loop/loop.h"
+#include "util/list.h"
+#include "util/map.h"
+
+#include <holdfast/holdfast.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct client; /* the core's; a driver only hands it back */
+struct store;
+
+/* ---- what the outside gives ---------------------------------------------------------- */
+
+/* All that a driver (and the core) may use of the world; the simulator replaces it. */
+struct env {
+    int64_t (*now)(struct env *);  /* µs, CLOCK_BOOTTIME */
+    int64_t (*wall)(struct env *); /* µs since 1970, CLOCK_REALTIME: for fence floors only */
+    void (*random)(struct env *, void *, size_t);
+    int (*watch)(struct env *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
+    void (*unwatch)(struct env *, struct watch *);
+    int (*reserve)(struct env *, int timers); /* +n before the first use, -n after the last */
+    void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
+    void (*log)(struct env *, int level, const char *name, const char *text);
+};
+
+struct url_param {
+    char *key, *value;
+};
+
+struct url_host {
+    char *host;    /* without brackets */
+    uint16_t port; /* 0: not given */
+};
+
+struct url { /* every part percent-decoded; absent parts are NULL (path: "") */
+    char *scheme, *user, *password, *path; /* path with its leading slash, if any */
+    struct url_host *hosts;
+    size_t nhosts;
+    struct url_param *params; /* without those that the core has taken */
+    size_t nparams;
+    char *ns;           /* namespace=; "" if none */
+    int64_t ttl_ms;     /* ttl=; 0: not given */
+    int64_t connect_ms; /* connect_timeout= */
+    char *shown;        /* the whole URL without secrets */
+};
+
+/* The value of a parameter or NULL. hf__url_known refuses every key that is not among the
+ * space-separated words of `keys`. */
+const char *hf__url_param(const struct url *, const char *key);
+int hf__url_known(const struct url *, const char *keys, hf_error *);
+
+/* Fills *err (may be NULL) and returns code. The text is escaped; `where` may be NULL. */
+int hf__fail(hf_error *err, int code, int sys, const char *where, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* ---- what stands in a line ------------------------------------------------------------ */
+
+#define HF_FULL ((int64_t)1 << 31) /* capacity of a lock, and weight of an exclusive ticket */
+enum { HF_TOKEN = 16, HF_NAME_MAX = 512, HF_NOTE_MAX = 1024, HF_HINTS_MAX = 16 };
+
+enum line_kind { LINE_LOCK = 0, LINE_PERMITS = 1 };
+
+struct owner { /* both 0: belongs to nobody */
+    uint64_t process, number;
+};
+
+enum life_kind {
+    LIFE_OWN,  /* of one ticket; embedded in it */
+    LIFE_WAIT, /* the waiting tickets of one client, line and ttl; the driver's */
+    LIFE_WIDE  /* session, lease, connection; the driver's */
+};
+
+/* What the store watches to see that an owner lives. `join` hangs the ticket on one; the core
+ * renews lives, never tickets; a dead life loses every ticket on it. */
+struct life {
+    struct store *store;
+    enum life_kind kind;
+    int64_t ttl_ms;      /* asked for at each renewal */
+    int64_t sent_at;     /* sending of the last answered request that renewed it; 0: none */
+    int64_t given_ms;    /* the ttl that the store gave then */
+    struct list tickets; /* ticket.on_life */
+    size_t ntickets;
+    uint64_t drv[2];     /* the driver's own */
+    /* the core's own */
+    struct timer timer;
+    struct list due;
+    int64_t tried_at; /* sending of the last renewal, answered or not */
+    int64_t recheck_at;
+    bool asked, marked, dead, risk_told, lost_told;
+};
+
+struct ticket {
+    struct store *store;
+    struct life *life, own; /* own: for LIFE_OWN */
+    struct list on_life;
+    const char *name; /* without namespace; NUL-terminated */
+    size_t name_len;
+    unsigned char token[HF_TOKEN];
+    enum line_kind kind;
+    bool barge, try_only;
+    int64_t weight, capacity;
+    int64_t ttl_ms, keep_ms; /* keep_ms > 0 with leave: let the store end it then */
+    const char *note;        /* "" if none */
+    struct owner owner;
+    const char *hints;       /* names the owner already holds: "a\0b\0"; at most 16 */
+    size_t hints_len;
+    uint64_t fence;          /* set by ev_granted */
+    uint64_t drv[3];         /* the driver's own */
+    struct map_node drv_node;
+    void *drv_ptr;
+};
+
+/* Lives. hf__hang moves a ticket onto a life (from another, if it hangs on one). A LIFE_WAIT
+ * or LIFE_WIDE life belongs to the driver, which frees it when no ticket is on it. */
+void hf__hang(struct ticket *, struct life *);
+struct life *hf__life_new(struct store *, enum life_kind, int64_t ttl_ms); /* NULL: no memory */
+void hf__life_free(struct life *);                                        /* takes NULL */
+
+/* ---- looking, cells ------------------------------------------------------------------- */
+
+struct row { /* strings are valid during ev_row */
+    const char *name; /* without namespace */
+    size_t name_len;
+    enum line_kind kind;
+    int64_t capacity;
+    uint64_t holders, waiters;
+    int64_t oldest_ms; /* age of the oldest hold; -1: none */
+    bool has_ticket;   /* false: a row of a list, only the above */
+    unsigned char token[HF_TOKEN];
+    uint64_t fence;    /* 0: waits */
+    uint32_t position; /* 0: holds */
+    int64_t weight;
+    struct owner owner;
+    const char *host; /* NUL-terminated */
+    int64_t pid;
+    int64_t age_ms, expires_ms; /* -1: not known */
+    int64_t joined;   /* the store's time or number of joining: for choosing a victim only */
+    bool broken;
+    const char *note; /* NUL-terminated */
+    const char *hints;
+    size_t hints_len;
+};
+
+struct look {
+    struct store *store;
+    const char *name; /* the line, or with `list` the prefix */
+    size_t name_len;
+    bool list, follow;
+    size_t limit;                   /* of lines in a list; 0: none */
+    unsigned char token[HF_TOKEN];  /* evict */
+    bool now;                       /* evict: at once; else only end its renewal */
+    struct list drv_node;           /* the driver's own (init by the core) */
+    void *drv_ptr;
+    void *core;
+};
+
+enum cell_verb { CELL_GET, CELL_PUT, CELL_ADD, CELL_DEL };
+enum { HF_CELL_MAX = 1024 };
+
+/* One small durable record per name beside its line. PUT and DEL with if_version: only if the
+ * present version is that one (0: only if there is none), else HF_EBUSY with the present state;
+ * if_any ignores it. ADD adds `add` to a decimal number (absent: 0). ttl_ms > 0: PUT and ADD
+ * let it expire then. Every change gives a greater version, also over DEL and expiry. */
+struct cell {
+    struct store *store;
+    enum cell_verb verb;
+    const char *name;
+    size_t name_len;
+    bool if_any, follow; /* follow: ev_done now and after each change */
+    uint64_t if_version;
+    int64_t add, ttl_ms;
+    /* in: the value to put; out: the present value. version 0: there is none */
+    unsigned char value[HF_CELL_MAX];
+    size_t value_len;
+    uint64_t version;
+    int64_t number; /* out, ADD: the sum */
+    struct list drv_node;
+    void *drv_ptr;
+    void *core;
+};
+
+/* ---- stores and drivers --------------------------------------------------------------- */
+
+struct store { /* a driver's own struct starts with it */
+    const struct hf_driver *driver;
+    struct env *env;
+    struct client *client; /* set by the core after open, before any verb */
+    uint32_t caps;         /* HF_CAP_*; set by open or before the first UP */
+    int64_t least_ttl_ms, most_ttl_ms;
+    size_t name_max;
+    bool starts_down; /* set by open: verbs wait for the first UP */
+    bool own_thread;  /* the driver's library must stay on one thread: keeper resident */
+    /* descriptors whose last close tells the store that the process died */
+    int life_fds[2];
+    size_t nlife_fds;
+};
+
+struct hf_driver {
+    const char *name;    /* "local" */
+    const char *schemes; /* "redis rediss redis+unix ..." */
+    int (*open)(struct store **, const struct url *, struct env *, hf_error *);
+    void (*close)(struct store *); /* ends in ev_store(CLOSED), whatever the network does */
+    void (*join)(struct store *, struct ticket *);
+    void (*leave)(struct store *, struct ticket *);
+    void (*amend)(struct store *, struct ticket *); /* of a held ticket: note, smaller weight */
+    void (*renew)(struct store *, struct life *const *, size_t n);
+    void (*look)(struct store *, struct look *);
+    void (*cell)(struct store *, struct cell *);
+    void (*evict)(struct store *, struct look *);
+    void (*stop)(struct store *, struct look *, struct cell *); /* no ev_done follows */
+    int (*life_fds)(struct store *); /* make store->life_fds now; 0 or HF_E*; may be NULL */
+    void (*forked)(struct store *);  /* in the child: free memory, touch nothing; may be NULL */
+    void (*detail)(char *, size_t);  /* for `holdfast backends`; may be NULL */
+};
+
+/* The events by short names; the symbols themselves stay in our name space. */
+#define ev_waiting hf__ev_waiting
+#define ev_granted hf__ev_granted
+#define ev_left hf__ev_left
+#define ev_gone hf__ev_gone
+#define ev_amended hf__ev_amended
+#define ev_alive hf__ev_alive
+#define ev_dead hf__ev_dead
+#define ev_row hf__ev_row
+#define ev_done hf__ev_done
+#define ev_store hf__ev_store
+
+enum store_state { STORE_UP, STORE_DOWN, STORE_CLOSED };
+
+void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms); /* recheck -1: none */
+/* sent_at: of the owner's own last answered request (its join, or its life's sent_at) */
+void ev_granted(struct ticket *, uint64_t fence, int64_t sent_at);
+void ev_left(struct ticket *, int rc);
+/* why: HF_EBUSY (a try), HF_ELOST (expired or evicted), HF_EMISMATCH, HF_EBUSYSTORE ... */
+void ev_gone(struct ticket *, int why, const hf_error *);
+void ev_amended(struct ticket *, int rc);
+void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
+/* HF_EBUSY: marked by evict; it lives until its deadline and cannot be renewed. Else: dead */
+void ev_dead(struct life *, int why);
+void ev_row(struct look *, const struct row *);
+void ev_done(struct look *, struct cell *, int rc, const hf_error *);
+void ev_store(struct store *, int state, const hf_error *);
+
+/* ---- modules -------------------------------------------------------------------------- */
+
+struct hf_module { /* the one symbol of a module, named hf_module */
+    const char *build_id; /* HF_BUILD_ID */
+    const struct hf_driver *drivers[4];
+};
+
+#endif

@@ -1,0 +1,246 @@
+/* loop.c: see loop.h.
+ *
+ * Why a removed watch cannot fire: epoll hands back pointers, and between hf__loop_sleep
+ * (without the lock) and hf__loop_turn (with it) a watch may have been removed and freed. So a
+ * turn does not touch what epoll returned before it has looked it up: each event carries the
+ * descriptor, and `slots` maps a descriptor to the watch that has it now. A descriptor that was
+ * closed and reused in between may fire the new watch once for nothing; every handler reads
+ * until EAGAIN, so that costs a system call and harms nobody.
+ *
+ * What goes wrong: epoll_ctl may fail for want of memory or watches (reported to the caller);
+ * clock reads and timerfd_settime with valid arguments do not fail.
+ */
+#include "loop/loop.h"
+
+#include <errno.h>
+#include <holdfast/holdfast.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TIMERS_PER_TURN = 4096 };
+
+int64_t hf__loop_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+void hf__loop_pause(int64_t us)
+{
+    struct timespec ts = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
+
+    nanosleep(&ts, NULL);
+}
+
+static int add(int epfd, int fd)
+{
+    struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };
+
+    return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+int hf__loop_init(struct loop *l)
+{
+    memset(l, 0, sizeof *l);
+    l->timerfd = l->wakefd = -1;
+    l->armed = LOOP_NEVER;
+    list_init(&l->ready);
+    l->epfd = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epfd < 0)
+        return HF_ESYS;
+    l->timerfd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    l->wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->timerfd < 0 || l->wakefd < 0 || add(l->epfd, l->timerfd) < 0 ||
+        add(l->epfd, l->wakefd) < 0) {
+        int saved = errno;
+
+        hf__loop_done(l);
+        errno = saved;
+        return HF_ESYS;
+    }
+    return 0;
+}
+
+void hf__loop_done(struct loop *l)
+{
+    const int fds[] = { l->epfd, l->timerfd, l->wakefd };
+
+    for (size_t i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    l->epfd = l->timerfd = l->wakefd = -1;
+    hf__heap_done(&l->timers);
+    free(l->slots);
+    l->slots = NULL;
+    l->nslots = 0;
+}
+
+static int slot_for(struct loop *l, int fd)
+{
+    size_t need = (size_t)fd + 1, n = l->nslots ? l->nslots : 32;
+    struct watch **slots;
+
+    if (need <= l->nslots)
+        return 0;
+    while (n < need)
+        n *= 2;
+    slots = realloc(l->slots, n * sizeof *slots);
+    if (!slots)
+        return HF_ENOMEM;
+    memset(slots + l->nslots, 0, (n - l->nslots) * sizeof *slots);
+    l->slots = slots;
+    l->nslots = n;
+    return 0;
+}
+
+int hf__loop_watch(struct loop *l, struct watch *w, int fd, uint32_t events)
+{
+    struct epoll_event ev = { .events = events, .data.fd = fd };
+    bool known = w->fd == fd;
+
+    if (known && w->events == events)
+        return 0;
+    if (!known)
+        hf__loop_unwatch(l, w);
+    if (slot_for(l, fd) < 0) {
+        errno = ENOMEM;
+        return HF_ESYS;
+    }
+    if (epoll_ctl(l->epfd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) < 0)
+        return HF_ESYS;
+    l->slots[fd] = w;
+    w->fd = fd;
+    w->events = events;
+    return 0;
+}
+
+void hf__loop_unwatch(struct loop *l, struct watch *w)
+{
+    if (w->fd < 0)
+        return;
+    epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+    l->slots[w->fd] = NULL;
+    list_remove(&w->ready);
+    w->fd = -1;
+    w->events = 0;
+}
+
+int hf__loop_reserve(struct loop *l, size_t timers)
+{
+    int rc = hf__heap_reserve(&l->timers, l->timers_reserved + timers);
+
+    if (rc == 0)
+        l->timers_reserved += timers;
+    return rc;
+}
+
+void hf__loop_unreserve(struct loop *l, size_t timers)
+{
+    l->timers_reserved -= timers;
+}
+
+void hf__loop_timer(struct loop *l, struct timer *t, int64_t at)
+{
+    if (at == LOOP_NEVER)
+        hf__heap_remove(&l->timers, &t->node);
+    else
+        hf__heap_set(&l->timers, &t->node, at);
+}
+
+void hf__loop_arm(struct loop *l)
+{
+    int64_t at = loop_next(l);
+    struct itimerspec its = { 0 };
+
+    /* Too early is as good: it costs one turn that finds nothing, at most once per setting,
+     * while timers that move further away with every call would cost a system call each. */
+    if (at >= l->armed)
+        return;
+    if (at < 1)
+        at = 1; /* zero would disarm */
+    its.it_value.tv_sec = (time_t)(at / 1000000);
+    its.it_value.tv_nsec = (long)(at % 1000000) * 1000;
+    timerfd_settime(l->timerfd, TFD_TIMER_ABSTIME, &its, NULL);
+    l->armed = at;
+}
+
+void hf__loop_wake(struct loop *l)
+{
+    const uint64_t one = 1;
+
+    if (l->woken)
+        return;
+    l->woken = true;
+    while (write(l->wakefd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+int hf__loop_sleep(struct loop *l, struct epoll_event *evs, int n, bool block)
+{
+    int got;
+
+    do
+        got = epoll_wait(l->epfd, evs, n, block ? -1 : 0);
+    while (got < 0 && errno == EINTR); /* deadlines are absolute: nothing to recompute */
+    return got > 0 ? got : 0;
+}
+
+static void drain(int fd)
+{
+    uint64_t n;
+
+    while (read(fd, &n, sizeof n) < 0 && errno == EINTR)
+        ;
+}
+
+static void collect(struct loop *l, const struct epoll_event *evs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int fd = evs[i].data.fd;
+        struct watch *w;
+
+        if (fd == l->wakefd) {
+            drain(fd);
+            l->woken = false;
+        } else if (fd == l->timerfd) {
+            drain(fd);
+            l->armed = LOOP_NEVER; /* it fired: whatever it was set to is past */
+        } else if ((size_t)fd < l->nslots && (w = l->slots[fd]) != NULL) {
+            w->got = evs[i].events;
+            if (list_empty(&w->ready))
+                list_push(&l->ready, &w->ready);
+        }
+    }
+}
+
+int hf__loop_turn(struct loop *l, const struct epoll_event *evs, int n)
+{
+    int64_t now = hf__loop_now();
+    struct heap_node *t;
+    struct list *r;
+    int ran = 0;
+
+    collect(l, evs, n);
+    /* Bounded: a leader whose own call is done must be able to leave soon. */
+    while ((t = heap_first(&l->timers)) != NULL && t->key <= now && ran < TIMERS_PER_TURN) {
+        struct timer *timer = container_of(t, struct timer, node);
+
+        hf__heap_remove(&l->timers, t);
+        timer->fire(timer);
+        ran++;
+    }
+    while ((r = list_pop(&l->ready)) != NULL) {
+        struct watch *w = container_of(r, struct watch, ready);
+
+        w->fire(w, w->got);
+        ran++;
+    }
+    return ran;
+}

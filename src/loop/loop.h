@@ -1,0 +1,92 @@
+/* loop.h: one epoll instance, one timerfd for a heap of timers, one eventfd for wakes.
+ *
+ * The epoll descriptor is what an application polls (hf_client_fd): it never changes, and it
+ * is readable exactly when there is something to do. Only one thread sleeps in a loop at a
+ * time and all calls but loop_wake and the sleep itself are made under its owner's lock.
+ *
+ * Rules: `now` is read once per turn; a turn runs a bounded number of timers; a watch may be removed in any callback, also its own and that of a watch that is ready in the same
+ * turn; remove a watch before closing its descriptor.
+ */
+#ifndef HF_LOOP_H
+#define HF_LOOP_H
+
+#include "util/heap.h"
+#include "util/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct watch {
+    void (*fire)(struct watch *, uint32_t events); /* EPOLLIN ... */
+    int fd;                                        /* -1: not watched */
+    uint32_t events;
+    struct list ready; /* in loop->ready while its event is pending */
+    uint32_t got;
+};
+
+struct timer {
+    void (*fire)(struct timer *);
+    struct heap_node node; /* key: µs on CLOCK_BOOTTIME */
+};
+
+struct loop {
+    int epfd, timerfd, wakefd;
+    struct heap timers;
+    size_t timers_reserved;
+    int64_t armed;      /* what timerfd is set to; INT64_MAX: disarmed */
+    struct watch **slots; /* by descriptor: who watches it now */
+    size_t nslots;
+    struct list ready;
+    bool woken;         /* wakefd has been written and not drained */
+};
+
+#define LOOP_NEVER INT64_MAX
+
+int hf__loop_init(struct loop *); /* 0 or HF_ESYS with errno */
+void hf__loop_done(struct loop *);
+
+int64_t hf__loop_now(void); /* µs on CLOCK_BOOTTIME */
+void hf__loop_pause(int64_t us); /* while a store is opened, before there is a loop to wait in */
+
+static inline void watch_init(struct watch *w, void (*fire)(struct watch *, uint32_t))
+{
+    w->fire = fire;
+    w->fd = -1;
+    w->events = w->got = 0;
+    list_init(&w->ready);
+}
+
+static inline void timer_init(struct timer *t, void (*fire)(struct timer *))
+{
+    t->fire = fire;
+    t->node.key = LOOP_NEVER;
+    t->node.pos = 0;
+}
+
+int hf__loop_watch(struct loop *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
+void hf__loop_unwatch(struct loop *, struct watch *);
+
+/* Every timer must be reserved before it is first set, so that setting cannot fail. */
+int hf__loop_reserve(struct loop *, size_t timers); /* 0 or HF_ENOMEM */
+void hf__loop_unreserve(struct loop *, size_t timers);
+void hf__loop_timer(struct loop *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
+
+static inline int64_t loop_next(const struct loop *l)
+{
+    const struct heap_node *n = heap_first(&l->timers);
+
+    return n ? n->key : LOOP_NEVER;
+}
+
+void hf__loop_arm(struct loop *);  /* timerfd fires at the next timer, or before */
+void hf__loop_wake(struct loop *); /* makes epfd readable once; under the lock */
+
+/* Sleeps until something is ready; without the lock. block false: only looks. Returns the
+ * number of events put into the caller's array. */
+struct epoll_event;
+int hf__loop_sleep(struct loop *, struct epoll_event *, int n, bool block);
+
+/* Runs what hf__loop_sleep found and every due timer; under the lock. Returns how many ran. */
+int hf__loop_turn(struct loop *, const struct epoll_event *, int n);
+
+#endif

@@ -1,0 +1,385 @@
+/* api.c: opening and closing, and the blocking calls: start, wait, take. */
+#include "sync/sync.h"
+
+#include "core/url.h"
+#include "sync/cell.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { CLOSE_MS = 1000 };
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+/* A page that the kernel wipes in a forked child: telling parent from child costs no system
+ * call (G12). */
+static int watch_forks(hf_client *c, hf_error *err)
+{
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+
+    c->alive = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (c->alive == MAP_FAILED) {
+        c->alive = NULL;
+        return hf__fail(err, HF_ENOMEM, errno, NULL, "mmap");
+    }
+    if (madvise(c->alive, size, MADV_WIPEONFORK) < 0)
+        return hf__fail(err, HF_ESYS, errno, NULL, "madvise(MADV_WIPEONFORK)");
+    *c->alive = 1;
+    c->core.alive = c->alive;
+    return 0;
+}
+
+static hf_client *new_client(const hf_options *o)
+{
+    hf_client *c = calloc(1, sizeof *c);
+
+    if (!c)
+        return NULL;
+    hf__env_init(c);
+    c->log = o->log;
+    c->log_user = o->user;
+    c->drive = o->drive;
+    c->refs = 1;
+    c->keeper_fd = -1;
+    c->loop.epfd = c->loop.timerfd = c->loop.wakefd = -1;
+    list_init(&c->waiters);
+    list_init(&c->ops);
+    list_init(&c->ready);
+    list_init(&c->changed);
+    list_init(&c->cancels);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->quiet, NULL);
+    return c;
+}
+
+static void free_client(hf_client *c)
+{
+    hf__loop_done(&c->loop);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->quiet);
+    if (c->alive)
+        munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
+    free(c);
+}
+
+static int open_client(hf_client *c, const struct url *url, const hf_options *o, hf_error *err)
+{
+    const struct hf_driver *driver;
+    int rc = hf__driver_find(url->scheme, &driver, err);
+
+    if (rc == 0)
+        rc = watch_forks(c, err);
+    if (rc == 0 && hf__loop_init(&c->loop) < 0)
+        rc = hf__fail(err, HF_ESYS, errno, NULL, "epoll");
+    if (rc == 0)
+        rc = hf__client_init(&c->core, driver, url, o, &c->env, &hf__host, err);
+    if (rc < 0)
+        return rc;
+    if (c->drive == HF_DRIVE_PROMPT || c->core.store->own_thread) {
+        pthread_mutex_lock(&c->lock);
+        rc = hf__keeper_start(c, err);
+        pthread_mutex_unlock(&c->lock);
+        if (rc < 0) {
+            memset(&c->core.url, 0, sizeof c->core.url);
+            hf__client_done(&c->core);
+        }
+    }
+    return rc;
+}
+
+int hf_open(const char *text, const hf_options *given, hf_client **ret, hf_error *err)
+{
+    struct url url;
+    hf_options o;
+    hf_client *c;
+    int rc;
+
+    if (!ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
+    rc = hf__check_options(given, &o, err);
+    if (rc == 0)
+        rc = hf__url_parse(&url, text, err);
+    if (rc < 0)
+        return rc;
+    c = new_client(&o);
+    rc = c ? open_client(c, &url, &o, err)
+           : hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a client");
+    if (rc < 0) {
+        hf__url_done(&url);
+        if (c)
+            free_client(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+/* ---- close ----------------------------------------------------------------------------------- */
+
+static void patience_over(struct timer *t)
+{
+    (void)t; /* it has ended the sleep */
+}
+
+/* Drives until everything that was in line is known to be out, for at most a second. */
+static void settle(hf_client *c)
+{
+    int64_t end = hf__loop_now() + CLOSE_MS * 1000;
+    struct timer t;
+
+    if (c->core.unsettled == 0 || hf__loop_reserve(&c->loop, 1) < 0)
+        return;
+    timer_init(&t, patience_over);
+    while (c->core.unsettled > 0 && hf__loop_now() < end) {
+        hf__loop_timer(&c->loop, &t, end);
+        hf__lead(c, true);
+    }
+    hf__loop_timer(&c->loop, &t, LOOP_NEVER);
+    hf__loop_unreserve(&c->loop, 1);
+}
+
+/* In the child of a fork: memory and our copies of descriptors only; there is one thread, and
+ * the lock may have been held by one that does not exist here. */
+void hf__drop_forked(hf_client *c)
+{
+    struct list *n;
+
+    if (--c->refs > 0)
+        return;
+    if (c->core.store && c->core.store->driver->forked)
+        c->core.store->driver->forked(c->core.store);
+    while ((n = list_pop(&c->core.holds)) != NULL)
+        free(container_of(n, struct hold, node));
+    if (c->keeper_fd >= 0)
+        close(c->keeper_fd);
+    hf__map_done(&c->core.by_name);
+    hf__map_done(&c->core.by_owner);
+    hf__url_done(&c->core.url);
+    free(c->core.acts_hints);
+    free_client(c);
+}
+
+void hf_close(hf_client *c)
+{
+    if (!c)
+        return;
+    if (hf__in_callback()) {
+        c->env.log(&c->env, HF_LOG_WARN, "", "hf_close inside a callback: ignored");
+        return;
+    }
+    if (hf__enter_any(c) < 0) {
+        hf__drop_forked(c);
+        return;
+    }
+    c->closing = true;
+    hf__end_all(c, HF_ECLOSED);
+    hf__client_shut(&c->core);
+    list_for(n, &c->waiters)
+        pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
+    hf__loop_wake(&c->loop);
+    while (c->inside > 0)
+        pthread_cond_wait(&c->quiet, &c->lock);
+    hf__keeper_end(c);
+    settle(c);
+    hf__run_callbacks(c);
+    hf__client_done(&c->core);
+    hf__loop_done(&c->loop);
+    c->closed = true;
+    c->refs--;
+    hf__leave(c);
+}
+
+/* ---- locks ------------------------------------------------------------------------------------- */
+
+static int run_acquire(hf_client *c, struct hf_op *op, const char *const *names, size_t n,
+                       int64_t wait_ms, const hf_request *req, const struct request *r)
+{
+    int rc;
+
+    op->cancel = req ? req->cancel : NULL;
+    if (op->cancel && atomic_load(&op->cancel->fired))
+        return hf__fail(op->err, HF_ECANCELED, 0, NULL, "cancelled before it began");
+    rc = hf__acquire(op, names, n, wait_ms, r);
+    if (rc < 0)
+        return rc;
+    if (!op->done) {
+        if (op->cancel && (rc = hf__cancel_attach(c, op, op->err)) < 0)
+            hf__cancel(op, rc);
+        list_push(&c->ops, &op->node);
+        if (op->done)
+            list_remove(&op->node);
+        else
+            hf__wait(c, op);
+    }
+    return op->rc;
+}
+
+int hf_acquire_all(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
+                   const hf_request *req, hf_lease **ret, hf_error *err)
+{
+    struct request r;
+    struct hf_op op;
+    int rc;
+
+    if (!ret || !names || n == 0)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "names and ret must not be NULL");
+    rc = hf__enter_blocking(c, err);
+    if (rc < 0)
+        return rc;
+    rc = hf__check_request(&c->core, req, true, &r, err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = hf__check_name(&c->core, names[i], err);
+    if (rc == 0) {
+        hf__op_init(&op, &c->core, OP_ACQUIRE, err);
+        op.owner = c;
+        rc = run_acquire(c, &op, names, n, wait_ms, req, &r);
+    }
+    if (rc == 0) {
+        hf__lease_given(c, op.lease);
+        *ret = op.lease;
+    }
+    hf__leave(c);
+    return rc;
+}
+
+int hf_acquire(hf_client *c, const char *name, int64_t wait_ms, const hf_request *req,
+               hf_lease **ret, hf_error *err)
+{
+    return hf_acquire_all(c, &name, 1, wait_ms, req, ret, err);
+}
+
+int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *req,
+            int (*body)(hf_lease *, void *), void *user, int *ret_body, hf_error *err)
+{
+    hf_lease *l;
+    int rc, result;
+
+    if (!body)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the body is NULL");
+    rc = hf_acquire(c, name, wait_ms, req, &l, err);
+    if (rc < 0)
+        return rc;
+    result = body(l, user);
+    if (ret_body)
+        *ret_body = result;
+    rc = hf_release(l, err);
+    return rc == HF_ELOST ? rc : 0;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------- */
+
+enum question { LOOK, LS, EVICT, CELL };
+
+struct asking {
+    enum question what;
+    const char *name, *id;
+    size_t limit;
+    bool now;
+    struct cell *cell;
+};
+
+static int ask(hf_client *c, const struct asking *q, hf_list **ret, hf_error *err)
+{
+    struct hf_op op;
+    struct ask a;
+    int rc;
+
+    hf__op_init(&op, &c->core, OP_ASK, err);
+    op.owner = c;
+    list_push(&c->ops, &op.node);
+    if (q->what == EVICT)
+        rc = hf__evict(&op, &a, q->name, q->id, q->now);
+    else if (q->what == CELL)
+        rc = hf__cell(&op, &a, q->cell);
+    else
+        rc = hf__look(&op, &a, q->name, q->what == LS, q->limit, false);
+    if (rc == 0 && !op.done)
+        hf__wait(c, &op);
+    list_remove(&op.node);
+    rc = rc < 0 ? rc : op.rc;
+    if (rc == 0 && ret)
+        *ret = op.list;
+    else
+        hf_list_free(op.list);
+    return rc;
+}
+
+static int ask_blocking(hf_client *c, const struct asking *q, hf_list **ret, hf_error *err)
+{
+    int rc = hf__enter_blocking(c, err);
+
+    if (rc < 0)
+        return rc;
+    if (q->what != LS)
+        rc = hf__check_name(&c->core, q->what == CELL ? q->cell->name : q->name, err);
+    if (rc == 0)
+        rc = ask(c, q, ret, err);
+    hf__leave(c);
+    return rc;
+}
+
+int hf_look(hf_client *c, const char *name, hf_list **ret, hf_error *err)
+{
+    if (!ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
+    return ask_blocking(c, &(struct asking){ .what = LOOK, .name = name }, ret, err);
+}
+
+int hf_ls(hf_client *c, const char *prefix, size_t limit, hf_list **ret, hf_error *err)
+{
+    if (!ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
+    if (prefix && strnlen(prefix, HF_NAME_MAX + 1) > HF_NAME_MAX)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the prefix is too long");
+    return ask_blocking(
+        c, &(struct asking){ .what = LS, .name = prefix ? prefix : "", .limit = limit }, ret,
+        err);
+}
+
+int hf_evict(hf_client *c, const char *name, const char *id, uint32_t flags, hf_error *err)
+{
+    if (flags & ~(uint32_t)HF_EVICT_NOW)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_evict: flags are not known");
+    return ask_blocking(
+        c, &(struct asking){ .what = EVICT, .name = name, .id = id, .now = flags & HF_EVICT_NOW },
+        NULL, err);
+}
+
+int hf__cell_call(hf_client *c, struct cell *cell, hf_error *err)
+{
+    cell->follow = false;
+    return ask_blocking(c, &(struct asking){ .what = CELL, .cell = cell }, NULL, err);
+}
+
+/* ---- about the client ----------------------------------------------------------------------------- */
+
+uint32_t hf_client_caps(const hf_client *c)
+{
+    return c ? c->core.caps : 0;
+}
+
+const char *hf_client_url(const hf_client *c)
+{
+    return c ? c->core.url.shown : NULL;
+}
+
+int hf_client_life_fds(hf_client *c, int *fds, size_t n)
+{
+    int rc = hf__enter(c, NULL);
+    const struct store *s;
+
+    if (rc < 0)
+        return rc;
+    s = c->core.store;
+    if (s->driver->life_fds)
+        rc = s->driver->life_fds(c->core.store);
+    for (size_t i = 0; rc == 0 && fds && i < n && i < s->nlife_fds; i++)
+        fds[i] = s->life_fds[i];
+    if (rc == 0)
+        rc = (int)s->nlife_fds;
+    hf__leave(c);
+    return rc;
+}

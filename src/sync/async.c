@@ -1,0 +1,424 @@
+/* async.c: started operations and their callbacks, and the descriptor.
+ *
+ * An operation that is done goes to `ready`; process(), wait() or hf_close take it from there and
+ * run its callback without the lock. Exactly once: it is taken off the list under the lock by
+ * one thread. hf_op_free: not done -> cancelled, and its callback never runs; done and queued ->
+ * off the list, a grant in it is released; its callback runs just now -> freed when it returns. */
+#include "sync/sync.h"
+
+#include "sync/cell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local unsigned in_callback;
+
+struct watcher { /* an operation and what it asks */
+    struct hf_op op;
+    struct ask ask;
+    hf__cell_seen *cell_seen;
+    struct cell *cell;
+};
+
+bool hf__in_callback(void)
+{
+    return in_callback > 0;
+}
+
+static struct hf_op *new_op(hf_client *c, enum op_kind kind, size_t size, hf_error *err)
+{
+    struct hf_op *op = calloc(1, size);
+
+    if (!op) {
+        hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for an operation");
+        return NULL;
+    }
+    hf__op_init(op, &c->core, kind, NULL);
+    op->owner = c;
+    op->lazy_err = true;
+    list_push(&c->ops, &op->node);
+    c->refs++;
+    return op;
+}
+
+/* With what the application will never get. Under the lock. */
+static void free_op(hf_client *c, struct hf_op *op)
+{
+    struct hf_lease *l = op->done && op->rc == 0 ? op->lease : NULL;
+
+    list_remove(&op->node);
+    if (op->ask && !c->closed)
+        hf__ask_stop(op->ask);
+    hf_list_free(op->list);
+    if (l) {
+        hf__release(NULL, l, 0);
+        free(l);
+    }
+    hf__op_done_with(op);
+    free(op->err);
+    free(op);
+    c->refs--;
+}
+
+void hf__op_ready(struct hf_op *op)
+{
+    hf_client *c = op->owner;
+
+    if (op->freed)
+        return;
+    if (op->running) {
+        op->again = true; /* a watch: told once more when its callback has returned */
+        return;
+    }
+    if (!op->queued) {
+        list_remove(&op->node);
+        list_push(&c->ready, &op->node);
+        op->queued = true;
+    }
+    hf__news(c);
+}
+
+/* The application's part; without the lock. */
+static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list *list)
+{
+    struct watcher *w = container_of(op, struct watcher, op);
+    hf_error none, *err = op->err;
+
+    if (rc < 0 && !err) {
+        hf__fail(&none, rc, 0, NULL, "%s", hf_strerror(rc));
+        err = &none;
+    }
+    in_callback++;
+    if (op->kind == OP_WATCH && w->cell_seen)
+        w->cell_seen(w->cell, rc, op->user);
+    else if (op->kind == OP_WATCH)
+        op->seen(op, rc, list, rc < 0 ? err : NULL, op->user);
+    else
+        op->callback(op, rc, lease, rc < 0 ? err : NULL, op->user);
+    in_callback--;
+}
+
+static void run_op(hf_client *c, struct hf_op *op)
+{
+    struct hf_lease *lease = op->kind == OP_ACQUIRE && op->rc == 0 ? op->lease : NULL;
+    struct hf_list *list = op->list;
+    int rc = op->done ? op->rc : 0;
+
+    op->lease = NULL;
+    op->list = NULL;
+    op->queued = false;
+    op->running = true;
+    if (!op->done)
+        list_push(&c->ops, &op->node);
+    if (lease)
+        hf__lease_given(c, lease);
+    pthread_mutex_unlock(&c->lock);
+    call(op, rc, lease, list);
+    hf_list_free(list);
+    pthread_mutex_lock(&c->lock);
+    op->running = false;
+    if (op->freed)
+        free_op(c, op);
+    else if (op->again)
+        hf__op_ready(op);
+}
+
+static void run_change(hf_client *c, struct hf_lease *l)
+{
+    void (*cb)(hf_lease *, int, void *) = l->on_change;
+    void *user = l->on_change_user;
+    int state = hf__lease_state(l);
+
+    if (!cb || state == l->told)
+        return;
+    l->told = state;
+    l->telling = true;
+    pthread_mutex_unlock(&c->lock);
+    in_callback++;
+    cb(l, state, user);
+    in_callback--;
+    pthread_mutex_lock(&c->lock);
+    l->telling = false;
+    if (l->released)
+        free(l); /* given back in its own callback, or beside it */
+}
+
+int hf__run_callbacks(hf_client *c)
+{
+    struct list *n;
+    int ran = 0;
+
+    for (; (n = list_pop(&c->changed)) != NULL; ran++)
+        run_change(c, container_of(n, struct hf_lease, changed_node));
+    for (; (n = list_pop(&c->ready)) != NULL; ran++)
+        run_op(c, container_of(n, struct hf_op, node));
+    hf__client_run(&c->core); /* what the callbacks started */
+    return ran;
+}
+
+/* ---- starting ----------------------------------------------------------------------------- */
+
+static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
+                   const hf_request *req, hf_done *done, void *user, hf_op **ret,
+                   hf_error *err)
+{
+    struct request r;
+    struct hf_op *op;
+    int rc = hf__check_request(&c->core, req, false, &r, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = hf__check_name(&c->core, names[i], err);
+    if (rc < 0)
+        return rc;
+    op = new_op(c, OP_ACQUIRE, sizeof *op, err);
+    if (!op)
+        return HF_ENOMEM;
+    op->callback = done;
+    op->user = user;
+    op->cancel = req ? req->cancel : NULL;
+    if (op->cancel && atomic_load(&op->cancel->fired)) {
+        hf__op_end(op, HF_ECANCELED, NULL);
+    } else {
+        rc = hf__acquire(op, names, n, wait_ms, &r);
+        if (rc == 0 && !op->done && op->cancel)
+            rc = hf__cancel_attach(c, op, err);
+    }
+    if (rc < 0) {
+        if (err && op->err)
+            *err = *op->err;
+        op->freed = true;
+        hf__cancel(op, rc);
+        free_op(c, op);
+        return rc;
+    }
+    *ret = op;
+    return 0;
+}
+
+int hf_acquire_all_start(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
+                         const hf_request *req, hf_done *done, void *user, hf_op **ret,
+                         hf_error *err)
+{
+    int rc;
+
+    if (!done || !ret || !names || n == 0)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "names, callback and ret must not be NULL");
+    rc = hf__enter(c, err);
+    if (rc < 0)
+        return rc;
+    rc = acquire(c, names, n, wait_ms, req, done, user, ret, err);
+    hf__leave(c);
+    return rc;
+}
+
+int hf_acquire_start(hf_client *c, const char *name, int64_t wait_ms, const hf_request *req,
+                     hf_done *done, void *user, hf_op **ret, hf_error *err)
+{
+    return hf_acquire_all_start(c, &name, 1, wait_ms, req, done, user, ret, err);
+}
+
+int hf_release_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_error *err)
+{
+    hf_client *c = l ? l->owner : NULL;
+    struct hf_op *op = NULL;
+
+    if (!l || (done && !ret))
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the lease or ret is NULL");
+    if (*c->alive == 0 || c->closing || !done)
+        return hf__lease_give_back(l, NULL, 0, err);
+    pthread_mutex_lock(&c->lock);
+    op = new_op(c, OP_RELEASE, sizeof *op, err);
+    if (op) {
+        op->callback = done;
+        op->user = user;
+        *ret = op;
+    }
+    pthread_mutex_unlock(&c->lock);
+    hf__lease_give_back(l, op, 0, NULL);
+    return op ? 0 : HF_ENOMEM;
+}
+
+int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf_op **ret,
+                   hf_error *err)
+{
+    struct watcher *w;
+    int rc;
+
+    if (!seen || !ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "callback and ret must not be NULL");
+    rc = hf__enter(c, err);
+    if (rc < 0)
+        return rc;
+    rc = hf__check_name(&c->core, name, err);
+    w = rc == 0 ? (struct watcher *)(void *)new_op(c, OP_WATCH, sizeof *w, err) : NULL;
+    if (rc == 0 && !w)
+        rc = HF_ENOMEM;
+    if (w) {
+        w->op.seen = seen;
+        w->op.user = user;
+        rc = hf__look(&w->op, &w->ask, name, false, 0, true);
+        if (rc < 0)
+            free_op(c, &w->op);
+        else
+            *ret = &w->op;
+    }
+    hf__leave(c);
+    return rc;
+}
+
+int hf__cell_follow(hf_client *c, struct cell *cell, hf__cell_seen *seen, void *user,
+                    hf_op **ret, hf_error *err)
+{
+    struct watcher *w;
+    int rc = hf__enter(c, err);
+
+    if (rc < 0)
+        return rc;
+    w = (struct watcher *)(void *)new_op(c, OP_WATCH, sizeof *w, err);
+    if (w) {
+        w->cell_seen = seen;
+        w->cell = cell;
+        w->op.user = user;
+        cell->verb = CELL_GET;
+        cell->follow = true;
+        rc = hf__cell(&w->op, &w->ask, cell);
+        if (rc < 0)
+            free_op(c, &w->op);
+        else
+            *ret = &w->op;
+    }
+    hf__leave(c);
+    return w ? rc : HF_ENOMEM;
+}
+
+/* ---- ending ------------------------------------------------------------------------------- */
+
+void hf_op_cancel(hf_op *op)
+{
+    hf_client *c = op ? op->owner : NULL;
+
+    if (!op || hf__enter_any(c) < 0)
+        return;
+    if (!op->done && op->kind == OP_ACQUIRE)
+        hf__cancel(op, HF_ECANCELED);
+    hf__leave(c);
+}
+
+void hf_op_free(hf_op *op)
+{
+    hf_client *c = op ? op->owner : NULL;
+
+    if (!op)
+        return;
+    if (hf__enter_any(c) < 0) {
+        free(op->err);
+        free(op);
+        hf__drop_forked(c);
+        return;
+    }
+    op->freed = true;
+    if (!op->done)
+        hf__cancel(op, HF_ECANCELED);
+    if (!op->running)
+        free_op(c, op);
+    hf__leave(c);
+}
+
+void hf__end_all(hf_client *c, int rc)
+{
+    struct list *n;
+
+    while ((n = list_first(&c->ops)) != NULL) {
+        list_remove(n);
+        hf__cancel(container_of(n, struct hf_op, node), rc);
+    }
+}
+
+/* ---- the descriptor ------------------------------------------------------------------------- */
+
+int hf_client_fd(hf_client *c)
+{
+    int rc = hf__enter(c, NULL);
+
+    if (rc < 0)
+        return rc;
+    c->exposed = true;
+    if (!list_empty(&c->ready) || !list_empty(&c->changed))
+        hf__loop_wake(&c->loop);
+    hf__leave(c);
+    return c->loop.epfd;
+}
+
+static void inside_ends(hf_client *c)
+{
+    c->inside--;
+    hf__promote(c);
+    if (c->closing && c->inside == 0)
+        pthread_cond_signal(&c->quiet);
+}
+
+int hf_client_process(hf_client *c)
+{
+    int rc = hf__enter_blocking(c, NULL), did = 0;
+
+    if (rc < 0)
+        return rc;
+    c->inside++;
+    if (!c->leading)
+        did = hf__lead(c, false);
+    did += hf__run_callbacks(c);
+    inside_ends(c);
+    hf__leave(c);
+    return did;
+}
+
+struct limit { /* of a wait for callbacks */
+    struct timer timer;
+    struct waiter waiter;
+    hf_client *client;
+};
+
+static void time_over(struct timer *t)
+{
+    struct limit *l = container_of(t, struct limit, timer);
+
+    hf__wake(l->client, &l->waiter);
+}
+
+static int pump(hf_client *c, struct waiter *w, int64_t end)
+{
+    int did = 0;
+
+    for (;;) {
+        did += hf__run_callbacks(c);
+        if (did > 0 || c->closing || hf__loop_now() >= end)
+            return did;
+        hf__wait_turn(c, w);
+    }
+}
+
+int hf_client_wait(hf_client *c, int64_t wait_ms)
+{
+    struct limit l = { .client = c };
+    int64_t now = hf__loop_now(), end = LOOP_NEVER;
+    int rc = hf__enter_blocking(c, NULL);
+
+    if (rc < 0)
+        return rc;
+    if (wait_ms < (LOOP_NEVER - now) / 1000 - 1)
+        end = now + (wait_ms > 0 ? wait_ms : 0) * 1000;
+    timer_init(&l.timer, time_over);
+    hf__waiter_init(&l.waiter, true);
+    rc = hf__loop_reserve(&c->loop, 1);
+    if (rc == 0) {
+        c->inside++;
+        hf__loop_timer(&c->loop, &l.timer, end);
+        rc = pump(c, &l.waiter, end);
+        hf__loop_timer(&c->loop, &l.timer, LOOP_NEVER);
+        hf__loop_unreserve(&c->loop, 1);
+        inside_ends(c);
+    }
+    hf__waiter_done(&l.waiter);
+    hf__leave(c);
+    return rc;
+}

@@ -1,0 +1,139 @@
+/* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a write to an
+ * eventfd that stays readable. A client watches that descriptor while one of its operations
+ * waits with the button; whoever leads then cancels those operations. */
+#include "sync/sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct cancel_watch { /* one per client and button */
+    struct watch watch;
+    struct list node; /* client.cancels */
+    struct list ops;  /* op.on_cancel */
+    hf_client *client;
+    hf_cancel *cancel;
+    int fd; /* our copy: several clients may watch one button */
+};
+
+int hf_cancel_new(hf_cancel **ret, hf_error *err)
+{
+    hf_cancel *b;
+
+    if (!ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
+    b = calloc(1, sizeof *b);
+    if (!b)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a stop button");
+    b->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->fd < 0) {
+        int sys = errno;
+
+        free(b);
+        return hf__fail(err, HF_ESYS, sys, NULL, "eventfd");
+    }
+    *ret = b;
+    return 0;
+}
+
+void hf_cancel_fire(hf_cancel *b)
+{
+    const uint64_t one = 1;
+    int saved = errno;
+
+    if (!b)
+        return;
+    atomic_store(&b->fired, 1);
+    while (write(b->fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    errno = saved;
+}
+
+void hf_cancel_reset(hf_cancel *b)
+{
+    uint64_t n;
+
+    if (!b)
+        return;
+    while (read(b->fd, &n, sizeof n) < 0 && errno == EINTR)
+        ;
+    atomic_store(&b->fired, 0);
+}
+
+void hf_cancel_free(hf_cancel *b)
+{
+    if (!b)
+        return;
+    close(b->fd);
+    free(b);
+}
+
+static void end_watch(struct cancel_watch *cw)
+{
+    hf__loop_unwatch(&cw->client->loop, &cw->watch);
+    close(cw->fd);
+    list_remove(&cw->node);
+    free(cw);
+}
+
+static void fired(struct watch *w, uint32_t events)
+{
+    struct cancel_watch *cw = container_of(w, struct cancel_watch, watch);
+    bool more = atomic_load(&cw->cancel->fired); /* else it was reset meanwhile */
+
+    (void)events;
+    while (more) {
+        struct list *n = cw->ops.next;
+
+        more = n->next != &cw->ops; /* the last one ends the watch (hf__cancel_detach) */
+        hf__cancel(container_of(n, struct hf_op, on_cancel), HF_ECANCELED);
+    }
+}
+
+static struct cancel_watch *watch_for(hf_client *c, hf_cancel *b)
+{
+    struct cancel_watch *cw;
+
+    list_for(n, &c->cancels) {
+        cw = container_of(n, struct cancel_watch, node);
+        if (cw->cancel == b)
+            return cw;
+    }
+    cw = calloc(1, sizeof *cw);
+    if (!cw)
+        return NULL;
+    cw->client = c;
+    cw->cancel = b;
+    cw->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
+    watch_init(&cw->watch, fired);
+    list_init(&cw->ops);
+    list_push(&c->cancels, &cw->node);
+    if (cw->fd < 0 || hf__loop_watch(&c->loop, &cw->watch, cw->fd, EPOLLIN) < 0) {
+        end_watch(cw);
+        return NULL;
+    }
+    return cw;
+}
+
+int hf__cancel_attach(hf_client *c, struct hf_op *op, hf_error *err)
+{
+    struct cancel_watch *cw = watch_for(c, op->cancel);
+
+    if (!cw)
+        return hf__fail(err, HF_ESYS, errno, NULL, "cannot watch the stop button");
+    list_push(&cw->ops, &op->on_cancel);
+    return 0;
+}
+
+void hf__cancel_detach(struct hf_op *op)
+{
+    struct list *next = op->on_cancel.next;
+    bool last = next != &op->on_cancel && next == op->on_cancel.prev;
+
+    list_remove(&op->on_cancel);
+    if (last) /* what remains is the head of the list */
+        end_watch(container_of(next, struct cancel_watch, ops));
+}

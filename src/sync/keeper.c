@@ -1,0 +1,160 @@
+/* keeper.c: the thread that renews leases while the application is elsewhere.
+ *
+ * It exists while the core has timers. Normally it is parked on a timer of its own, set to the
+ * core's next one, and costs nothing: taking and releasing a lock touches it only if the new
+ * timer is earlier than what it sleeps for. When it wakes, and nobody leads, it leads until
+ * what became due is answered (renewals, leaves); when somebody leads already, that thread
+ * serves the timers, and the keeper looks again a little later. It ends when no timer is left.
+ *
+ * Resident (HF_DRIVE_PROMPT, or a driver whose library must stay on one thread): it leads
+ * whenever nobody else does, so callers follow, and loss callbacks run on it.
+ *
+ * The timer counts on CLOCK_BOOTTIME: after a suspend it fires at once, as it must (G1, G6). All
+ * signals are blocked on it: they belong to the application's threads. */
+#include "sync/sync.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum { LOOK_AGAIN_US = 50000 };
+
+static bool resident(const hf_client *c)
+{
+    return c->drive == HF_DRIVE_PROMPT || c->core.store->own_thread;
+}
+
+static void set(hf_client *c, int64_t at)
+{
+    struct itimerspec its = { .it_value = { (time_t)(at / 1000000),
+                                            (long)(at % 1000000) * 1000 + 1 } };
+
+    c->keeper_at = at;
+    timerfd_settime(c->keeper_fd, TFD_TIMER_ABSTIME, &its, NULL);
+}
+
+static void park(hf_client *c, int64_t at)
+{
+    uint64_t n;
+
+    set(c, at);
+    pthread_mutex_unlock(&c->lock);
+    while (read(c->keeper_fd, &n, sizeof n) < 0 && errno == EINTR)
+        ;
+    pthread_mutex_lock(&c->lock);
+}
+
+static bool work_left(const hf_client *c)
+{
+    return c->core.asked > 0 || c->core.unsettled > 0;
+}
+
+static void serve(hf_client *c)
+{
+    do
+        hf__lead(c, work_left(c));
+    while (!c->keeper_stop && work_left(c) && c->core.up);
+    hf__promote(c);
+}
+
+/* Not the only leader: while a callback runs without the lock, or before we ran at all, a caller
+ * may have taken the lead. Then we follow, like anybody. */
+static void stay(hf_client *c)
+{
+    struct waiter w;
+
+    hf__waiter_init(&w, true);
+    while (!c->keeper_stop) {
+        hf__run_callbacks(c);
+        if (!c->keeper_stop)
+            hf__wait_turn(c, &w);
+    }
+    hf__promote(c);
+    hf__waiter_done(&w);
+}
+
+static void *keep(void *arg)
+{
+    hf_client *c = arg;
+
+    pthread_mutex_lock(&c->lock);
+    if (resident(c))
+        stay(c);
+    while (!c->keeper_stop) {
+        int64_t at = loop_next(&c->loop), now = hf__loop_now();
+
+        if (at == LOOP_NEVER)
+            break;
+        if (at > now)
+            park(c, at);
+        else if (c->leading)
+            park(c, now + LOOK_AGAIN_US);
+        else
+            serve(c);
+    }
+    c->keeper_state = KEEPER_ENDED;
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+int hf__keeper_start(hf_client *c, hf_error *err)
+{
+    sigset_t all, old;
+    int rc;
+
+    if (c->keeper_state == KEEPER_ENDED)
+        pthread_join(c->keeper, NULL); /* it has given the lock back for the last time */
+    c->keeper_state = KEEPER_NONE;
+    if (c->keeper_fd < 0)
+        c->keeper_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+    if (c->keeper_fd < 0)
+        return hf__fail(err, HF_ESYS, errno, NULL, "timerfd");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&c->keeper, NULL, keep, c);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        return hf__fail(err, HF_ESYS, rc, NULL, "cannot start the keeper thread");
+    c->keeper_state = KEEPER_RUNS;
+    c->keeper_at = LOOP_NEVER; /* it has not looked yet, and will */
+    return 0;
+}
+
+void hf__keeper_need(hf_client *c)
+{
+    int64_t at = loop_next(&c->loop);
+
+    if (at == LOOP_NEVER || c->drive == HF_DRIVE_APP || c->closing)
+        return;
+    if (c->keeper_state == KEEPER_RUNS) {
+        if (!resident(c) && at < c->keeper_at && c->keeper_at != LOOP_NEVER)
+            set(c, at);
+        return;
+    }
+    if (c->leading)
+        return; /* that thread calls here again when it leaves */
+    if (hf__keeper_start(c, NULL) < 0)
+        c->env.log(&c->env, HF_LOG_WARN, "",
+                   "no thread for renewal: leases end at their ttl unless calls are made");
+}
+
+void hf__keeper_end(hf_client *c)
+{
+    c->keeper_stop = true;
+    if (c->keeper_state == KEEPER_RUNS) {
+        set(c, 1);
+        hf__loop_wake(&c->loop);
+        list_for(n, &c->waiters)
+            pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
+    }
+    if (c->keeper_state != KEEPER_NONE) {
+        pthread_mutex_unlock(&c->lock);
+        pthread_join(c->keeper, NULL);
+        pthread_mutex_lock(&c->lock);
+        c->keeper_state = KEEPER_NONE;
+    }
+    if (c->keeper_fd >= 0)
+        close(c->keeper_fd);
+    c->keeper_fd = -1;
+}

@@ -1,0 +1,99 @@
+/* sync.h: the client as an application has it: a lock, a loop, and who drives.
+ *
+ * One mutex guards everything of a client but what hf_lease_check reads. One thread at a time,
+ * the leader, sleeps in the loop; it drops the lock only for the sleep. See wait.c for the
+ * argument why nobody sleeps for ever. */
+#ifndef HF_SYNC_H
+#define HF_SYNC_H
+
+#include "core/core.h"
+#include "loop/loop.h"
+
+#include <pthread.h>
+
+struct waiter { /* a thread in a blocking call, on its stack */
+    pthread_cond_t cond;
+    struct list node; /* client.waiters while it follows */
+    bool leads;
+    bool pumps; /* hf_client_wait: wants any callback, not one operation */
+};
+
+enum keeper_state { KEEPER_NONE, KEEPER_RUNS, KEEPER_ENDED };
+
+struct hf_client {
+    struct env env;
+    struct client core;
+    struct loop loop;
+    pthread_mutex_t lock;
+    unsigned refs;       /* open, leases, started operations */
+    unsigned inside;     /* threads in a blocking call, process() or wait() */
+    bool leading;        /* somebody leads */
+    bool asleep;         /* the leader is in the loop, without the lock */
+    bool exposed;        /* the application has the descriptor */
+    bool closing, closed;
+    struct list waiters; /* followers */
+    struct list ops;     /* op.node: not done */
+    struct list ready;   /* op.node: done (or seen), callback to be run */
+    struct list changed; /* lease.changed_node: on_change to be run */
+    struct list cancels; /* cancel_watch.node */
+    pthread_cond_t quiet; /* hf_close waits for the threads inside */
+    uint32_t drive;
+    pthread_t keeper;
+    enum keeper_state keeper_state;
+    bool keeper_stop;
+    int keeper_fd;       /* its timer */
+    int64_t keeper_at;   /* what that is set to */
+    uint32_t *alive;     /* a page that a fork wipes */
+    void (*log)(void *, int, const char *, const char *);
+    void *log_user;
+    unsigned char random[512];
+    size_t random_left;
+};
+
+/* env.c */
+void hf__env_init(struct hf_client *);
+
+/* wait.c */
+int hf__enter(hf_client *, hf_error *);        /* takes the lock; HF_EFORKED, HF_ECLOSED */
+int hf__enter_blocking(hf_client *, hf_error *); /* also HF_EREENTRANT */
+int hf__enter_any(hf_client *);                /* to give something back: also when closed */
+void hf__leave(hf_client *);                   /* runs what is queued, gives the lock back;
+                                                  frees the client if it was the last reference */
+void hf__drop_forked(hf_client *);             /* in a forked child: one reference less */
+void hf__news(hf_client *);                    /* there is a callback to run */
+int hf__lead(hf_client *, bool block);         /* one turn; returns how much it did */
+void hf__wait_turn(hf_client *, struct waiter *); /* leads one turn, or follows */
+void hf__wake(hf_client *, struct waiter *);
+void hf__promote(hf_client *);                 /* on leaving: somebody else leads, if any */
+void hf__wait(hf_client *, struct hf_op *);    /* until it is done */
+void hf__waiter_init(struct waiter *, bool pumps);
+void hf__waiter_done(struct waiter *);
+extern const struct host hf__host;
+
+/* keeper.c */
+void hf__keeper_need(hf_client *); /* there are timers and nobody leads */
+int hf__keeper_start(hf_client *, hf_error *);
+void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhile */
+
+/* async.c */
+int hf__run_callbacks(hf_client *);
+bool hf__in_callback(void);
+void hf__op_ready(struct hf_op *);
+void hf__end_all(hf_client *, int rc);
+
+/* cancel.c */
+struct hf_cancel {
+    _Atomic int fired;
+    int fd;
+};
+int hf__cancel_attach(hf_client *, struct hf_op *, hf_error *); /* op->cancel */
+void hf__cancel_detach(struct hf_op *);
+
+/* lease.c */
+void hf__lease_changed(struct hf_lease *);
+void hf__lease_given(hf_client *, struct hf_lease *); /* it goes to the application */
+/* Consumes the lease. With op: that operation is the release; else waits for it, or in a
+ * callback does not. */
+int hf__lease_give_back(struct hf_lease *, struct hf_op *, int64_t keep_ms, hf_error *);
+
+#endif

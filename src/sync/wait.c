@@ -1,0 +1,202 @@
+/* wait.c: blocking calls without a thread hop: the calling thread drives the loop itself.
+ *
+ * One thread at a time leads: it sleeps in the loop without the lock, takes the lock, runs what
+ * became ready and queued, and looks whether its own operation is done. The others follow: each
+ * sleeps on its own condition. The lock is held whenever `leading`, the list of waiters or an
+ * operation's `done` is looked at or changed.
+ *
+ * Why nobody sleeps for ever:
+ *  - A follower sleeps only while somebody leads (it looked under the lock). Its operation is
+ *    completed under the lock, and op_done then signals it; the wait is a loop over `done`, so
+ *    an early or doubled signal is harmless.
+ *  - A leader whose operation is completed by another thread is woken through the loop's eventfd,
+ *    which stays readable until a turn drains it: a wake sent before the sleep is not lost.
+ *  - A leader that leaves promotes the first follower, under the same lock under which it stops
+ *    leading. Who was signalled but has meanwhile found its operation done promotes the next on
+ *    its own way out.
+ *  - Deadlines of operations are timers of the core in the loop, so any leader serves all of
+ *    them, not only its own; a timer that becomes the earliest while the leader sleeps re-arms
+ *    the timerfd, which is in the epoll set it sleeps on.
+ *  - If nobody is inside, the keeper (keeper.c) serves the timers.
+ *
+ * Callbacks are never run here: they are queued, and the descriptor is made readable. A leader
+ * that drains that wake-up by its own turn hands it on when it stops leading (hf__lead). */
+#include "sync/sync.h"
+
+#include "core/url.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { EVENTS = 64 };
+
+int hf__enter(hf_client *c, hf_error *err)
+{
+    if (!c)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the client is NULL");
+    if (*c->alive == 0)
+        return hf__fail(err, HF_EFORKED, 0, NULL,
+                        "the client belongs to the parent process: open one of your own");
+    pthread_mutex_lock(&c->lock);
+    if (c->closing) {
+        pthread_mutex_unlock(&c->lock);
+        return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
+    }
+    return 0;
+}
+
+int hf__enter_blocking(hf_client *c, hf_error *err)
+{
+    if (hf__in_callback())
+        return hf__fail(err, HF_EREENTRANT, 0, NULL,
+                        "a blocking call inside a callback: use the *_start form");
+    return hf__enter(c, err);
+}
+
+int hf__enter_any(hf_client *c)
+{
+    if (*c->alive == 0)
+        return HF_EFORKED;
+    pthread_mutex_lock(&c->lock);
+    return 0;
+}
+
+static void destroy(hf_client *c)
+{
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->quiet);
+    munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
+    hf__url_done(&c->core.url);
+    free(c);
+}
+
+void hf__leave(hf_client *c)
+{
+    bool last = c->refs == 0;
+
+    if (!c->closed) {
+        hf__client_run(&c->core);
+        if (c->leading || c->exposed)
+            hf__loop_arm(&c->loop);
+        hf__keeper_need(c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (last)
+        destroy(c);
+}
+
+void hf__news(hf_client *c)
+{
+    if (c->exposed || c->asleep)
+        hf__loop_wake(&c->loop);
+    list_for(n, &c->waiters) {
+        struct waiter *w = container_of(n, struct waiter, node);
+
+        if (w->pumps)
+            pthread_cond_signal(&w->cond);
+    }
+}
+
+int hf__lead(hf_client *c, bool block)
+{
+    struct epoll_event evs[EVENTS];
+    int n;
+
+    c->leading = c->asleep = true;
+    hf__loop_arm(&c->loop);
+    pthread_mutex_unlock(&c->lock);
+    n = hf__loop_sleep(&c->loop, evs, EVENTS, block);
+    pthread_mutex_lock(&c->lock);
+    c->asleep = false;
+    n = hf__loop_turn(&c->loop, evs, n);
+    hf__client_run(&c->core);
+    c->leading = false;
+    if (c->exposed && (!list_empty(&c->ready) || !list_empty(&c->changed)))
+        hf__loop_wake(&c->loop);
+    return n;
+}
+
+void hf__wait_turn(hf_client *c, struct waiter *w)
+{
+    if (c->leading) {
+        hf__loop_arm(&c->loop); /* our own deadline may be the earliest now */
+        list_push(&c->waiters, &w->node);
+        pthread_cond_wait(&w->cond, &c->lock);
+        list_remove(&w->node);
+    } else {
+        w->leads = true;
+        hf__lead(c, true);
+        w->leads = false;
+    }
+}
+
+void hf__promote(hf_client *c)
+{
+    struct list *n = list_first(&c->waiters);
+
+    if (n && !c->leading)
+        pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
+}
+
+void hf__waiter_init(struct waiter *w, bool pumps)
+{
+    pthread_cond_init(&w->cond, NULL);
+    list_init(&w->node);
+    w->leads = false;
+    w->pumps = pumps;
+}
+
+void hf__waiter_done(struct waiter *w)
+{
+    pthread_cond_destroy(&w->cond);
+}
+
+void hf__wait(hf_client *c, struct hf_op *op)
+{
+    struct waiter w;
+
+    hf__waiter_init(&w, false);
+    op->waiter = &w;
+    c->inside++;
+    while (!op->done)
+        hf__wait_turn(c, &w);
+    op->waiter = NULL;
+    c->inside--;
+    hf__promote(c);
+    if (c->closing && c->inside == 0)
+        pthread_cond_signal(&c->quiet);
+    hf__waiter_done(&w);
+}
+
+/* ---- what the core tells ---------------------------------------------------------------- */
+
+void hf__wake(hf_client *c, struct waiter *w)
+{
+    if (!w->leads)
+        pthread_cond_signal(&w->cond);
+    else if (c->asleep)
+        hf__loop_wake(&c->loop); /* else it is the leader itself that does this */
+}
+
+static void op_done(struct hf_op *op)
+{
+    hf_client *c = op->owner;
+
+    list_remove(&op->node);
+    hf__cancel_detach(op);
+    if (op->waiter)
+        hf__wake(c, op->waiter);
+    else if (op->callback || op->kind == OP_WATCH)
+        hf__op_ready(op);
+}
+
+static void op_seen(struct hf_op *op)
+{
+    hf__op_ready(op);
+}
+
+const struct host hf__host = { .op_done = op_done,
+                               .op_seen = op_seen,
+                               .lease_changed = hf__lease_changed };

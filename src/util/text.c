@@ -1,0 +1,113 @@
+/* text.c: see text.h. */
+#include "util/text.h"
+
+#include <string.h>
+
+/* Length of the valid UTF-8 character at p (1 to 4), or 0. */
+static size_t char_len(const unsigned char *p, size_t left)
+{
+    size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    uint32_t c = p[0];
+
+    if (n == 1)
+        return 1;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || n > left)
+        return 0;
+    c &= 0x7fu >> n;
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)) ||
+        (c >= 0xd800 && c <= 0xdfff))
+        return 0;
+    return n;
+}
+
+bool hf__utf8_valid(const char *s, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)s;
+
+    while (len > 0) {
+        size_t n = char_len(p, len);
+
+        if (n == 0)
+            return false;
+        p += n;
+        len -= n;
+    }
+    return true;
+}
+
+char *hf__escape(char *dst, size_t size, const char *src, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = (const unsigned char *)src;
+    size_t out = 0, safe = 0; /* safe: where "..." still fits */
+
+    while (len > 0) {
+        size_t n = char_len(p, len), need;
+        bool c1 = n == 2 && p[0] == 0xc2 && p[1] < 0xa0;
+        bool raw = n > 0 && !c1 && p[0] >= 0x20 && p[0] != 0x7f;
+        size_t take = raw || c1 ? n : 1;
+
+        need = raw ? n : 4 * take;
+        if (out + need + 1 > size) {
+            out = safe;
+            for (int i = 0; i < 3 && out + 1 < size; i++)
+                dst[out++] = '.';
+            break;
+        }
+        for (size_t i = 0; i < take; i++) {
+            if (raw) {
+                dst[out++] = (char)p[i];
+            } else {
+                dst[out++] = '\\';
+                dst[out++] = 'x';
+                dst[out++] = digits[p[i] >> 4];
+                dst[out++] = digits[p[i] & 15];
+            }
+        }
+        if (out + 4 <= size)
+            safe = out;
+        p += take;
+        len -= take;
+    }
+    if (size > 0)
+        dst[out] = '\0';
+    return dst;
+}
+
+void hf__hex(char *dst, const void *src, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = src;
+
+    for (size_t i = 0; i < len; i++) {
+        *dst++ = digits[p[i] >> 4];
+        *dst++ = digits[p[i] & 15];
+    }
+    *dst = '\0';
+}
+
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool hf__unhex(void *dst, size_t len, const char *src)
+{
+    unsigned char *p = dst;
+
+    for (size_t i = 0; i < len; i++) {
+        int hi = digit(src[2 * i]), lo = hi < 0 ? -1 : digit(src[2 * i + 1]);
+
+        if (lo < 0)
+            return false;
+        p[i] = (unsigned char)(hi << 4 | lo);
+    }
+    return src[2 * len] == '\0';
+}

@@ -1,0 +1,558 @@
+#!/bin/sh
+# verbs.sh PATH_TO_HOLDFAST: the verbs of the command but run, as a user meets them: bad input,
+# exit statuses, both output forms, races of break. Speaks TAP. Everything happens in private
+# stores below one temporary folder, which is removed at the end, as are all processes.
+H=${1:?usage: verbs.sh PATH_TO_HOLDFAST}
+case $H in /*) ;; *) H=$PWD/$H ;; esac
+
+unset HOLDFAST_URL HOLDFAST_URL_FILE HOLDFAST_NAME HOLDFAST_FENCE HOLDFAST_STORE \
+    HOLDFAST_OWNER
+export LC_ALL=C.UTF-8
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-verbs-XXXXXX") || exit 1
+n=0 failed=0 pids=
+
+clean() {
+    for p in $pids; do kill -9 "$p" 2>/dev/null; done
+    wait 2>/dev/null
+    rm -rf "$tmp"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM HUP PIPE
+
+# ---- helpers ----
+
+ok() { # STATUS NAME: 0 is well
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$tmp/out" ] && sed 's/^/# out: /' "$tmp/out" | cat -v | head -20
+        [ -f "$tmp/err" ] && sed 's/^/# err: /' "$tmp/err" | cat -v | head -20
+    fi
+}
+
+run() { # COMMAND...: output in $tmp/out and $tmp/err, status in $rc
+    "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+}
+
+expect() { # STATUS NAME COMMAND...
+    want=$1 what=$2
+    shift 2
+    run "$@"
+    [ "$rc" -eq "$want" ] || echo "# status $rc, expected $want"
+    [ "$rc" -eq "$want" ]
+    ok $? "$what"
+}
+
+says() { # PATTERN NAME: of the last run's stderr
+    grep -q -e "$1" "$tmp/err"
+    ok $? "$2"
+}
+
+prints() { # PATTERN NAME: of the last run's stdout
+    grep -q -e "$1" "$tmp/out"
+    ok $? "$2"
+}
+
+until_ok() { # COMMAND...: until it succeeds, for at most 20 s
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || return 1
+        sleep 0.05
+    done
+}
+
+json() { # EXPRESSION NAME: of the last run's output `d`
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+sys.exit(0 if eval(sys.argv[2]) else 1)' "$tmp/out" "$1"
+    ok $? "$2"
+}
+
+count_is() { # holders|waiters N NAME: whether the line has so many
+    "$H" show --json "$3" | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+sys.exit(0 if len(d[sys.argv[1]]) == int(sys.argv[2]) else 1)' "$1" "$2"
+}
+
+hold() { # NAME RUN-OPTION...: in the background; its process in $pid
+    name=$1
+    shift
+    "$H" run -q "$@" "$name" -- sleep 300 >/dev/null 2>&1 </dev/null &
+    pid=$!
+    pids="$pids $pid"
+}
+
+end() { # PID: ends a run and waits for it; its status in $ended
+    kill -TERM "$1" 2>/dev/null
+    wait "$1" 2>/dev/null
+    ended=$?
+}
+
+store() { # [QUERY]: a new store
+    stores=$((${stores:-0} + 1))
+    export HOLDFAST_URL="local://$tmp/store$stores$1"
+}
+
+# ---- usage ----
+
+expect 64 'no verb: 64' "$H"
+says 'holdfast help' 'no verb: says where help is'
+expect 64 'unknown verb: 64' "$H" frobnicate
+says 'frobnicate' 'unknown verb: names it'
+expect 64 'empty verb: 64' "$H" ''
+expect 64 'a verb with control characters: 64' "$H" "$(printf 'a\033[31mb')"
+! grep -q "$(printf '\033')" "$tmp/err"
+ok $? 'a verb with control characters: escaped'
+expect 0 '--help: 0' "$H" --help
+missing=0
+for v in run ls show wait break bench backends version; do
+    grep -q "^  $v " "$tmp/out" || missing=1
+done
+ok $missing '--help names every verb'
+for s in 64 69 70 71 75 76 77 78 126 127; do
+    grep -q "^ *$s  " "$tmp/out" || missing=1
+done
+ok $missing '--help has the table of exit statuses'
+for v in run ls show wait break bench backends version; do
+    expect 0 "help $v: 0" "$H" help $v
+    cp "$tmp/out" "$tmp/help"
+    run "$H" $v --help
+    [ $rc -eq 0 ] && cmp -s "$tmp/out" "$tmp/help"
+    ok $? "$v --help: the same"
+    expect 64 "$v: unknown option: 64" "$H" $v --no-such-option
+    says 'no-such-option' "$v: unknown option: names it"
+    expect 64 "$v: unknown letter: 64" "$H" $v -Z
+done
+expect 64 'help of an unknown verb: 64' "$H" help frobnicate
+expect 64 'unknown global option: 64' "$H" --frobnicate ls
+expect 64 '-u without a value: 64' "$H" -u
+expect 64 '-u after the verb: 64' "$H" ls -u local:
+says 'before the verb' '-u after the verb: says where it belongs'
+expect 0 'version: 0' "$H" version
+prints '^holdfast [0-9]*\.[0-9]*\.[0-9]*' 'version: a version'
+expect 0 '--version: 0' "$H" --version
+expect 64 'version takes no argument' "$H" version x
+
+store
+for v in show wait break; do
+    expect 64 "$v: NAME missing: 64" "$H" $v
+    says 'NAME' "$v: NAME missing: says so"
+    expect 64 "$v: two names: 64" "$H" $v a b
+done
+expect 64 'ls: two prefixes: 64' "$H" ls a b
+for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1d; do
+    expect 64 "wait -w '$t': 64" "$H" wait -w "$t" a
+done
+for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h; do
+    expect 0 "wait -w '$t' of a free name: 0" "$H" wait -w "$t" a
+done
+expect 0 'wait --wait=1s' "$H" wait --wait=1s a
+expect 0 'wait -w1s' "$H" wait -w1s a
+expect 0 'options after the name' "$H" wait a -w 1s
+expect 64 'a flag with a value: 64' "$H" show --json=yes a
+expect 64 'a missing value: 64' "$H" wait a -w
+for l in 0 -1 x 99999999999999 ''; do
+    expect 64 "ls --limit '$l': 64" "$H" ls --limit "$l"
+done
+for f in 0 -1 x 18446744073709551616 ''; do
+    expect 64 "break --fence '$f': 64" "$H" break --yes --fence "$f" a
+done
+expect 64 'bench: unknown case: 64' "$H" bench frobnicate
+for t in 0 1ms 11m x; do
+    expect 64 "bench --time $t: 64" "$H" bench --time $t uncontended
+done
+
+# ---- the URL ----
+
+unset HOLDFAST_URL
+expect 64 'unknown scheme: 64' "$H" -u frobnicate://host ls
+expect 64 'no scheme: 64' "$H" -u /tmp ls
+expect 64 'empty URL: 64' "$H" -u '' ls
+expect 64 'unknown option in the URL: 64' "$H" -u "local://$tmp/s?frobnicate=1" ls
+says 'frobnicate' 'unknown option in the URL: names it'
+expect 64 'bad ttl in the URL: 64' "$H" -u "local://$tmp/s?ttl=abc" ls
+run "$H" -u 'frobnicate://user:hunter2@host/x?password=hunter3' ls
+[ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
+ok $? 'a failing URL does not show its password'
+says 'HOLDFAST_URL_FILE' '-u with a password: warns and says what to do'
+run "$H" -u 'local://user:hunter2@host/x' ls
+[ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
+ok $? 'a refused URL does not show its password'
+run env HOLDFAST_URL= "$H" ls
+[ $rc -eq 64 ]
+ok $? 'an empty HOLDFAST_URL is an error, not the default store'
+f=$tmp/url
+export HOLDFAST_URL_FILE="$f"
+expect 71 'URL file missing: 71' "$H" ls
+says "$f" 'URL file missing: names it'
+printf 'local://%s/file\n' "$tmp" >"$f"
+chmod 640 "$f"
+expect 64 'URL file open to the group: 64' "$H" ls
+says 'chmod 600' 'URL file open to the group: says what to do'
+chmod 604 "$f"
+expect 64 'URL file open to all: 64' "$H" ls
+chmod 620 "$f"
+expect 64 'URL file that others may write: 64' "$H" ls
+chmod 600 "$f"
+expect 0 'URL file of our own: 0' "$H" ls
+[ -d "$tmp/file" ]
+ok $? 'URL file: its store was opened'
+printf '  local://%s/file  \r\n\n' "$tmp" >"$f"
+expect 0 'URL file: white space around the URL' "$H" ls
+printf 'local:///a\nlocal:///b\n' >"$f"
+expect 64 'URL file with two lines: 64' "$H" ls
+: >"$f"
+expect 64 'empty URL file: 64' "$H" ls
+head -c 10000 /dev/zero | tr '\0' x >"$f"
+expect 64 'URL file too large: 64' "$H" ls
+printf 'local:///a\0b' >"$f"
+expect 64 'URL file with a NUL: 64' "$H" ls
+rm -f "$f"
+mkfifo -m 600 "$f"
+expect 64 'URL file is a FIFO: 64, and does not hang' timeout 20 "$H" ls
+rm -f "$f"
+mkdir -m 700 "$f"
+run "$H" ls
+[ $rc -eq 64 ] || [ $rc -eq 71 ]
+ok $? 'URL file is a folder: refused'
+rmdir "$f"
+expect 71 'URL file that cannot be opened: 71' \
+    env "HOLDFAST_URL_FILE=$tmp/out/x" "$H" ls
+expect 0 'HOLDFAST_URL goes before HOLDFAST_URL_FILE' \
+    env "HOLDFAST_URL=local://$tmp/env" "$H" ls
+expect 0 '-u goes before HOLDFAST_URL' \
+    env HOLDFAST_URL=frobnicate: "$H" -u "local://$tmp/arg" ls
+unset HOLDFAST_URL_FILE
+
+# ---- names ----
+
+store
+expect 64 'show of an empty name: 64' "$H" show ''
+expect 64 'wait for an empty name: 64' "$H" wait ''
+expect 64 'break of an empty name: 64' "$H" break --yes ''
+long=$(head -c 512 /dev/zero | tr '\0' n)
+expect 0 'a name of 512 bytes: 0' "$H" show "$long"
+for v in show wait 'break --yes'; do
+    # shellcheck disable=SC2086
+    expect 64 "$v: a name of 513 bytes: 64" "$H" $v "${long}x"
+    # shellcheck disable=SC2086
+    expect 64 "$v: a name that is not UTF-8: 64" "$H" $v "$(printf 'a\377b')"
+done
+expect 0 'a name that looks like an option, after --' "$H" show -- --json
+prints '^name  *--json$' 'a name that looks like an option is a name'
+
+# ---- empty stores ----
+
+expect 0 'ls of an empty store: 0' "$H" ls
+[ ! -s "$tmp/out" ]
+ok $? 'ls of an empty store: prints nothing'
+expect 0 'ls --json of an empty store' "$H" ls --json
+json 'd == []' 'ls --json of an empty store: an empty array'
+expect 0 'show of a free name: 0' "$H" show free
+prints 'free' 'show of a free name: says free'
+expect 0 'show --json of a free name' "$H" show --json free
+json 'd["name"] == "free" and d["holders"] == [] and d["waiters"] == []' \
+    'show --json of a free name: nobody'
+expect 75 'break of a free name: 75' "$H" break --yes free
+says 'nobody holds' 'break of a free name: says so'
+
+# ---- ls and show ----
+
+esc=$(printf '\033')
+note=$(printf 'a"b\\c\033[31m\n\tend \342\200\256 \303\251')
+hold 'jobs/one' --note "$note"
+one=$pid
+until_ok count_is holders 1 jobs/one
+ok $? 'a run holds a name'
+hold 'jobs/one' -s --note second
+two=$pid
+until_ok count_is waiters 1 jobs/one
+ok $? 'a second run waits for it'
+hold 'jobs/one' --note third
+three=$pid
+until_ok count_is waiters 2 jobs/one
+hold other --permits 2/5
+four=$pid
+until_ok count_is holders 1 other
+
+expect 0 'show' "$H" show jobs/one
+! grep -q "$esc" "$tmp/out"
+ok $? 'show: the escape character of a note does not reach the terminal'
+prints 'note: a"b\\\\c\\x1b\[31m\\n\\tend \\u202e é' 'show: the note is readable'
+prints '^waits 1  *shared' 'show: position 1'
+prints '^waits 2  *exclusive' 'show: position 2'
+prints "pid $one " 'show: the process of the holder'
+prints '^store  *local:' 'show: the store'
+expect 0 'show --json' "$H" show --json jobs/one
+note=$note python3 -c 'import json, os, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+sys.exit(0 if d["holders"][0]["note"] == os.environ["note"] else 1)' "$tmp/out"
+ok $? 'show --json: the note as it was given'
+! grep -q "$esc" "$tmp/out"
+ok $? 'show --json: no escape character either'
+json 'd["mode"] == "lock" and d["capacity"] == 2**31' 'show --json: kind and capacity'
+json 'all(set(t) >= {"fence", "position", "owner", "host", "pid", "mode", "weight",
+    "age_ms", "expires_in_ms", "note"} for t in d["holders"] + d["waiters"])' \
+    'show --json: all fields of tickets'
+json 'd["holders"][0]["fence"] > 0 and d["waiters"][0]["fence"] is None' \
+    'show --json: only a holder has a fence'
+json '[t["position"] for t in d["holders"] + d["waiters"]] == [0, 1, 2]' \
+    'show --json: positions'
+json '[t["note"] for t in d["waiters"]] == ["second", "third"]' 'show --json: the order'
+json "d['holders'][0]['pid'] == $one and d['holders'][0]['weight'] == 2**31" \
+    'show --json: pid and weight of the holder'
+json 'd["waiters"][0]["mode"] == "shared" and d["waiters"][0]["weight"] == 1' \
+    'show --json: a shared waiter'
+json '0 < d["holders"][0]["expires_in_ms"] <= 30000 and d["holders"][0]["age_ms"] >= 0' \
+    'show --json: age and expiry'
+expect 0 'show --json of permits' "$H" show --json other
+json 'd["mode"] == "permits" and d["capacity"] == 5 and d["holders"][0]["weight"] == 2' \
+    'show --json of permits: capacity and weight'
+expect 0 'show of permits' "$H" show other
+prints '2 of 5' 'show of permits: how many are taken'
+
+expect 0 'ls' "$H" ls
+prints 'jobs/one$' 'ls: a name'
+prints 'other$' 'ls: another name'
+expect 0 'ls PREFIX' "$H" ls jobs/
+! grep -q other "$tmp/out" && grep -q jobs/one "$tmp/out"
+ok $? 'ls PREFIX: only those'
+expect 0 'ls --json' "$H" ls --json
+json '[l["name"] for l in d] == ["jobs/one", "other"]' 'ls --json: names in order'
+json 'd[0]["holders"] == 1 and d[0]["waiters"] == 2 and d[0]["oldest_age_ms"] >= 0' \
+    'ls --json: counts and age'
+expect 0 'ls --limit' "$H" ls --limit 1 --json
+json '[l["name"] for l in d] == ["jobs/one"]' 'ls --limit: so many'
+says 'more than 1' 'ls --limit: says that there are more'
+expect 0 'ls --limit that is enough' "$H" ls --limit 2
+[ ! -s "$tmp/err" ]
+ok $? 'ls --limit that is enough: says nothing'
+sh -c '"$1" ls >/dev/full' sh "$H" 2>"$tmp/err"
+[ $? -eq 71 ]
+ok $? 'output that cannot be written: 71'
+sh -c '"$1" show jobs/one <&- >&- 2>&-' sh "$H"
+ok $? 'closed standard descriptors: no harm'
+sh -c '"$1" show "" <&- >&- 2>&-' sh "$H"
+[ $? -eq 64 ]
+ok $? 'closed standard descriptors and a message: its status'
+expect 0 'the store is still well after that' "$H" show jobs/one
+
+# ---- wait ----
+
+expect 75 'wait -w 0 for a held name: 75' "$H" wait -w 0 jobs/one
+says 'still in use' 'wait -w 0: says why'
+expect 75 'wait -w 200ms for a held name: 75' "$H" wait -w 200ms jobs/one
+expect 0 'show while waited for' "$H" show --json jobs/one
+json 'len(d["waiters"]) == 2' 'wait has not joined the line'
+"$H" wait -w 60s jobs/one 2>/dev/null &
+w=$!
+pids="$pids $w"
+end $one
+until_ok count_is waiters 1 jobs/one
+kill -0 $w 2>/dev/null
+ok $? 'wait goes on while the next holds'
+end $two
+until_ok count_is waiters 0 jobs/one
+kill -0 $w 2>/dev/null
+ok $? 'wait goes on while the last holds'
+end $three
+wait $w
+ok $? 'wait ends when nobody holds or waits any more'
+end $four
+
+hold crash -t 3s
+until_ok count_is holders 1 crash
+"$H" wait -w 60s crash 2>/dev/null &
+w=$!
+pids="$pids $w"
+kill -9 $pid
+wait $w
+ok $? 'wait ends when the holder was killed'
+
+# ---- break ----
+
+store '?ttl=4s'
+hold b1
+one=$pid
+until_ok count_is holders 1 b1
+expect 64 'break without a terminal and without --yes: 64' "$H" break b1
+says '\-\-yes' 'break without --yes: says what to do'
+count_is holders 1 b1
+ok $? 'break without --yes: nothing happened'
+expect 64 '--fence and --all: 64' "$H" break --yes --fence 1 --all b1
+expect 75 'break --fence of nobody: 75' "$H" break --yes --fence 1 b1
+says 'no holder' 'break --fence of nobody: says so'
+hold b1
+two=$pid
+until_ok count_is waiters 1 b1
+expect 0 'break: 0' "$H" break --yes b1
+prints "^holds" 'break: shows the ticket'
+prints "pid $one " 'break: of the holder'
+says 'free in at most [1-4] s' 'break: says when it will be free'
+expect 0 'show of a broken ticket' "$H" show --json b1
+json "[t for t in d['holders'] if t['pid'] == $one and not t['broken']] == []" \
+    'break: the ticket is marked until it ends'
+wait $one
+[ $? -eq 76 ]
+ok $? 'break: the holder ends with 76'
+until_ok count_is waiters 0 b1
+expect 0 'break: the next holds' "$H" show --json b1
+json "d['holders'][0]['pid'] == $two" 'break: the next is the one that waited'
+end $two
+
+store
+hold b2
+one=$pid
+until_ok count_is holders 1 b2
+hold b2
+two=$pid
+until_ok count_is waiters 1 b2
+expect 0 'break --now: 0' "$H" break --now --yes b2
+says 'only the fence protects' 'break --now: says what protects'
+expect 0 'show after break --now' "$H" show --json b2
+json "[t['pid'] for t in d['holders']] == [$two]" 'break --now: the next holds at once'
+wait $one
+[ $? -eq 76 ]
+ok $? 'break --now: the old holder ends with 76'
+end $two
+
+hold b3 -s
+one=$pid
+until_ok count_is holders 1 b3
+hold b3 -s
+two=$pid
+until_ok count_is holders 2 b3
+hold b3 -s
+three=$pid
+until_ok count_is holders 3 b3
+expect 64 'break of several holders: 64' "$H" break --yes b3
+says '\-\-fence N' 'break of several holders: says what to do'
+[ "$(grep -c '^holds' "$tmp/out")" -eq 3 ]
+ok $? 'break of several holders: shows them'
+count_is holders 3 b3
+ok $? 'break of several holders: nothing happened'
+"$H" show --json b3 >"$tmp/out"
+fence=$(python3 -c 'import json, sys
+print([t["fence"] for t in json.load(sys.stdin)["holders"] if t["pid"] == int(sys.argv[1])][0])' \
+    "$two" <"$tmp/out")
+expect 0 'break --fence: 0' "$H" break --yes --now --fence "$fence" b3
+wait $two
+[ $? -eq 76 ]
+ok $? 'break --fence: that holder is told'
+count_is holders 2 b3
+ok $? 'break --fence: only that holder'
+expect 0 'break --all: 0' "$H" break --yes --now --all b3
+wait $one
+r1=$?
+wait $three
+r3=$?
+[ $r1 -eq 76 ] && [ $r3 -eq 76 ]
+ok $? 'break --all: all holders are told'
+
+# On a terminal: asks, and breaks the ticket that was shown or nothing.
+cat >"$tmp/ask.py" <<'PY'
+"""ask.py ANSWER COMMAND -- ARG...: answers the question of ARG... on a terminal, after
+COMMAND (for sh) has ended; prints what it said and ends with its status."""
+import os, pty, subprocess, sys
+answer, command, argv = sys.argv[1], sys.argv[2], sys.argv[4:]
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(argv[0], argv)
+said, answered = b"", False
+while True:
+    try:
+        got = os.read(fd, 4096)
+    except OSError:
+        got = b""
+    if not got:
+        break
+    said += got
+    if not answered and b"[y/N]" in said:
+        subprocess.run(command, shell=True, check=True)
+        os.write(fd, answer.encode() + b"\n")
+        answered = True
+sys.stdout.buffer.write(said)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+PY
+hold b4
+one=$pid
+until_ok count_is holders 1 b4
+for a in n '' x yy; do
+    expect 75 "break, answered '$a': 75" \
+        timeout 60 python3 "$tmp/ask.py" "$a" : -- "$H" break b4
+done
+prints 'Break b4' 'break asks'
+prints 'nothing was broken' 'break, not confirmed: says so'
+kill -0 $one
+ok $? 'break, not confirmed: the holder lives'
+hold b4
+two=$pid
+until_ok count_is waiters 1 b4
+expect 75 'break of a ticket that has gone meanwhile: 75' timeout 60 python3 "$tmp/ask.py" \
+    y "kill $one; until '$H' show b4 | grep -q 'pid $two '; do sleep 0.05; done
+       until ! '$H' show b4 | grep -q '^waits'; do sleep 0.05; done" -- "$H" break --now b4
+prints 'gone meanwhile' 'break of a ticket that has gone: says so'
+wait $one 2>/dev/null
+expect 0 'show after that' "$H" show --json b4
+json "[(t['pid'], t['broken']) for t in d['holders']] == [($two, False)]" \
+    'break of a ticket that has gone: the new holder keeps its place'
+expect 0 'break, answered yes: 0' \
+    timeout 60 python3 "$tmp/ask.py" yes : -- "$H" break --now b4
+wait $two
+[ $? -eq 76 ]
+ok $? 'break, confirmed: the holder ends with 76'
+
+# ---- backends ----
+
+expect 0 'backends' "$H" backends
+prints '^local ' 'backends: local'
+expect 0 'backends --json' "$H" backends --json
+json '[b for b in d if b["name"] == "local" and "local" in b["schemes"]
+    and b["state"] == "builtin" and "/holdfast-" in b["detail"]]' \
+    'backends --json: local with its default folder'
+json 'all(b["state"] in ("builtin", "module", "missing") for b in d)' \
+    'backends --json: known states'
+
+# ---- bench ----
+
+unset HOLDFAST_URL
+mkdir "$tmp/bench tmp"
+export TMPDIR="$tmp/bench tmp"
+expect 0 'bench --json' "$H" bench --json --time 100ms uncontended hand-off waiters run
+python3 -c 'import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+need = {"case", "backend", "threads", "processes", "pairs_per_s", "p50_us", "p99_us",
+        "raw_pairs_per_s", "ratio_to_raw"}
+names = [r["case"] for r in rows]
+good = (all(set(r) >= need and r["pairs_per_s"] > 0 for r in rows) and
+        names == ["uncontended", "hand-off"] + ["waiters"] * 4 + ["run"] and
+        all(abs(r["ratio_to_raw"] * r["pairs_per_s"] / r["raw_pairs_per_s"] - 1) < 0.01
+            for r in rows if r["raw_pairs_per_s"]) and
+        [r["limit"] for r in rows if "limit" in r][:3] == [2.5, 1.5, 1024])
+sys.exit(0 if good else 1)' "$tmp/out"
+ok $? 'bench --json: one object per line with all fields'
+[ -z "$(ls -A "$TMPDIR")" ]
+ok $? 'bench leaves no folder behind'
+expect 0 'bench, the table' "$H" bench --time 50ms uncontended contended
+prints '^uncontended .*<= 2.5' 'bench, the table: target and verdict'
+"$H" bench --time 60s uncontended >/dev/null 2>&1 &
+b=$!
+pids="$pids $b"
+until_ok sh -c 'ls "$1"/*/store' sh "$TMPDIR"
+kill -TERM $b
+wait $b
+[ $? -eq 143 ] && [ -z "$(ls -A "$TMPDIR")" ]
+ok $? 'bench that is ended leaves no folder behind'
+expect 0 'bench on a store of ours' env "HOLDFAST_URL=local://$tmp/benched" \
+    "$H" bench --json --time 20ms uncontended
+expect 0 'ls of that store' env "HOLDFAST_URL=local://$tmp/benched" "$H" ls --json
+json 'd == []' 'bench leaves no lock behind'
+unset TMPDIR
+
+echo "1..$n"
+[ $failed -eq 0 ]

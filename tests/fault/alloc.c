@@ -1,0 +1,295 @@
+/* alloc.c: every allocation of a working life fails once, and all from it on.
+ *
+ * The program is linked with --wrap for the allocating functions, so that it decides
+ * which allocation of the library finds no memory. For N = 1, 2, ... a child process
+ * opens a store, locks, waits, looks, releases and closes while the N-th allocation
+ * fails (or all from the N-th on); each call must succeed or say HF_ENOMEM, the client
+ * must work once there is memory again, and in the end nothing is in any line. It ends
+ * when N is beyond the last allocation. Under AddressSanitizer the end of each child is
+ * also a leak check. Upholds G7 and G11.
+ */
+#include "check.h"
+#include "setup.h"
+
+#include <errno.h>
+#include <holdfast/async.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DONE = 42, CALL_MS = 20, OUT_OF_MEMORY_MS = 300, MOST = 5000 };
+
+static atomic_bool armed;
+static atomic_long until_failure; /* counts down; fails at 0 */
+static atomic_bool onwards, fired;
+
+static bool fails(void)
+{
+    long left;
+
+    if (!atomic_load(&armed))
+        return false;
+    left = atomic_fetch_sub(&until_failure, 1) - 1;
+    if (left > 0 || (left < 0 && !atomic_load(&onwards)))
+        return false;
+    atomic_store(&fired, true);
+    errno = ENOMEM;
+    return true;
+}
+
+void *__real_malloc(size_t);
+void *__real_calloc(size_t, size_t);
+void *__real_realloc(void *, size_t);
+char *__real_strdup(const char *);
+char *__real_strndup(const char *, size_t);
+void *__wrap_malloc(size_t);
+void *__wrap_calloc(size_t, size_t);
+void *__wrap_realloc(void *, size_t);
+char *__wrap_strdup(const char *);
+char *__wrap_strndup(const char *, size_t);
+
+void *__wrap_malloc(size_t n)
+{
+    return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return fails() ? NULL : __real_realloc(p, n);
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return fails() ? NULL : __real_strdup(s);
+}
+
+char *__wrap_strndup(const char *s, size_t n)
+{
+    return fails() ? NULL : __real_strndup(s, n);
+}
+
+/* `rc` is what the call may give when there is memory. */
+static int either(int line, int rc, int wanted)
+{
+    if (rc != wanted && rc != HF_ENOMEM)
+        check_failed(__FILE__, line, "gave %d %s, expected %s or HF_ENOMEM", rc,
+                     rc < 0 ? hf_errname(rc) : "", wanted < 0 ? hf_errname(wanted) : "0");
+    return rc;
+}
+#define EITHER(call, wanted) either(__LINE__, (call), (wanted))
+
+/* A release is never refused: at worst it is settled later. */
+static void released(hf_lease *l)
+{
+    int rc = hf_release(l, E());
+
+    CHECK(rc == 0 || rc == HF_ENOMEM || rc == HF_EUNKNOWN);
+}
+
+struct told {
+    int calls, rc;
+    hf_lease *lease;
+};
+
+static void on_told(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    struct told *t = user;
+
+    (void)op;
+    (void)err;
+    t->calls++;
+    t->rc = rc;
+    t->lease = l;
+}
+
+/* Drives until the callback has run. Without any memory it need not come to that, but then it
+ * must as soon as there is memory again. */
+static void drive_until_told(hf_client *c, const struct told *t)
+{
+    int64_t start = now_ms();
+
+    while (!t->calls) {
+        int rc = hf_client_wait(c, 100);
+
+        CHECK(rc >= 0 || rc == HF_ENOMEM);
+        if (rc == HF_ENOMEM) /* sleeping needs memory, looking does not */
+            CHECK(hf_client_process(c) >= 0);
+        if (atomic_load(&onwards) && now_ms() > start + OUT_OF_MEMORY_MS)
+            atomic_store(&armed, false);
+        CHECK(now_ms() < start + LIMIT_MS);
+    }
+}
+
+/* A wait that ends with a grant, on the asynchronous side. */
+static void granted_later(hf_client *c, hf_client *helper)
+{
+    struct told t = { 0 };
+    hf_lease *busy = NULL;
+    hf_op *op = NULL;
+    bool was = atomic_exchange(&armed, false);
+
+    CHECK_RC(hf_acquire(helper, "later", 0, NULL, &busy, E()), 0);
+    atomic_store(&armed, was);
+    if (EITHER(hf_acquire_start(c, "later", HF_FOREVER, HF_REQUEST(.note = "note"), on_told,
+                                &t, &op, E()),
+               0) == 0) {
+        was = atomic_exchange(&armed, false);
+        CHECK_RC(hf_release(busy, E()), 0);
+        busy = NULL;
+        atomic_store(&armed, was);
+        drive_until_told(c, &t);
+        was = atomic_load(&armed);
+        EITHER(t.rc, 0);
+        if (t.lease)
+            EITHER(hf_release_start(t.lease, NULL, NULL, NULL, E()), 0);
+        hf_op_free(op);
+    }
+    atomic_store(&armed, false);
+    CHECK_RC(hf_release(busy, E()), 0);
+    atomic_store(&armed, was);
+}
+
+static void look_around(hf_client *c)
+{
+    hf_cancel *stop = NULL;
+    hf_list *list = NULL;
+
+    EITHER(hf_look(c, "busy", &list, E()), 0);
+    hf_list_free(list);
+    list = NULL;
+    EITHER(hf_ls(c, "", 0, &list, E()), 0);
+    hf_list_free(list);
+    EITHER(hf_cancel_new(&stop, E()), 0);
+    hf_cancel_free(stop);
+}
+
+static void use(hf_client *c, hf_client *helper)
+{
+    const char *names[] = { "all/2", "all/1", "all/3" };
+    hf_lease *l = NULL, *again = NULL, *none = NULL;
+    const hf_request *req = HF_REQUEST(.note = "note", .owner = 7);
+
+    if (EITHER(hf_acquire(c, "one", 0, req, &l, E()), 0) == 0) {
+        if (EITHER(hf_acquire(c, "one", 0, req, &again, E()), 0) == 0)
+            released(again);
+        if (hf_lease_fd(l, E()) < 0)
+            CHECK(last_error()->code == HF_ENOMEM);
+        EITHER(hf_lease_note(l, "another note", E()), 0);
+        EITHER(hf_lease_downgrade(l, E()), 0);
+        released(l);
+    }
+    EITHER(hf_acquire(c, "busy", 0, NULL, &none, E()), HF_EBUSY);
+    EITHER(hf_acquire(c, "busy", CALL_MS, NULL, &none, E()), HF_ETIMEDOUT);
+    l = NULL;
+    if (EITHER(hf_acquire_all(c, names, 3, 0, NULL, &l, E()), 0) == 0)
+        released(l);
+    CHECK(!none);
+    granted_later(c, helper);
+    look_around(c);
+}
+
+static bool line_is_empty(hf_client *c, const char *name)
+{
+    hf_list *list = NULL;
+    bool empty;
+
+    CHECK_RC(hf_look(c, name, &list, E()), 0);
+    empty = hf_list_count(list) == 0;
+    hf_list_free(list);
+    return empty;
+}
+
+/* In a child. Ends with DONE if nothing failed because N was beyond the last allocation. */
+_Noreturn static void one_life(const char *url, long n, bool all)
+{
+    static const char *const names[] = {
+        "one", "later", "all/1", "all/2", "all/3", "after"
+    };
+    hf_client *helper = NULL, *c = NULL;
+    hf_lease *busy = NULL, *l = NULL;
+
+    CHECK_RC(hf_open(url, NULL, &helper, E()), 0);
+    CHECK_RC(hf_acquire(helper, "busy", 0, NULL, &busy, E()), 0);
+    atomic_store(&until_failure, n);
+    atomic_store(&onwards, all);
+    atomic_store(&armed, true);
+    if (EITHER(hf_open(url, NULL, &c, E()), 0) == 0)
+        use(c, helper);
+    atomic_store(&armed, false);
+    if (c) {
+        CHECK_RC(hf_acquire(c, "after", LIMIT_MS, NULL, &l, E()), 0);
+        CHECK_RC(hf_release(l, E()), 0);
+        CHECK_RC(hf_acquire(c, "after", 0, NULL, &l, E()), 0);
+        atomic_store(&armed, all); /* closing with a hold, without memory */
+        hf_close(c);
+        atomic_store(&armed, false);
+        CHECK_RC(hf_release(l, E()), HF_ECLOSED);
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        AWAIT(line_is_empty(helper, names[i]));
+    CHECK_RC(hf_release(busy, E()), 0);
+    CHECK(line_is_empty(helper, "busy"));
+    hf_close(helper);
+    exit(atomic_load(&fired) ? 0 : DONE);
+}
+
+/* Returns the child's status as a shell gives it: 128 and more is a signal. */
+static int in_child(const char *url, long n, bool all)
+{
+    pid_t pid = fork();
+    int status;
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        alarm(60 * TEST_SLOW);
+        one_life(url, n, all);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static bool all_lives(const char *url, bool all, int number)
+{
+    int status, failed = 0;
+    long n;
+
+    for (n = 1; n < MOST && (status = in_child(url, n, all)) != DONE; n++) {
+        if (status == 0)
+            continue;
+        failed++;
+        printf("# allocation %ld: status %d\n", n, status);
+    }
+    if (n < 10 || n == MOST) /* then the wrapping does not work, and nothing was tested */
+        failed++;
+    printf("%s %d - %s, %ld places\n", failed ? "not ok" : "ok", number,
+           all ? "all-fail-from" : "one-fails", n - 1);
+    return failed == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct place place = { .pid = 0 };
+    bool ok;
+
+    setlinebuf(stdout);
+    setup_local.start(&place);
+    if (argc == 3) { /* alloc one|all N: that one alone, to look at it */
+        ok = in_child(place.url, strtol(argv[2], NULL, 10), strcmp(argv[1], "all") == 0) ==
+             0;
+        setup_local.stop(&place);
+        return ok ? 0 : 1;
+    }
+    ok = all_lives(place.url, false, 1);
+    ok = all_lives(place.url, true, 2) && ok;
+    setup_local.stop(&place);
+    printf("1..2\n");
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,218 @@
+/* threads.c: 500 threads on one client, blocking calls, a handful of names.
+ *
+ * Each thread does a random mix: waits, tries, timed waits, cancelled waits, shared and
+ * exclusive locks, permits, nested locks in the order of names. What must never happen
+ * is counted while it runs: two writers, a writer beside a reader, more permits than
+ * there are, a lost update of an unprotected counter, a fence that does not grow. In the
+ * end every line is empty and every descriptor but the client's own is gone. Meant for
+ * ThreadSanitizer too.
+ *
+ *     threads [SEED [THREADS [ROUNDS]]]
+ */
+#include "check.h"
+#include "setup.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LOCKS = 5, CAPACITY = 7, WAIT_MS = 20 };
+
+struct line {
+    char name[24];
+    long count;     /* protected by the exclusive lock alone */
+    uint64_t fence; /* likewise */
+    atomic_long writes;
+    atomic_int readers, writers;
+};
+
+static struct line lines[LOCKS];
+static atomic_int permits;
+static atomic_long granted, refused, overlaps;
+static hf_client *client;
+static unsigned base_seed;
+static int rounds = 20;
+
+static int acquire(const char *name, int64_t wait_ms, const hf_request *req, hf_lease **ret)
+{
+    int rc = hf_acquire(client, name, wait_ms, req, ret, E());
+
+    if (rc == 0) {
+        atomic_fetch_add(&granted, 1);
+        CHECK_RC(hf_lease_check(*ret), 0);
+    } else {
+        CHECK(rc == HF_EBUSY || rc == HF_ETIMEDOUT || rc == HF_ECANCELED);
+        atomic_fetch_add(&refused, 1);
+    }
+    return rc;
+}
+
+static int64_t patience(unsigned *seed)
+{
+    switch (rand_r(seed) % 4) {
+    case 0:
+        return 0;
+    case 1:
+        return WAIT_MS;
+    default:
+        return HF_FOREVER;
+    }
+}
+
+static void inside(struct line *l, hf_lease *lease, bool writes)
+{
+    if (writes) {
+        if (atomic_fetch_add(&l->writers, 1) != 0 || atomic_load(&l->readers) != 0)
+            atomic_fetch_add(&overlaps, 1);
+        CHECK(hf_lease_fence(lease) > l->fence);
+        l->fence = hf_lease_fence(lease);
+        l->count++;
+        atomic_fetch_add(&l->writes, 1);
+        sched_yield();
+        atomic_fetch_sub(&l->writers, 1);
+    } else {
+        atomic_fetch_add(&l->readers, 1);
+        if (atomic_load(&l->writers) != 0)
+            atomic_fetch_add(&overlaps, 1);
+        sched_yield();
+        atomic_fetch_sub(&l->readers, 1);
+    }
+}
+
+/* One lock, and perhaps a later one inside it: never against the order of names. */
+static void lock_some(unsigned *seed)
+{
+    int i = rand_r(seed) % LOCKS, j = i + 1 + rand_r(seed) % LOCKS;
+    bool writes = rand_r(seed) % 2;
+    const hf_request *req = HF_REQUEST(.mode = writes ? HF_WRITE : HF_READ);
+    hf_lease *l = NULL, *m = NULL;
+
+    if (acquire(lines[i].name, patience(seed), req, &l) < 0)
+        return;
+    inside(&lines[i], l, writes);
+    if (j < LOCKS && acquire(lines[j].name, patience(seed), NULL, &m) == 0) {
+        inside(&lines[j], m, true);
+        CHECK_RC(hf_release(m, E()), 0);
+    }
+    CHECK_RC(hf_release(l, E()), 0);
+}
+
+static void permit_some(unsigned *seed)
+{
+    uint32_t n = 1 + (uint32_t)(rand_r(seed) % CAPACITY);
+    const hf_request *req =
+        HF_REQUEST(.mode = HF_PERMITS, .permits = n, .capacity = CAPACITY);
+    hf_lease *l = NULL;
+
+    if (acquire("permits", patience(seed), req, &l) < 0)
+        return;
+    if (atomic_fetch_add(&permits, (int)n) + (int)n > CAPACITY)
+        atomic_fetch_add(&overlaps, 1);
+    sched_yield();
+    atomic_fetch_sub(&permits, (int)n);
+    CHECK_RC(hf_release(l, E()), 0);
+}
+
+struct button {
+    hf_cancel *cancel;
+};
+
+static void *press(void *arg)
+{
+    sched_yield();
+    hf_cancel_fire(((struct button *)arg)->cancel);
+    return NULL;
+}
+
+static void cancel_some(unsigned *seed)
+{
+    struct button b = { NULL };
+    hf_lease *l = NULL;
+    struct line *at = &lines[rand_r(seed) % LOCKS];
+    pthread_t t;
+
+    CHECK_RC(hf_cancel_new(&b.cancel, E()), 0);
+    CHECK(pthread_create(&t, NULL, press, &b) == 0);
+    if (acquire(at->name, HF_FOREVER, HF_REQUEST(.cancel = b.cancel), &l) == 0) {
+        inside(at, l, true);
+        CHECK_RC(hf_release(l, E()), 0);
+    }
+    pthread_join(t, NULL);
+    hf_cancel_free(b.cancel);
+}
+
+static void *run(void *arg)
+{
+    unsigned seed = base_seed + (unsigned)(uintptr_t)arg * 7919u;
+
+    for (int i = 0; i < rounds; i++) {
+        int what = rand_r(&seed) % 16;
+
+        if (what == 0)
+            cancel_some(&seed);
+        else if (what < 5)
+            permit_some(&seed);
+        else
+            lock_some(&seed);
+    }
+    return NULL;
+}
+
+static void all_empty(void)
+{
+    hf_list *list = NULL;
+
+    CHECK_RC(hf_ls(client, NULL, 0, &list, E()), 0);
+    CHECK_NUM(hf_list_count(list), ==, 0);
+    hf_list_free(list);
+}
+
+static void run_all(size_t n)
+{
+    pthread_t *threads = calloc(n, sizeof(*threads));
+    pthread_attr_t attr;
+
+    CHECK(threads);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 256 * 1024);
+    for (size_t i = 0; i < n; i++)
+        CHECK(pthread_create(&threads[i], &attr, run, (void *)i) == 0);
+    for (size_t i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    pthread_attr_destroy(&attr);
+    free(threads);
+}
+
+int main(int argc, char **argv)
+{
+    size_t n = argc > 2 ? strtoul(argv[2], NULL, 10) : 500;
+    struct place place = { .pid = 0 };
+    int fds = open_fds();
+
+    base_seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)now_ms();
+    if (argc > 3)
+        rounds = (int)strtol(argv[3], NULL, 10);
+    printf("# seed %u\n", base_seed);
+    fflush(stdout);
+    alarm(300 * TEST_SLOW);
+    setup_local.start(&place);
+    CHECK_RC(hf_open(place.url, NULL, &client, E()), 0);
+    for (int i = 0; i < LOCKS; i++)
+        snprintf(lines[i].name, sizeof(lines[i].name), "lock/%d", i);
+    run_all(n);
+    CHECK_NUM(overlaps, ==, 0);
+    for (int i = 0; i < LOCKS; i++)
+        CHECK_NUM(lines[i].count, ==, lines[i].writes);
+    CHECK_NUM(granted, >, (long)n);
+    all_empty();
+    hf_close(client);
+    setup_local.stop(&place);
+    CHECK_NUM(open_fds(), ==, fds);
+    printf("# %ld grants, %ld refusals\nok 1 - %zu-threads\n1..1\n", (long)granted,
+           (long)refused, n);
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* setup.h: a store to test against, started for the suite.
+ *
+ * One file per store (setup_NAME.c) and one line in setups[]. Everything that differs
+ * between stores is here: what it must be able to do, how it is started, stopped,
+ * restarted, blocked.
+ */
+#ifndef HF_TESTS_SETUP_H
+#define HF_TESTS_SETUP_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    SETUP_SEES_DEATH = 1 << 0, /* a killed owner is out at once, not by its ttl (G5) */
+    SETUP_TOPOLOGY = 1 << 1    /* only the cases tagged `topology` run by default */
+};
+
+struct place { /* one started store */
+    char url[512];
+    char dir[256];
+    pid_t pid; /* a process of the setup's, or 0 */
+};
+
+struct setup {
+    const char *name;
+    uint32_t caps;   /* HF_CAP_* it must have, no more and no less; asserted by a case */
+    unsigned traits; /* SETUP_* */
+    void (*start)(struct place *); /* fills it; a failure ends the program */
+    void (*stop)(struct place *);
+    void (*restart)(
+        struct place *);           /* its memory must survive what it promises to survive */
+    void (*block)(struct place *); /* from now on calls find nobody who answers */
+    void (*unblock)(struct place *);
+    void (*unusable)(struct place *, char *url, size_t size); /* a URL that cannot work */
+    int64_t (*work)(struct place *); /* how many commands or transactions it has done */
+};
+
+extern const struct setup setup_local;
+extern const struct setup *const setups[]; /* ends with NULL */
+
+#endif

@@ -1,0 +1,537 @@
+/* local_harness.c: see local_harness.h. */
+#include "local_harness.h"
+
+#include "core/url.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIMIT_US = 10 * 1000000 };
+
+/* ---- lives, as the core keeps them ------------------------------------------------- */
+
+static void life_init(struct life *l, struct store *s, enum life_kind kind, int64_t ttl_ms)
+{
+    memset(l, 0, sizeof *l);
+    l->store = s;
+    l->kind = kind;
+    l->ttl_ms = ttl_ms;
+    list_init(&l->tickets);
+    list_init(&l->due);
+}
+
+struct life *hf__life_new(struct store *s, enum life_kind kind, int64_t ttl_ms)
+{
+    struct life *l = malloc(sizeof *l);
+
+    if (l)
+        life_init(l, s, kind, ttl_ms);
+    return l;
+}
+
+void hf__life_free(struct life *l)
+{
+    free(l);
+}
+
+static void unhang(struct ticket *t)
+{
+    if (!t->life)
+        return;
+    list_remove(&t->on_life);
+    t->life->ntickets--;
+    t->life = NULL;
+}
+
+void hf__hang(struct ticket *t, struct life *l)
+{
+    unhang(t);
+    t->life = l;
+    l->ntickets++;
+    list_push(&l->tickets, &t->on_life);
+}
+
+/* ---- events ------------------------------------------------------------------------ */
+
+static struct pass *pass_of(struct ticket *t)
+{
+    return container_of(t, struct pass, t);
+}
+
+void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
+{
+    struct pass *p = pass_of(t);
+
+    p->waiting++;
+    p->position = position;
+    p->recheck_ms = recheck_ms;
+}
+
+void ev_granted(struct ticket *t, uint64_t fence, int64_t sent_at)
+{
+    struct pass *p = pass_of(t);
+
+    t->fence = fence;
+    p->granted++;
+    p->sent_at = sent_at;
+    t->own.sent_at = sent_at;
+}
+
+void ev_left(struct ticket *t, int rc)
+{
+    struct pass *p = pass_of(t);
+
+    p->left++;
+    p->why = rc;
+    if (rc == 0)
+        unhang(t);
+}
+
+void ev_gone(struct ticket *t, int why, const hf_error *err)
+{
+    struct pass *p = pass_of(t);
+
+    p->gone++;
+    p->why = why;
+    if (err)
+        p->err = *err;
+    unhang(t);
+}
+
+void ev_amended(struct ticket *t, int rc)
+{
+    pass_of(t)->amended++;
+    pass_of(t)->why = rc;
+}
+
+void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
+{
+    l->sent_at = sent_at;
+    l->given_ms = ttl_ms;
+    list_for (n, &l->tickets)
+        pass_of(container_of(n, struct ticket, on_life))->alive++;
+}
+
+void ev_dead(struct life *l, int why)
+{
+    list_for (n, &l->tickets)
+        pass_of(container_of(n, struct ticket, on_life))->dead = why;
+}
+
+void ev_row(struct look *l, const struct row *r)
+{
+    struct glance *g = container_of(l, struct glance, look);
+    struct seen_row *s = &g->rows[g->n];
+
+    assert_true(g->n < 64);
+    g->n++;
+    s->row = *r;
+    assert_true(r->name_len < sizeof s->name);
+    memcpy(s->name, r->name, r->name_len);
+    s->name[r->name_len] = '\0';
+    if (r->has_ticket)
+        snprintf(s->note, sizeof s->note, "%s", r->note);
+}
+
+void ev_done(struct look *l, struct cell *c, int rc, const hf_error *err)
+{
+    if (l) {
+        struct glance *g = container_of(l, struct glance, look);
+
+        g->done++;
+        g->rc = rc;
+        if (err)
+            g->err = *err;
+    } else {
+        struct drawer *d = container_of(c, struct drawer, cell);
+
+        d->done++;
+        d->rc = rc;
+    }
+}
+
+void ev_store(struct store *s, int state, const hf_error *err)
+{
+    struct side *side = container_of(s->env, struct side, env);
+
+    (void)err;
+    assert_int_equal(state, STORE_CLOSED);
+    side->closed = true;
+}
+
+/* ---- the outside ------------------------------------------------------------------- */
+
+static struct side *side_of(struct env *e)
+{
+    return container_of(e, struct side, env);
+}
+
+static int64_t env_now(struct env *e)
+{
+    return hf__loop_now() + side_of(e)->ahead_us;
+}
+
+static int64_t env_wall(struct env *e)
+{
+    struct timespec ts;
+
+    (void)e;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+static void env_random(struct env *e, void *to, size_t n)
+{
+    (void)e;
+    assert_int_equal(getrandom(to, n, 0), n);
+}
+
+static int env_watch(struct env *e, struct watch *w, int fd, uint32_t events)
+{
+    return hf__loop_watch(&side_of(e)->loop, w, fd, events);
+}
+
+static void env_unwatch(struct env *e, struct watch *w)
+{
+    hf__loop_unwatch(&side_of(e)->loop, w);
+}
+
+static int env_reserve(struct env *e, int n)
+{
+    if (n >= 0)
+        return hf__loop_reserve(&side_of(e)->loop, (size_t)n);
+    hf__loop_unreserve(&side_of(e)->loop, (size_t)-n);
+    return 0;
+}
+
+static void env_timer(struct env *e, struct timer *t, int64_t at)
+{
+    hf__loop_timer(&side_of(e)->loop, t, at);
+}
+
+static void env_log(struct env *e, int level, const char *name, const char *text)
+{
+    (void)e;
+    (void)level;
+    (void)name;
+    (void)text;
+}
+
+/* ---- folders ----------------------------------------------------------------------- */
+
+char *folder_new(void)
+{
+    char base[] = "/tmp/hf-local-XXXXXX", *folder;
+
+    assert_non_null(mkdtemp(base));
+    folder = malloc(sizeof base + 8);
+    assert_non_null(folder);
+    snprintf(folder, sizeof base + 8, "%s/store", base);
+    return folder;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void folder_free(char *folder)
+{
+    *strrchr(folder, '/') = '\0';
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(folder);
+}
+
+char *folder_file(const char *folder, const char *file)
+{
+    static char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return path;
+}
+
+/* ---- sides ------------------------------------------------------------------------- */
+
+int side_open(struct side *s, const char *folder, const char *query)
+{
+    char text[2048];
+    int rc;
+
+    memset(s, 0, sizeof *s);
+    s->env = (struct env){ env_now,     env_wall,    env_random, env_watch,
+                           env_unwatch, env_reserve, env_timer,  env_log };
+    assert_int_equal(hf__loop_init(&s->loop), 0);
+    snprintf(text, sizeof text, "local://%s%s", folder, query);
+    rc = hf__url_parse(&s->url, text, &s->err);
+    if (rc == 0 && (rc = hf__driver_local.open(&s->store, &s->url, &s->env, &s->err)) < 0)
+        hf__url_done(&s->url);
+    if (rc < 0) {
+        hf__loop_done(&s->loop);
+        assert_int_equal(rc, s->err.code);
+        assert_true(s->err.text[0] != '\0');
+    }
+    return rc;
+}
+
+void side_close(struct side *s)
+{
+    hf__driver_local.close(s->store);
+    assert_true(s->closed);
+    hf__url_done(&s->url);
+    hf__loop_done(&s->loop);
+}
+
+void side_turn(struct side *s, int64_t until_us)
+{
+    int64_t now = hf__loop_now(), next = loop_next(&s->loop);
+    struct epoll_event evs[16];
+    struct pollfd p = { .fd = s->loop.epfd, .events = POLLIN };
+    int64_t wait_us = (next < until_us ? next : until_us) - now;
+
+    poll(&p, 1, wait_us > 0 ? (int)(wait_us / 1000) + 1 : 0);
+    hf__loop_turn(&s->loop, evs, hf__loop_sleep(&s->loop, evs, 16, false));
+}
+
+void side_until(struct side *s, const int *what)
+{
+    int64_t end = hf__loop_now() + LIMIT_US;
+
+    while (*what == 0) {
+        if (hf__loop_now() > end)
+            fail_msg("nothing happened in ten seconds");
+        side_turn(s, end);
+    }
+}
+
+void side_until_size(struct side *s, const size_t *what, size_t least)
+{
+    int64_t end = hf__loop_now() + LIMIT_US;
+
+    while (*what < least) {
+        if (hf__loop_now() > end)
+            fail_msg("%zu of %zu after ten seconds", *what, least);
+        side_turn(s, end);
+    }
+}
+
+/* ---- tickets ----------------------------------------------------------------------- */
+
+void pass_init(struct pass *p, struct side *s, const char *name)
+{
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->t.store = s->store;
+    p->t.name = p->name;
+    p->t.name_len = strlen(p->name);
+    p->t.kind = LINE_LOCK;
+    p->t.weight = p->t.capacity = HF_FULL;
+    p->t.ttl_ms = 30000;
+    p->t.note = "";
+    p->t.hints = "";
+    list_init(&p->t.on_life);
+    env_random(&s->env, p->t.token, HF_TOKEN);
+    life_init(&p->t.own, s->store, LIFE_OWN, p->t.ttl_ms);
+}
+
+void pass_shared(struct pass *p)
+{
+    p->t.weight = 1;
+}
+
+void pass_permits(struct pass *p, int64_t weight, int64_t capacity)
+{
+    p->t.kind = LINE_PERMITS;
+    p->t.weight = weight;
+    p->t.capacity = capacity;
+}
+
+int pass_join(struct pass *p)
+{
+    p->granted = p->waiting = p->gone = p->why = 0;
+    p->t.own.ttl_ms = p->t.ttl_ms;
+    hf__driver_local.join(p->t.store, &p->t);
+    assert_true(p->granted || p->waiting || p->gone);
+    return p->granted ? 1 : p->gone ? p->why : 0;
+}
+
+int pass_leave(struct pass *p)
+{
+    p->left = 0;
+    hf__driver_local.leave(p->t.store, &p->t);
+    assert_int_equal(p->left, 1);
+    return p->why;
+}
+
+void pass_renew(struct pass *p)
+{
+    struct life *l = p->t.life;
+
+    assert_non_null(l);
+    hf__driver_local.renew(p->t.store, &l, 1);
+}
+
+bool pass_holds(const struct pass *p)
+{
+    return p->granted && !p->gone && !p->left && p->dead != HF_ELOST;
+}
+
+void glance_at(struct glance *g, struct side *s, const char *name, bool list)
+{
+    g->look.store = s->store;
+    g->look.name = name;
+    g->look.name_len = strlen(name);
+    g->look.list = list;
+    list_init(&g->look.drv_node);
+    g->n = g->done = 0;
+    hf__driver_local.look(s->store, &g->look);
+}
+
+int evict(struct side *s, const char *name, const unsigned char *token, bool now)
+{
+    struct glance *g = calloc(1, sizeof *g);
+    int rc;
+
+    assert_non_null(g);
+    g->look.store = s->store;
+    g->look.name = name;
+    g->look.name_len = strlen(name);
+    g->look.now = now;
+    memcpy(g->look.token, token, HF_TOKEN);
+    hf__driver_local.evict(s->store, &g->look);
+    assert_int_equal(g->done, 1);
+    rc = g->rc;
+    free(g);
+    return rc;
+}
+
+int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
+{
+    d->cell.store = s->store;
+    d->cell.verb = verb;
+    d->cell.name = name;
+    d->cell.name_len = strlen(name);
+    list_init(&d->cell.drv_node);
+    d->done = 0;
+    hf__driver_local.cell(s->store, &d->cell);
+    assert_int_equal(d->done, 1);
+    return d->rc;
+}
+
+/* ---- children ---------------------------------------------------------------------- */
+
+struct child child_start(const char *folder,
+                         void (*body)(struct child *, const char *, void *), void *arg)
+{
+    int up[2], down[2];
+    struct child c;
+    pid_t parent = getpid();
+
+    assert_int_equal(pipe2(up, 0), 0);
+    assert_int_equal(pipe2(down, 0), 0);
+    fflush(NULL);
+    c.pid = fork();
+    assert_true(c.pid >= 0);
+    if (c.pid == 0) {
+        struct child me = { getpid(), up[1], down[0] };
+
+        close(up[0]);
+        close(down[1]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        body(&me, folder, arg);
+        _exit(0);
+    }
+    close(up[1]);
+    close(down[0]);
+    c.tell = down[1];
+    c.hear = up[0];
+    return c;
+}
+
+void child_say(struct child *c, char byte)
+{
+    if (write(c->tell, &byte, 1) != 1)
+        _exit(1);
+}
+
+void child_tell(struct child *c, char byte)
+{
+    assert_int_equal(write(c->tell, &byte, 1), 1);
+}
+
+char child_hear(struct child *c)
+{
+    struct pollfd p = { .fd = c->hear, .events = POLLIN };
+    char byte = 0;
+
+    if (poll(&p, 1, LIMIT_US / 1000) != 1)
+        return 0;
+    return read(c->hear, &byte, 1) == 1 ? byte : 0;
+}
+
+void child_kill(struct child *c, int sig)
+{
+    assert_int_equal(kill(c->pid, sig), 0);
+    if (sig == SIGSTOP) {
+        assert_int_equal(waitpid(c->pid, NULL, WUNTRACED), c->pid);
+        return;
+    }
+    if (sig == SIGCONT)
+        return;
+    assert_int_equal(waitpid(c->pid, NULL, 0), c->pid);
+    close(c->tell);
+    close(c->hear);
+}
+
+void child_end(struct child *c)
+{
+    int status;
+
+    child_tell(c, 'q'); /* closing would not do: later children have copies of the pipe */
+    close(c->tell);
+    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close(c->hear);
+}
+
+/* ---- chance ------------------------------------------------------------------------ */
+
+uint64_t test_seed(void)
+{
+    const char *given = getenv("HF_SEED");
+    uint64_t seed;
+
+    if (given)
+        seed = strtoull(given, NULL, 0);
+    else
+        assert_int_equal(getrandom(&seed, sizeof seed, 0), sizeof seed);
+    print_message("# seed: HF_SEED=0x%llx\n", (unsigned long long)seed);
+    return seed;
+}
+
+uint64_t test_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}

@@ -1,0 +1,98 @@
+/* local_harness.h: stands in for the core, so that tests can drive the embedded driver
+ * through its table of verbs: records every event, keeps lives as the core does, and runs
+ * a real loop. Renewal happens only when a test asks for it. */
+#ifndef HF_TEST_LOCAL_HARNESS_H
+#define HF_TEST_LOCAL_HARNESS_H
+
+#include "driver/seam.h"
+
+#include <sys/types.h>
+
+extern const struct hf_driver hf__driver_local;
+
+struct side { /* one client */
+    struct loop loop;
+    struct env env;
+    struct url url;
+    struct store *store;
+    int64_t ahead_us; /* its clock is that far ahead */
+    hf_error err;     /* of open */
+    bool closed;
+};
+
+struct pass { /* one ticket and what was said about it */
+    struct ticket t;
+    char name[HF_NAME_MAX + 1];
+    int granted, waiting, left, gone, amended; /* how often */
+    int why;                                   /* of gone, left or amended */
+    int dead;                                  /* why of ev_dead; 0: none */
+    int alive;
+    int64_t sent_at, recheck_ms;
+    uint32_t position;
+    hf_error err;
+};
+
+struct seen_row {
+    struct row row;
+    char name[2 * HF_NAME_MAX], note[HF_NOTE_MAX + 1];
+};
+
+struct glance { /* a look and its answers */
+    struct look look;
+    struct seen_row rows[64];
+    size_t n, done;
+    int rc;
+    hf_error err;
+};
+
+struct drawer { /* a cell and its answers */
+    struct cell cell;
+    size_t done;
+    int rc;
+};
+
+/* A folder of its own below a temporary one, removed by folder_free. */
+char *folder_new(void);
+void folder_free(char *);
+char *folder_file(const char *folder, const char *file); /* static buffer */
+
+int side_open(struct side *, const char *folder,
+              const char *query); /* "" or "?share=group" */
+void side_close(struct side *);
+void side_turn(struct side *, int64_t until_us); /* one turn, sleeping at most so long */
+
+/* Drives until *what is not 0; fails the test after ten seconds. */
+void side_until(struct side *, const int *what);
+void side_until_size(struct side *, const size_t *what, size_t least);
+
+void pass_init(struct pass *, struct side *, const char *name);
+void pass_shared(struct pass *);
+void pass_permits(struct pass *, int64_t weight, int64_t capacity);
+int pass_join(struct pass *);  /* 1: holds, 0: waits, else why it is gone */
+int pass_leave(struct pass *); /* the rc of ev_left */
+void pass_renew(struct pass *);
+bool pass_holds(const struct pass *);
+
+void glance_at(struct glance *, struct side *, const char *name, bool list);
+int evict(struct side *, const char *name, const unsigned char *token, bool now);
+int drawer_do(struct drawer *, struct side *, enum cell_verb, const char *name);
+
+/* A child process that opens the folder, runs `body` and then waits to be told. Its pipe
+ * tells what it has reached: child_wait returns the byte. */
+struct child {
+    pid_t pid;
+    int tell, hear;
+};
+struct child child_start(const char *folder,
+                         void (*body)(struct child *, const char *, void *), void *arg);
+void child_say(struct child *, char); /* in the child */
+char child_hear(struct child *);      /* in either: the next byte; 0: the end */
+void child_tell(struct child *, char);
+void child_kill(struct child *,
+                int sig);       /* and reaps it unless sig is SIGSTOP or SIGCONT */
+void child_end(struct child *); /* lets it go on and reaps it */
+
+uint64_t test_seed(void); /* HF_SEED or random; printed */
+uint64_t test_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,738 @@
+/* test_local_folder.c: which folder, who may use it, what it may contain, and a full disk. */
+#include "driver/local/local.h"
+#include "local_harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080
+#endif
+
+static char *folder;
+
+static int setup(void **state)
+{
+    (void)state;
+    folder = folder_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    folder_free(folder);
+    return 0;
+}
+
+/* Opens, takes a lock and leaves something kept behind; closes. */
+static void use_once(const char *name)
+{
+    struct side s;
+    struct pass p;
+
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, name);
+    assert_int_equal(pass_join(&p), 1);
+    p.t.keep_ms = 3600 * 1000;
+    assert_int_equal(pass_leave(&p), 0);
+    side_close(&s);
+}
+
+static int try_once(const char *name)
+{
+    struct side s;
+    struct pass p;
+    int rc;
+
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, name);
+    p.t.try_only = true;
+    rc = pass_join(&p);
+    if (rc == 1)
+        pass_leave(&p);
+    side_close(&s);
+    return rc;
+}
+
+static void edit(const char *file, off_t at, const void *bytes, size_t n)
+{
+    int fd = open(folder_file(folder, file), O_RDWR);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, n, at), n);
+    close(fd);
+}
+
+static int open_and_close(const char *query)
+{
+    struct side s;
+    int rc = side_open(&s, folder, query);
+
+    if (rc == 0)
+        side_close(&s);
+    else
+        print_message("# %s\n", s.err.text);
+    return rc;
+}
+
+/* ---- rights ------------------------------------------------------------------------ */
+
+static void files_are_private(void **state)
+{
+    struct stat st;
+    struct side s;
+    struct pass p;
+    mode_t old = umask(0);
+
+    (void)state;
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, "x");
+    assert_int_equal(pass_join(&p), 1);
+    assert_int_equal(hf__driver_local.life_fds(s.store), 0);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(stat(folder_file(folder, "gate"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(stat(folder_file(folder, "store"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(stat(folder_file(folder, "w.1.1"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(stat(folder_file(folder, "l.1"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    pass_leave(&p);
+    side_close(&s);
+    assert_int_equal(access(folder_file(folder, "w.1.1"), F_OK), -1);
+    assert_int_equal(access(folder_file(folder, "l.1"), F_OK), -1);
+    umask(old);
+}
+
+static void an_open_folder_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(chmod(folder, 0750), 0);
+    assert_int_equal(open_and_close(""), HF_EAUTH);
+    assert_int_equal(chmod(folder, 0701), 0);
+    assert_int_equal(open_and_close(""), HF_EAUTH);
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_int_equal(open_and_close(""), 0);
+}
+
+static void a_foreign_folder_is_refused(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(folder, 12345, 12345), 0);
+        assert_int_equal(open_and_close(""), HF_EAUTH);
+        return;
+    }
+    /* Nobody else's folder can be made here; / is root's. */
+    pid = fork();
+    if (pid == 0) {
+        struct side s;
+
+        _exit(side_open(&s, "/", "") == HF_EAUTH ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void links_and_files_are_refused(void **state)
+{
+    int fd;
+
+    (void)state;
+    assert_int_equal(symlink("/tmp", folder), 0);
+    assert_int_equal(open_and_close(""), HF_EINVAL);
+    assert_int_equal(unlink(folder), 0);
+    fd = open(folder, O_CREAT | O_WRONLY, 0600);
+    close(fd);
+    assert_int_equal(open_and_close(""), HF_EINVAL);
+    assert_int_equal(unlink(folder), 0);
+}
+
+static void urls(void **state)
+{
+    struct side s;
+
+    (void)state;
+    assert_int_equal(open_and_close("?share=all"), HF_EINVAL);
+    assert_int_equal(open_and_close("?nonsense=1"), HF_EINVAL);
+    assert_int_equal(side_open(&s, "host/dir", ""), HF_EINVAL);
+    assert_int_equal(side_open(&s, "user@/dir", ""), HF_EINVAL);
+    assert_int_equal(side_open(&s, "/no/such/place/at/all", ""), HF_EINVAL);
+    assert_int_equal(access(folder, F_OK), -1); /* nothing was made */
+}
+
+static void shared_by_a_group(void **state)
+{
+    struct side s, t;
+    struct stat st;
+    struct pass p, q;
+    mode_t old = umask(077);
+
+    (void)state;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(open_and_close("?share=group"), HF_EAUTH);
+    assert_int_equal(chmod(folder, 0770), 0);
+    assert_int_equal(open_and_close(""), HF_EAUTH);
+    assert_int_equal(side_open(&s, folder, "?share=group"), 0);
+    assert_int_equal(side_open(&t, folder, ""), HF_EAUTH);
+    assert_int_equal(side_open(&t, folder, "?share=group"), 0);
+    pass_init(&p, &s, "x");
+    pass_init(&q, &t, "x");
+    assert_int_equal(pass_join(&p), 1);
+    assert_int_equal(pass_join(&q), 0);
+    assert_int_equal(stat(folder_file(folder, "gate"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0660);
+    assert_int_equal(stat(folder_file(folder, "store"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0660);
+    assert_int_equal(stat(folder_file(folder, "w.1.1"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0660);
+    pass_leave(&p);
+    side_until(&t, &q.granted);
+    pass_leave(&q);
+    side_close(&s);
+    side_close(&t);
+    umask(old);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(folder, 0, 54321), 0);
+        assert_int_equal(open_and_close("?share=group"), HF_EAUTH);
+    }
+}
+
+static void the_default_is_by_file_system_and_uid(void **state)
+{
+    static const char *names[] = { "XDG_RUNTIME_DIR", "TMPDIR", "HOME", "USER",
+                                   "HOLDFAST_DIR" };
+    char before[64], after[64], tail[32];
+
+    (void)state;
+    hf__folder_default(before, sizeof before);
+    for (size_t i = 0; i < 5; i++)
+        setenv(names[i], "/elsewhere", 1);
+    hf__folder_default(after, sizeof after);
+    assert_string_equal(before, after);
+    snprintf(tail, sizeof tail, "/holdfast-%u", (unsigned)geteuid());
+    assert_string_equal(strrchr(before, '/'), tail);
+    assert_true(strncmp(before, "/run/lock/", 10) == 0 ||
+                strncmp(before, "/var/tmp/", 9) == 0);
+}
+
+/* ---- contents ---------------------------------------------------------------------- */
+
+static void kept_tickets_survive(void **state)
+{
+    (void)state;
+    use_once("kept");
+    assert_int_equal(try_once("kept"), HF_EBUSY);
+    assert_int_equal(try_once("other"), 1);
+}
+
+static void another_boot_starts_anew(void **state)
+{
+    struct side s;
+    struct pass p;
+    uint64_t fence;
+
+    (void)state;
+    use_once("kept");
+    close(open(folder_file(folder, "w.7.7"), O_CREAT | O_WRONLY, 0600));
+    edit("gate", offsetof(struct gate, boot), "another boot id.", 16);
+    assert_int_equal(try_once("kept"), 1);
+    assert_int_equal(access(folder_file(folder, "w.7.7"), F_OK), -1);
+
+    /* While somebody is inside it is not touched. */
+    assert_int_equal(side_open(&s, folder, "?connect_timeout=100ms"), 0);
+    pass_init(&p, &s, "x");
+    assert_int_equal(pass_join(&p), 1);
+    fence = p.t.fence;
+    edit("gate", offsetof(struct gate, boot), "another boot id.", 16);
+    {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            struct side t;
+
+            _exit(side_open(&t, folder, "?connect_timeout=100ms") == HF_EFOREIGN ? 0 : 1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+    }
+    pass_leave(&p);
+    side_close(&s);
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, "x");
+    assert_int_equal(pass_join(&p), 1);
+    assert_true(p.t.fence > fence);
+    pass_leave(&p);
+    side_close(&s);
+}
+
+static void a_newer_format_is_refused(void **state)
+{
+    const uint32_t newer = GATE_FORMAT + 1;
+    char before[64], after[64];
+    int fd;
+
+    (void)state;
+    use_once("x");
+    edit("gate", offsetof(struct gate, format), &newer, sizeof newer);
+    fd = open(folder_file(folder, "store"), O_RDONLY);
+    assert_int_equal(pread(fd, before, 64, 4096), 64);
+    assert_int_equal(open_and_close(""), HF_EVERSION);
+    assert_int_equal(pread(fd, after, 64, 4096), 64);
+    assert_memory_equal(before, after, 64);
+    close(fd);
+}
+
+static void a_damaged_gate_is_refused(void **state)
+{
+    static const struct {
+        size_t at, n;
+    } hurt[] = {
+        { offsetof(struct gate, magic), 4 },
+        { offsetof(struct gate, map_size), 8 },
+        { offsetof(struct gate, commit), 8 },
+        { offsetof(struct gate, id), 8 },
+    };
+    unsigned char was[8], bad[8];
+
+    (void)state;
+    use_once("x");
+    memset(bad, 0xee, sizeof bad);
+    for (size_t i = 0; i < sizeof hurt / sizeof *hurt; i++) {
+        int fd = open(folder_file(folder, "gate"), O_RDONLY);
+
+        assert_int_equal(pread(fd, was, hurt[i].n, (off_t)hurt[i].at), hurt[i].n);
+        close(fd);
+        edit("gate", (off_t)hurt[i].at, bad, hurt[i].n);
+        assert_int_equal(open_and_close(""), HF_EDAMAGED);
+        edit("gate", (off_t)hurt[i].at, was, hurt[i].n);
+        assert_int_equal(try_once("x"), HF_EBUSY);
+    }
+    assert_int_equal(truncate(folder_file(folder, "gate"), 100), 0);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED);
+}
+
+static void a_damaged_store_is_refused(void **state)
+{
+    (void)state;
+    use_once("x");
+    assert_int_equal(truncate(folder_file(folder, "store"), 8192), 0);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED);
+    assert_int_equal(truncate(folder_file(folder, "store"), 1 << 20), 0);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED); /* its pages are gone */
+    edit("store", 0, "garbage garbage garbage garbage", 32);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED);
+}
+
+static void a_damaged_record_is_refused(void **state)
+{
+    /* The line's record: its format and kind stand before the capacity of a lock. */
+    const int64_t full = HF_FULL, beyond = -1;
+    unsigned char pages[1 << 16];
+    struct side s;
+    int fd, hits = 0;
+    ssize_t n;
+
+    (void)state;
+    use_once("x");
+    fd = open(folder_file(folder, "store"), O_RDWR);
+    n = pread(fd, pages, sizeof pages, 0);
+    for (ssize_t i = 8; i + 8 < n; i++)
+        if (memcmp(pages + i, &full, 8) == 0 && pages[i - 8] == RECORD_FORMAT) {
+            assert_int_equal(pwrite(fd, &beyond, 8, i), 8);
+            hits++;
+        }
+    close(fd);
+    assert_true(hits > 0);
+    assert_int_equal(side_open(&s, folder, ""), HF_EDAMAGED); /* the sweep reads it */
+}
+
+/* The bytes of an earlier moment, and the gate's word that they count. */
+static void restore(int store, const unsigned char *good, size_t size)
+{
+    int gate = open(folder_file(folder, "gate"), O_RDWR);
+    uint64_t txn[2], commit;
+
+    assert_int_equal(pwrite(store, good, size, 0), size);
+    for (size_t i = 0; i < 2; i++) /* the last field of each meta page */
+        memcpy(&txn[i], good + 4096 * i + 16 + 128, sizeof txn[i]);
+    commit = txn[0] > txn[1] ? txn[0] : txn[1];
+    assert_int_equal(pwrite(gate, &commit, sizeof commit, offsetof(struct gate, commit)),
+                     sizeof commit);
+    close(gate);
+}
+
+/* Any bytes anywhere in the store: an error or not, but no crash and no hang. */
+static void any_damage_is_survived(void **state)
+{
+    enum { ROUNDS = 200, SIZE = 1 << 20 };
+    uint64_t random = test_seed();
+    unsigned char *good = malloc(SIZE), *bad = malloc(SIZE);
+    int fd, refused = 0;
+
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        char name[300];
+
+        memset(name, 'a' + i % 26, sizeof name);
+        name[100 + 5 * i] = '\0';
+        use_once(name);
+    }
+    fd = open(folder_file(folder, "store"), O_RDWR);
+    assert_int_equal(pread(fd, good, SIZE, 0), SIZE);
+    for (int round = 0; round < ROUNDS; round++) {
+        int status, hits = 1 + (int)(test_random(&random) % 8);
+        pid_t pid;
+
+        memcpy(bad, good, SIZE);
+        for (int i = 0; i < hits; i++) {
+            size_t page = test_random(&random) % 12, at = test_random(&random) % 4096;
+
+            if (test_random(&random) % 2)
+                at %= 64;
+            bad[page * 4096 + at] = (unsigned char)test_random(&random);
+        }
+        assert_int_equal(pwrite(fd, bad, SIZE, 0), SIZE);
+        fflush(NULL);
+        pid = fork();
+        if (pid == 0) {
+            struct glance *g = calloc(1, sizeof *g);
+            struct side s;
+            struct pass p;
+
+            alarm(20);
+            if (side_open(&s, folder, "") < 0)
+                _exit(1);
+            glance_at(g, &s, "", true);
+            pass_init(&p, &s, "a new one");
+            if (pass_join(&p) == 1)
+                pass_leave(&p);
+            side_close(&s);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (!WIFEXITED(status))
+            fail_msg("round %d: signal %d", round, WTERMSIG(status));
+        refused += WEXITSTATUS(status) == 1;
+        restore(fd, good, SIZE);
+    }
+    print_message("# %d of %d refused at open\n", refused, ROUNDS);
+    assert_true(refused > 0);
+    close(fd);
+    free(good);
+    free(bad);
+}
+
+static void a_replaced_folder_is_noticed(void **state)
+{
+    struct side s, t;
+    struct pass p, q;
+    char *moved = strdup(folder_file(folder, "../moved"));
+
+    (void)state;
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, "x");
+    assert_int_equal(pass_join(&p), 1);
+    pass_renew(&p);
+    assert_int_equal(p.alive, 1);
+    assert_int_equal(rename(folder, moved), 0);
+    pass_renew(&p);
+    assert_int_equal(p.dead, HF_ELOST);
+    s.ahead_us = 2 * 1000000;
+    pass_init(&q, &s, "y");
+    assert_int_equal(pass_join(&q), HF_EDAMAGED);
+
+    assert_int_equal(side_open(&t, folder, ""), 0); /* a new one under the old name */
+    p.dead = 0;
+    pass_renew(&p);
+    assert_int_equal(p.dead, HF_ELOST);
+    pass_init(&q, &t, "x");
+    assert_int_equal(pass_join(&q), 1);
+    pass_leave(&q);
+    side_close(&t);
+    pass_leave(&p);
+    side_close(&s);
+    free(moved);
+}
+
+static void a_removed_gate_is_noticed(void **state)
+{
+    struct side s, t;
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, "x");
+    assert_int_equal(pass_join(&p), 1);
+    assert_int_equal(unlink(folder_file(folder, "gate")), 0);
+    assert_int_equal(side_open(&t, folder, ""),
+                     HF_EDAMAGED); /* open here, but not the same */
+    pass_renew(&p);
+    assert_int_equal(p.dead, HF_ELOST);
+    pass_leave(&p);
+    side_close(&s);
+    assert_int_equal(open_and_close(""), 0);
+}
+
+/* ---- no room ----------------------------------------------------------------------- */
+
+/* Joins new names until refused; then everything that was held can be left, and works again. */
+static int fill_up(const char *where)
+{
+    enum { MANY = 200000 };
+    struct pass *p = calloc(MANY, sizeof *p);
+    struct life **lives = calloc(MANY, sizeof *lives);
+    struct glance *g = calloc(1, sizeof *g);
+    char note[513], name[32];
+    struct side s;
+    int n = 0, rc = 0;
+
+    memset(note, 'n', 512);
+    note[512] = '\0';
+    if (side_open(&s, where, "") < 0)
+        return 10;
+    for (; n < MANY && rc == 0; n++) {
+        snprintf(name, sizeof name, "name/%d", n);
+        pass_init(&p[n], &s, name);
+        p[n].t.note = note;
+        if (pass_join(&p[n]) != 1)
+            rc = p[n].why;
+    }
+    if (rc != HF_EFULL)
+        return 11;
+    snprintf(name, sizeof name, "name/%d", n - 1);
+    glance_at(g, &s, name, false);
+    if (g->rc != 0 || g->n != 0) /* the refused one left nothing */
+        return 12;
+    for (int i = 0; i < n - 1; i++)
+        lives[i] = p[i].t.life;
+    hf__driver_local.renew(s.store, lives, (size_t)n - 1);
+    for (int i = 0; i < n - 1; i++)
+        if (p[i].alive != 1)
+            return 13;
+    for (int i = 0; i < n - 1; i++)
+        if (pass_leave(&p[i]) != 0)
+            return 14;
+    if (pass_join(&p[0]) != 1 || pass_leave(&p[0]) != 0)
+        return 15;
+    side_close(&s);
+    free(p);
+    free(lives);
+    free(g);
+    return 0;
+}
+
+static int in_child(int (*body)(const char *), const char *arg)
+{
+    int status;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        _exit(body(arg));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        fail_msg("ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static int with_a_limit(const char *where)
+{
+    const struct rlimit lim = { 4 << 20, 4 << 20 };
+
+    return setrlimit(RLIMIT_FSIZE, &lim) < 0 ? 1 : fill_up(where);
+}
+
+static void a_file_size_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(with_a_limit, folder), 0);
+    assert_int_equal(open_and_close(""), 0);
+}
+
+/* A disk of 3 MiB; without the right to mount one, a user namespace gives it. */
+static int on_a_small_disk(const char *where)
+{
+    char path[256];
+
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) < 0)
+        return 77;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mkdir(where, 0700) < 0 ||
+        mount("small", where, "tmpfs", 0, "size=3m,mode=700") < 0)
+        return 77;
+    snprintf(path, sizeof path, "%s/store", where);
+    return fill_up(path);
+}
+
+static void a_full_disk(void **state)
+{
+    int rc;
+
+    (void)state;
+    rc = in_child(on_a_small_disk, folder);
+    if (rc == 77) {
+        print_message("# no file system can be mounted here: covered by the size limit\n");
+        skip();
+    }
+    assert_int_equal(rc, 0);
+}
+
+static int too_small_to_begin(const char *where)
+{
+    const struct rlimit lim = { 1 << 19, 1 << 19 };
+    struct side s;
+    char path[512];
+
+    signal(SIGXFSZ, SIG_IGN); /* LMDB itself makes the first file */
+    if (setrlimit(RLIMIT_FSIZE, &lim) < 0)
+        return 1;
+    if (side_open(&s, where, "") != HF_EFULL)
+        return 2;
+    snprintf(path, sizeof path, "%s/store.new", where);
+    return access(path, F_OK) == 0 ? 3 : 0;
+}
+
+static void no_room_to_begin(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(too_small_to_begin, folder), 0);
+    assert_int_equal(open_and_close(""), 0);
+}
+
+/* ---- namespaces -------------------------------------------------------------------- */
+
+static int namespace_flags; /* CLONE_NEWPID or CLONE_NEWTIME */
+
+/* In a grandchild that is in the new namespace: opens and tries "x". */
+static int over_there(const char *where)
+{
+    int status;
+    pid_t pid;
+
+    if (unshare(geteuid() == 0 ? namespace_flags : CLONE_NEWUSER | namespace_flags) < 0)
+        return 77;
+    if (namespace_flags == CLONE_NEWTIME) {
+        int fd = open("/proc/self/timens_offsets", O_WRONLY);
+
+        if (fd < 0 || write(fd, "boottime 5000 0\n", 16) != 16)
+            return 77;
+        close(fd);
+    }
+    pid = fork();
+    if (pid == 0) {
+        struct side s;
+        struct pass p;
+        int rc = side_open(&s, where, "");
+
+        if (rc < 0)
+            _exit(-rc);
+        pass_init(&p, &s, "x");
+        p.t.try_only = true;
+        if (pass_join(&p) == 1)
+            pass_leave(&p);
+        rc = p.granted ? 0 : p.why;
+        side_close(&s);
+        _exit(-rc);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return 76;
+    return WEXITSTATUS(status);
+}
+
+static void check_namespace(int flags)
+{
+    struct side s;
+    struct pass p;
+    int rc;
+
+    namespace_flags = flags;
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, "x");
+    assert_int_equal(pass_join(&p), 1);
+    rc = in_child(over_there, folder);
+    if (rc == 77) {
+        pass_leave(&p);
+        side_close(&s);
+        print_message("# no namespace can be made here\n");
+        skip();
+    }
+    assert_int_equal(rc, -HF_EFOREIGN);
+    pass_renew(&p); /* still ours */
+    assert_int_equal(p.alive, 1);
+    pass_leave(&p);
+    side_close(&s);
+    assert_int_equal(in_child(over_there, folder), 0); /* nobody inside: re-homed */
+    assert_int_equal(try_once("x"), 1);                /* and back */
+    use_once("x");
+    rc = in_child(over_there, folder);
+    /* A kept ticket lives on in another PID namespace, but has no meaning on another clock. */
+    assert_int_equal(rc, flags == CLONE_NEWPID ? -HF_EBUSY : -HF_EFOREIGN);
+    assert_int_equal(try_once("x"), HF_EBUSY);
+}
+
+static void another_pid_namespace(void **state)
+{
+    (void)state;
+    check_namespace(CLONE_NEWPID);
+}
+
+static void another_time_namespace(void **state)
+{
+    (void)state;
+    check_namespace(CLONE_NEWTIME);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(files_are_private),
+        T(an_open_folder_is_refused),
+        T(a_foreign_folder_is_refused),
+        T(links_and_files_are_refused),
+        T(urls),
+        T(shared_by_a_group),
+        T(the_default_is_by_file_system_and_uid),
+        T(kept_tickets_survive),
+        T(another_boot_starts_anew),
+        T(a_newer_format_is_refused),
+        T(a_damaged_gate_is_refused),
+        T(a_damaged_store_is_refused),
+        T(a_damaged_record_is_refused),
+        T(any_damage_is_survived),
+        T(a_replaced_folder_is_noticed),
+        T(a_removed_gate_is_noticed),
+        T(a_file_size_limit),
+        T(a_full_disk),
+        T(no_room_to_begin),
+        T(another_pid_namespace),
+        T(another_time_namespace),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,647 @@
+/* test_local_process.c: the embedded driver between processes: hand-over, kill -9,
+ * SIGSTOP, fork. Every wait for another process is far shorter than the ttl of 30 s, so
+ * what happens here happens because a death was seen, not because a ticket expired. */
+#include "driver/local/local.h"
+#include "local_harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct side a;
+static char *folder;
+
+static int setup(void **state)
+{
+    (void)state;
+    folder = folder_new();
+    assert_int_equal(side_open(&a, folder, "?connect_timeout=300ms"), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    side_close(&a);
+    folder_free(folder);
+    return 0;
+}
+
+/* Joins "x"; says h if it holds, w if it waits (then h when granted); leaves when told. */
+static void stand_in_line(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+    int64_t end = hf__loop_now() + 60 * 1000000;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) == 0) {
+        child_say(c, 'w');
+        while (!p.granted && !p.gone) {
+            struct pollfd fds[2] = { { c->hear, POLLIN, 0 }, { s.loop.epfd, POLLIN, 0 } };
+
+            poll(fds, 2, 1000);
+            if (fds[0].revents || hf__loop_now() > end)
+                break;
+            side_turn(&s, hf__loop_now());
+        }
+    }
+    if (p.granted) {
+        child_say(c, 'h');
+        child_hear(c);
+    }
+    if (pass_leave(&p) != 0)
+        _exit(3);
+    side_close(&s);
+}
+
+static void hand_over(void **state)
+{
+    struct child c = child_start(folder, stand_in_line, NULL), d;
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 0);
+    d = child_start(folder, stand_in_line, NULL);
+    assert_int_equal(child_hear(&d), 'w');
+    child_end(&c);
+    side_until(&a, &p.granted);
+    assert_int_equal(p.granted, 1);
+    pass_leave(&p);
+    assert_int_equal(child_hear(&d), 'h');
+    child_end(&d);
+}
+
+static void a_killed_holder_is_noticed(void **state)
+{
+    struct child c = child_start(folder, stand_in_line, NULL);
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 0);
+    child_kill(&c, SIGKILL);
+    side_until(&a, &p.granted);
+    assert_int_equal(p.granted, 1);
+    pass_leave(&p);
+}
+
+static void a_try_after_a_kill_succeeds(void **state)
+{
+    struct pass p;
+
+    (void)state;
+    for (int unreaped = 0; unreaped < 2; unreaped++) {
+        struct child c = child_start(folder, stand_in_line, NULL);
+
+        assert_int_equal(child_hear(&c), 'h');
+        pass_init(&p, &a, "x");
+        p.t.try_only = true;
+        assert_int_equal(pass_join(&p), HF_EBUSY);
+        if (unreaped) {
+            struct pollfd ended = { c.hear, POLLIN, 0 };
+
+            kill(c.pid, SIGKILL);
+            poll(&ended, 1, 10000); /* a zombie is dead too */
+        } else
+            child_kill(&c, SIGKILL);
+        for (int i = 0; i < 10000 && pass_join(&p) != 1; i++)
+            if (!unreaped)
+                fail_msg("%s", p.err.text);
+        assert_true(pass_holds(&p));
+        pass_leave(&p);
+        if (unreaped)
+            assert_int_equal(waitpid(c.pid, NULL, 0), c.pid);
+    }
+}
+
+static void a_look_shows_no_dead(void **state)
+{
+    struct child c = child_start(folder, stand_in_line, NULL);
+    struct glance g = { 0 };
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    glance_at(&g, &a, "x", false);
+    assert_int_equal(g.n, 1);
+    assert_int_equal(g.rows[0].row.pid, c.pid);
+    child_kill(&c, SIGKILL);
+    glance_at(&g, &a, "x", false);
+    assert_int_equal(g.n, 0);
+}
+
+static void a_follower_sees_a_death(void **state)
+{
+    struct child c = child_start(folder, stand_in_line, NULL);
+    struct glance *g = calloc(1, sizeof *g);
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    g->look.follow = true;
+    glance_at(g, &a, "x", false);
+    assert_int_equal(g->n, 1);
+    g->n = 0;
+    child_kill(&c, SIGKILL);
+    side_until_size(&a, &g->done, 2);
+    assert_int_equal(g->n, 0);
+    hf__driver_local.stop(a.store, &g->look, NULL);
+    free(g);
+}
+
+/* Holder, three waiters; each of them but the last is killed, in each order. */
+static void killed_waiters_do_not_block(void **state)
+{
+    static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
+                                      { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct child c[3];
+        struct pass p;
+
+        for (int k = 0; k < 3; k++) {
+            c[k] = child_start(folder, stand_in_line, NULL);
+            assert_int_equal(child_hear(&c[k]), k == 0 ? 'h' : 'w');
+        }
+        pass_init(&p, &a, "x");
+        assert_int_equal(pass_join(&p), 0);
+        assert_int_equal(p.position, 3);
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(p.granted, 0);
+            child_kill(&c[orders[i][k]], SIGKILL);
+            side_turn(&a, hf__loop_now() + 1000 * (i % 2)); /* noticed, or all at the end */
+        }
+        side_until(&a, &p.granted);
+        assert_int_equal(pass_leave(&p), 0);
+    }
+}
+
+/* Readers hold in two processes; the writer that waits must see both die. */
+static void read_and_die(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    pass_shared(&p);
+    if (pass_join(&p) != 1)
+        _exit(3);
+    child_say(c, 'h');
+    child_hear(c);
+    _exit(0);
+}
+
+static void the_head_watches_every_holder(void **state)
+{
+    struct child c[3];
+    struct pass p;
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        c[k] = child_start(folder, read_and_die, NULL);
+        assert_int_equal(child_hear(&c[k]), 'h');
+    }
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 0);
+    child_kill(&c[1], SIGKILL);
+    child_kill(&c[2], SIGKILL);
+    side_turn(&a, hf__loop_now());
+    assert_int_equal(p.granted, 0);
+    child_kill(&c[0], SIGKILL);
+    side_until(&a, &p.granted);
+    assert_int_equal(p.granted, 1);
+    pass_leave(&p);
+}
+
+/* ---- the gate ---------------------------------------------------------------------- */
+
+static void stop_inside(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct shared *sh;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    sh = local_of(s.store)->sh;
+    if (hf__gate_enter(sh, 1000, NULL) < 0)
+        _exit(3);
+    child_say(c, 'i');
+    child_hear(c);
+    hf__gate_leave(sh);
+    child_say(c, 'o');
+    child_hear(c);
+    side_close(&s);
+}
+
+static void a_stopped_process_is_named(void **state)
+{
+    struct child c;
+    struct pass p, q;
+    char text[64];
+    int64_t began;
+
+    (void)state;
+    pass_init(&p, &a, "p");
+    p.t.ttl_ms = 400;
+    assert_int_equal(pass_join(&p), 1);
+    c = child_start(folder, stop_inside, NULL);
+    assert_int_equal(child_hear(&c), 'i');
+    child_kill(&c, SIGSTOP);
+
+    pass_init(&q, &a, "x");
+    began = hf__loop_now();
+    assert_int_equal(pass_join(&q), HF_EBUSYSTORE);
+    assert_true(hf__loop_now() - began < 5 * 1000000);
+    snprintf(text, sizeof text, "process %d, which is stopped", (int)c.pid);
+    assert_non_null(strstr(q.err.text, text));
+    assert_int_equal(pass_leave(&q), HF_EUNKNOWN);
+    began = hf__loop_now();
+    pass_renew(&p); /* unanswered, and soon */
+    assert_true(hf__loop_now() - began < 250000);
+    assert_int_equal(p.alive, 0);
+    assert_int_equal(p.dead, 0);
+
+    child_kill(&c, SIGCONT);
+    child_tell(&c, 'g');
+    assert_int_equal(child_hear(&c), 'o');
+    assert_int_equal(pass_join(&q), 1);
+    assert_int_equal(pass_leave(&q), 0);
+    pass_leave(&p);
+    child_end(&c);
+}
+
+static void a_process_killed_inside_opens_the_gate(void **state)
+{
+    struct child c = child_start(folder, stop_inside, NULL);
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'i');
+    child_kill(&c, SIGKILL);
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 1);
+    pass_leave(&p);
+}
+
+/* A commit that was not counted in the gate does not count: the state before it is in force. */
+static int put_garbage(struct tx *tx, void *arg)
+{
+    struct child *c = arg;
+    const char key[] = "Lx";
+    void *room;
+
+    if (hf__db_put(tx, key, 2, 5, &room) < 0)
+        _exit(4);
+    memcpy(room, "wrong", 5);
+    if (mdb_txn_commit(tx->txn) != 0)
+        _exit(5);
+    child_say(c, 'c');
+    child_hear(c);
+    _exit(6);
+}
+
+static void die_in_commit(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    hf__tx_run(local_of(s.store), put_garbage, c, false, 1000, NULL);
+}
+
+static void a_commit_that_was_not_finished_is_undone(void **state)
+{
+    struct pass p, q;
+
+    (void)state;
+    pass_init(&q, &a, "held");
+    assert_int_equal(pass_join(&q), 1);
+    for (int i = 0; i < 4; i++) { /* both meta pages, twice */
+        struct child c = child_start(folder, die_in_commit, NULL);
+
+        assert_int_equal(child_hear(&c), 'c');
+        child_kill(&c, SIGKILL);
+        pass_init(&p, &a, "x");
+        assert_int_equal(pass_join(&p), 1);
+        pass_leave(&p);
+        pass_renew(&q);
+        assert_int_equal(q.alive, i + 1);
+        if (i % 2) {
+            assert_int_equal(pass_join(&p), 1);
+            pass_leave(&p);
+            pass_renew(&q);
+            q.alive = i + 1;
+        }
+    }
+    pass_leave(&q);
+}
+
+/* ---- fork and descriptors ---------------------------------------------------------- */
+
+static pid_t sleeper(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        alarm(60);
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+/* arg "guard": a grandchild keeps a copy of the life socket; else it keeps what fork gives. */
+static void hold_with_grandchild(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+    pid_t pid;
+
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) != 1 || hf__driver_local.life_fds(s.store) != 0 ||
+        s.store->nlife_fds != 1)
+        _exit(3);
+    if (arg && fcntl(s.store->life_fds[0], F_DUPFD_CLOEXEC, 3) < 0)
+        _exit(4);
+    pid = sleeper();
+    if (write(c->tell, &pid, sizeof pid) != (ssize_t)sizeof pid)
+        _exit(5);
+    child_say(c, 'h');
+    child_hear(c);
+    _exit(0);
+}
+
+static void a_forked_child_does_not_keep_the_parent_alive(void **state)
+{
+    struct child c = child_start(folder, hold_with_grandchild, NULL);
+    struct pass p;
+    pid_t grandchild;
+
+    (void)state;
+    assert_int_equal(read(c.hear, &grandchild, sizeof grandchild), sizeof grandchild);
+    assert_int_equal(child_hear(&c), 'h');
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 0);
+    child_kill(&c, SIGKILL);
+    side_until(&a, &p.granted);
+    assert_int_equal(kill(grandchild, 0), 0);
+    pass_leave(&p);
+    kill(grandchild, SIGKILL);
+}
+
+static void a_guard_holds_back_the_news(void **state)
+{
+    struct child c = child_start(folder, hold_with_grandchild, "guard");
+    struct pass p, q;
+    pid_t guard;
+
+    (void)state;
+    assert_int_equal(read(c.hear, &guard, sizeof guard), sizeof guard);
+    assert_int_equal(child_hear(&c), 'h');
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 0);
+    child_kill(&c, SIGKILL);
+    side_turn(&a, hf__loop_now() + 300000);
+    side_turn(&a, hf__loop_now() + 100000);
+    assert_int_equal(p.granted, 0);
+    pass_init(&q, &a, "x");
+    q.t.try_only = true;
+    assert_int_equal(pass_join(&q), HF_EBUSY);
+    kill(guard, SIGKILL);
+    side_until(&a, &p.granted);
+    assert_int_equal(p.granted, 1);
+    pass_leave(&p);
+}
+
+static void a_forked_handle_refuses(void **state)
+{
+    struct pass p, q;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    pass_init(&p, &a, "x");
+    assert_int_equal(pass_join(&p), 1);
+    pid = fork();
+    if (pid == 0) {
+        struct side s;
+
+        pass_init(&q, &a, "y");
+        if (pass_join(&q) != HF_EFORKED || pass_leave(&p) != HF_EUNKNOWN)
+            _exit(1);
+        hf__driver_local.forked(a.store);
+        if (side_open(&s, folder, "") != 0) /* anew, as a process of its own */
+            _exit(2);
+        pass_init(&q, &s, "x");
+        q.t.try_only = true;
+        if (pass_join(&q) != HF_EBUSY)
+            _exit(3);
+        side_close(&s);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    pass_renew(&p);
+    assert_int_equal(p.alive, 1);
+    pass_leave(&p);
+}
+
+/* A daemon that closes all descriptors lives, and so do its tickets. */
+static void close_everything(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) != 1)
+        _exit(3);
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != c->tell && fd != c->hear)
+            close(fd);
+    child_say(c, 'h');
+    child_hear(c);
+    _exit(0);
+}
+
+static void closing_descriptors_is_not_death(void **state)
+{
+    struct child c = child_start(folder, close_everything, NULL);
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    pass_init(&p, &a, "x");
+    p.t.try_only = true;
+    assert_int_equal(pass_join(&p), HF_EBUSY);
+    side_close(&a); /* nobody seems to be inside; the next to open sweeps */
+    assert_int_equal(side_open(&a, folder, ""), 0);
+    pass_init(&p, &a, "x");
+    p.t.try_only = true;
+    assert_int_equal(pass_join(&p), HF_EBUSY);
+    child_kill(&c, SIGKILL);
+    assert_int_equal(pass_join(&p), 1);
+    pass_leave(&p);
+}
+
+/* ---- kill -9 at random ------------------------------------------------------------- */
+
+enum { WORKERS = 4, NAMES = 3, KILLS = 150 };
+
+struct board {                 /* shared memory: what a resource would see */
+    _Atomic int holder[NAMES]; /* worker + 1; 0: nobody */
+    _Atomic uint64_t fence[NAMES];
+    _Atomic int dying[WORKERS * (KILLS + 1)]; /* by life number */
+    _Atomic int violations, grants;
+};
+
+struct work {
+    struct board *board;
+    int number; /* of this life */
+    uint64_t seed;
+};
+
+static void claim(struct work *w, int name, uint64_t fence)
+{
+    struct board *b = w->board;
+    int before = atomic_exchange(&b->holder[name], w->number + 1);
+
+    if (before != 0 && !atomic_load(&b->dying[before - 1]))
+        atomic_fetch_add(&b->violations, 1);
+    if (atomic_exchange(&b->fence[name], fence) >= fence)
+        atomic_fetch_add(&b->violations, 1);
+    atomic_fetch_add(&b->grants, 1);
+}
+
+static void work(struct child *c, const char *where, void *arg)
+{
+    struct work *w = arg;
+    uint64_t random = w->seed;
+    struct pollfd told = { c->hear, POLLIN, 0 };
+    struct side s;
+
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    while (poll(&told, 1, 0) == 0) {
+        int n = (int)(test_random(&random) % NAMES);
+        char name[] = { (char)('a' + n), '\0' };
+        int64_t end = hf__loop_now() + 20 * 1000000;
+        struct pass p;
+
+        pass_init(&p, &s, name);
+        p.t.try_only = test_random(&random) % 4 == 0;
+        pass_join(&p);
+        if (test_random(&random) % 8 != 0)
+            while (!p.granted && !p.gone && hf__loop_now() < end)
+                side_turn(&s, hf__loop_now() + 100000);
+        if (!p.granted && !p.gone && hf__loop_now() >= end)
+            _exit(4); /* the line stands still */
+        if (p.granted) {
+            int me = w->number + 1;
+
+            claim(w, n, p.t.fence);
+            if (test_random(&random) % 2)
+                pass_renew(&p);
+            atomic_compare_exchange_strong(&w->board->holder[n], &me, 0);
+        }
+        if (!p.gone && pass_leave(&p) != 0)
+            _exit(5);
+    }
+    side_close(&s);
+}
+
+static void kill_at_random(void **state)
+{
+    struct board *b =
+        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t random = test_seed();
+    struct child c[WORKERS];
+    int life[WORKERS], lives = 0;
+
+    (void)state;
+    assert_ptr_not_equal(b, MAP_FAILED);
+    for (int i = 0; i < WORKERS; i++) {
+        struct work w = { b, life[i] = lives++, test_random(&random) };
+
+        c[i] = child_start(folder, work, &w);
+    }
+    for (int k = 0; k < KILLS; k++) {
+        int i = (int)(test_random(&random) % WORKERS);
+        struct timespec pause = { 0, (long)(test_random(&random) % 8000000) };
+        struct work w = { b, lives, test_random(&random) };
+
+        nanosleep(&pause, NULL); /* only varies the moment of the kill */
+        atomic_store(&b->dying[life[i]], 1);
+        child_kill(&c[i], SIGKILL);
+        life[i] = lives++;
+        c[i] = child_start(folder, work, &w);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        child_end(&c[i]);
+    assert_int_equal(b->violations, 0);
+    print_message("# %d grants, %d kills\n", b->grants, KILLS);
+    for (int n = 0; n < NAMES; n++) {
+        char name[] = { (char)('a' + n), '\0' };
+        struct pass p;
+
+        pass_init(&p, &a, name);
+        p.t.try_only = true;
+        assert_int_equal(pass_join(&p), 1);
+        assert_true(p.t.fence > b->fence[n]);
+        pass_leave(&p);
+    }
+    assert_int_equal(
+        hf__check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL), 0);
+    munmap(b, sizeof *b);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(hand_over),
+        T(a_killed_holder_is_noticed),
+        T(a_try_after_a_kill_succeeds),
+        T(a_look_shows_no_dead),
+        T(a_follower_sees_a_death),
+        T(killed_waiters_do_not_block),
+        T(the_head_watches_every_holder),
+        T(a_stopped_process_is_named),
+        T(a_process_killed_inside_opens_the_gate),
+        T(a_commit_that_was_not_finished_is_undone),
+        T(a_forked_child_does_not_keep_the_parent_alive),
+        T(a_guard_holds_back_the_news),
+        T(a_forked_handle_refuses),
+        T(closing_descriptors_is_not_death),
+        T(kill_at_random),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* test_local_threads.c: clients of one process on threads of their own: they share the
+ * gate, the environment and the process's number, and nothing else. Meant for the thread
+ * sanitizer too. */
+#include "local_harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 4, ROUNDS = 400 };
+
+static char *folder;
+static _Atomic int inside, violations;
+
+struct worker {
+    pthread_t thread;
+    uint64_t random;
+    int failed; /* the line of the first failure: cmocka's asserts are for the main thread */
+};
+
+#define CHECK(w, c)                                                                        \
+    do                                                                                     \
+        if (!(c) && !(w)->failed)                                                          \
+            (w)->failed = __LINE__;                                                        \
+    while (0)
+
+static int setup(void **state)
+{
+    (void)state;
+    folder = folder_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    folder_free(folder);
+    return 0;
+}
+
+static void one_round(struct worker *w, struct side *s)
+{
+    int64_t end = hf__loop_now() + 20 * 1000000;
+    struct pass p;
+
+    pass_init(&p, s, "x");
+    pass_join(&p);
+    while (!p.granted && !p.gone && hf__loop_now() < end)
+        side_turn(s, hf__loop_now() + 100000);
+    CHECK(w, p.granted == 1);
+    if (atomic_fetch_add(&inside, 1) != 0)
+        atomic_fetch_add(&violations, 1);
+    if (test_random(&w->random) % 2)
+        pass_renew(&p);
+    atomic_fetch_sub(&inside, 1);
+    CHECK(w, pass_leave(&p) == 0);
+}
+
+static void *hammer(void *arg)
+{
+    struct worker *w = arg;
+    struct side s;
+
+    CHECK(w, side_open(&s, folder, "") == 0);
+    for (int i = 0; i < ROUNDS && !w->failed; i++) {
+        one_round(w, &s);
+        if (test_random(&w->random) % 16 == 0) { /* close and open beside the others */
+            side_close(&s);
+            CHECK(w, side_open(&s, folder, "") == 0);
+        }
+    }
+    if (!w->failed)
+        side_close(&s);
+    return NULL;
+}
+
+/* Takes many names, so that the map grows while the others are in it. */
+static void *grow(void *arg)
+{
+    enum { N = 6000 };
+    struct worker *w = arg;
+    struct pass *p = calloc(N, sizeof *p);
+    struct side s;
+    char name[32];
+
+    CHECK(w, p && side_open(&s, folder, "") == 0);
+    for (int i = 0; i < N && !w->failed; i++) {
+        snprintf(name, sizeof name, "n/%d", i);
+        pass_init(&p[i], &s, name);
+        CHECK(w, pass_join(&p[i]) == 1);
+    }
+    for (int i = 0; i < N && !w->failed; i++)
+        CHECK(w, pass_leave(&p[i]) == 0);
+    if (!w->failed)
+        side_close(&s);
+    free(p);
+    return NULL;
+}
+
+static void run(void *(*const bodies[])(void *), size_t n, void (*beside)(void))
+{
+    uint64_t seed = test_seed();
+    struct worker w[THREADS + 1];
+
+    inside = violations = 0;
+    for (size_t i = 0; i < n; i++) {
+        w[i].random = test_random(&seed);
+        w[i].failed = 0;
+        assert_int_equal(pthread_create(&w[i].thread, NULL, bodies[i], &w[i]), 0);
+    }
+    if (beside)
+        beside();
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(pthread_join(w[i].thread, NULL), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(w[i].failed, 0);
+    assert_int_equal(violations, 0);
+}
+
+static void threads_exclude_each_other(void **state)
+{
+    void *(*const bodies[])(void *) = { hammer, hammer, hammer, hammer, grow };
+
+    (void)state;
+    run(bodies, 5, NULL);
+}
+
+/* Forks at any moment of the others' work; each child opens the store for itself. The
+ * thread sanitizer does not support that. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NO_FORKS 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define NO_FORKS 1
+#endif
+#ifndef NO_FORKS
+static void fork_often(void)
+{
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            struct side s;
+            struct pass p;
+
+            alarm(60);
+            if (side_open(&s, folder, "") < 0)
+                _exit(1);
+            pass_init(&p, &s, "of a child");
+            if (pass_join(&p) != 1 || pass_leave(&p) != 0)
+                _exit(2);
+            side_close(&s);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+    }
+}
+
+static void forks_beside_threads(void **state)
+{
+    void *(*const bodies[])(void *) = { hammer, hammer };
+
+    (void)state;
+    run(bodies, 2, fork_often);
+}
+#endif
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(threads_exclude_each_other),
+#ifndef NO_FORKS
+        T(forks_beside_threads),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* The URL parser: what it takes, what it refuses, and that no secret gets out. */
+#include "unit.h"
+
+#include "core/url.h"
+
+static void takes_every_part(void **state)
+{
+    struct url u;
+    hf_error e;
+
+    (void)state;
+    assert_int_equal(hf__url_parse(&u, "redis://me:p%40ss%3a@h1:6379,[::1]:7,h3/2?tls_ca=%2Fca&"
+                                       "namespace=n%20s&ttl=500ms&connect_timeout=2", &e), 0);
+    assert_string_equal(u.scheme, "redis");
+    assert_string_equal(u.user, "me");
+    assert_string_equal(u.password, "p@ss:");
+    assert_int_equal(u.nhosts, 3);
+    assert_string_equal(u.hosts[0].host, "h1");
+    assert_int_equal(u.hosts[0].port, 6379);
+    assert_string_equal(u.hosts[1].host, "::1");
+    assert_int_equal(u.hosts[1].port, 7);
+    assert_string_equal(u.hosts[2].host, "h3");
+    assert_int_equal(u.hosts[2].port, 0);
+    assert_string_equal(u.path, "/2");
+    assert_int_equal(u.nparams, 1);
+    assert_string_equal(hf__url_param(&u, "tls_ca"), "/ca");
+    assert_string_equal(u.ns, "n s");
+    assert_int_equal(u.ttl_ms, 500);
+    assert_int_equal(u.connect_ms, 2000);
+    assert_null(strstr(u.shown, "p%40ss"));
+    assert_int_equal(hf__url_known(&u, "tls_ca", &e), 0);
+    assert_int_equal(hf__url_known(&u, "tls tls_caX ca", &e), HF_EINVAL);
+    hf__url_done(&u);
+}
+
+static void takes_the_short_forms(void **state)
+{
+    struct url u;
+
+    (void)state;
+    assert_int_equal(hf__url_parse(&u, "local:", NULL), 0);
+    assert_string_equal(u.path, "");
+    assert_int_equal(u.nhosts, 0);
+    hf__url_done(&u);
+    assert_int_equal(hf__url_parse(&u, "local:///var/lib/x%20y", NULL), 0);
+    assert_string_equal(u.path, "/var/lib/x y");
+    hf__url_done(&u);
+    assert_int_equal(hf__url_parse(&u, "local:?ttl=5m", NULL), 0);
+    assert_int_equal(u.ttl_ms, 300000);
+    hf__url_done(&u);
+}
+
+static void shows_no_secrets(void **state)
+{
+    static const char *const urls[][2] = {
+        { "redis://:hunter2@h/0", "redis://@h/0" },
+        { "redis://u:hunter2@h", "redis://u@h" },
+        { "redis://u:hun@ter2@h/x@y", "redis://u@h/x@y" },
+        { "zk://h/r?auth=digest:hunter2&ttl=5s", "zk://h/r?auth=***&ttl=5s" },
+        { "x://h?sslpassword=hunter2", "x://h?sslpassword=***" },
+        { "x://u:hunter2@h?a=b&token=hunter2", "x://u@h?a=b&token=***" },
+        { "x:/a:b@c://d", "x:/a:b@c://d" },
+    };
+    struct url u;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        assert_int_equal(hf__url_parse(&u, urls[i][0], NULL), 0);
+        assert_string_equal(u.shown, urls[i][1]);
+        hf__url_done(&u);
+    }
+}
+
+static void refuses_and_says_what(void **state)
+{
+    static const char *const urls[][2] = {
+        { "", "scheme" },
+        { "local", "scheme" },
+        { "Local:", "scheme" },
+        { ":x", "scheme" },
+        { "x://h:0", "port" },
+        { "x://h:65536", "port" },
+        { "x://h:", "port" },
+        { "x://h:6x", "port" },
+        { "x://h1,,h2", "empty" },
+        { "x://h1,", "empty" },
+        { "x://u@", "no host" },
+        { "x://[::1", "address" },
+        { "x://h/%zz", "path" },
+        { "x://h/%00", "path" },
+        { "x://h/%f", "path" },
+        { "x://h/%ff", "UTF-8" },
+        { "x://h?a", "key=value" },
+        { "x://h?=b", "key=value" },
+        { "x://h?a=1&a=2", "twice" },
+        { "x://h?a+b%20c=2", "option" },
+        { "x://h?ttl=0", "ttl" },
+        { "x://h?ttl=-1s", "ttl" },
+        { "x://h?ttl=5d", "ttl" },
+        { "x://h?connect_timeout=soon", "connect_timeout" },
+        { "x://h#f", "#" },
+        { "x://u:secret%zz@h", "password" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        struct url u;
+        hf_error e = { 0 };
+
+        assert_int_equal(hf__url_parse(&u, urls[i][0], &e), HF_EINVAL);
+        assert_non_null(strstr(e.text, urls[i][1]));
+        assert_null(strstr(e.text, "secret"));
+        assert_null(u.scheme);
+    }
+    assert_int_equal(hf__url_parse(&(struct url){ 0 }, NULL, NULL), HF_EINVAL);
+}
+
+static void reads_times(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } t[] = { { "2.5", 2500 },  { "500ms", 500 },  { "30s", 30000 }, { "5m", 300000 },
+              { "1h", 3600000 }, { "0.0005", 1 },  { "0", 0 },       { ".5", 500 } };
+    static const char *const bad[] = { "", ".", "s", "-1", "1e3", "1 s", "5x", "1h30m",
+                                       "99999999999h" };
+    int64_t ms;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        assert_true(hf__parse_time(t[i].text, &ms));
+        assert_int_equal(ms, t[i].ms);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(hf__parse_time(bad[i], &ms));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_every_part),      cmocka_unit_test(takes_the_short_forms),
+        cmocka_unit_test(shows_no_secrets),      cmocka_unit_test(refuses_and_says_what),
+        cmocka_unit_test(reads_times),
+    };
+
+    return cmocka_run_group_tests_name("url", tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* The heap, the map and the text helpers. */
+#include "unit.h"
+
+#include "util/heap.h"
+#include "util/list.h"
+#include "util/map.h"
+#include "util/text.h"
+
+#include <time.h>
+
+static void heap_keeps_order_under_random_changes(void **state)
+{
+    enum { N = 500, STEPS = 20000 };
+    unsigned seed = (unsigned)time(NULL);
+    static struct heap_node nodes[N];
+    struct heap h = { 0 };
+
+    (void)state;
+    print_message("seed %u\n", seed);
+    srand(seed);
+    memset(nodes, 0, sizeof nodes);
+    assert_int_equal(hf__heap_reserve(&h, N), 0);
+    for (int i = 0; i < STEPS; i++) {
+        struct heap_node *n = &nodes[rand() % N];
+        int64_t least = INT64_MAX;
+
+        if (rand() % 3 == 0)
+            hf__heap_remove(&h, n);
+        else
+            hf__heap_set(&h, n, rand() % 1000);
+        for (int k = 0; k < N; k++)
+            if (nodes[k].pos && nodes[k].key < least)
+                least = nodes[k].key;
+        assert_int_equal(heap_first(&h) ? heap_first(&h)->key : INT64_MAX, least);
+    }
+    hf__heap_done(&h);
+}
+
+static void map_finds_what_was_put_in(void **state)
+{
+    enum { N = 5000 };
+    static struct map_node nodes[N];
+    struct map m;
+
+    (void)state;
+    assert_int_equal(hf__map_init(&m), 0);
+    for (int i = 0; i < N; i++)
+        hf__map_insert(&m, &nodes[i], hf__hash(&i, sizeof i));
+    for (int i = 0; i < N; i += 2)
+        hf__map_remove(&m, &nodes[i]);
+    for (int i = 0; i < N; i++) {
+        uint64_t hash = hf__hash(&i, sizeof i);
+        bool found = false;
+
+        for (struct map_node *n = map_chain(&m, hash); n; n = n->next)
+            found = found || n == &nodes[i];
+        assert_int_equal(found, i % 2);
+    }
+    assert_int_equal(m.count, N / 2);
+    hf__map_done(&m);
+}
+
+static void utf8_is_checked_strictly(void **state)
+{
+    static const struct {
+        const char *text;
+        bool valid;
+    } t[] = {
+        { "", true },          { "plain", true },         { "\xc3\xa9", true },
+        { "\xe2\x82\xac", true }, { "\xf0\x9f\x94\x92", true }, { "\xf4\x8f\xbf\xbf", true },
+        { "\x80", false },     { "\xc3", false },         { "\xc0\x80", false },
+        { "\xc1\xbf", false }, { "\xe0\x80\x80", false }, { "\xed\xa0\x80", false },
+        { "\xf4\x90\x80\x80", false }, { "\xf8\x88\x80\x80\x80", false }, { "a\xff", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        assert_int_equal(hf__utf8_valid(t[i].text, strlen(t[i].text)), t[i].valid);
+}
+
+static void escape_makes_one_safe_line(void **state)
+{
+    static const struct {
+        const char *in, *out;
+    } t[] = {
+        { "plain \xc3\xa9", "plain \xc3\xa9" }, { "a\nb\x1b[31m", "a\\x0ab\\x1b[31m" },
+        { "\x7f\xc2\x85\xff", "\\x7f\\xc2\\x85\\xff" },
+    };
+    char buf[64], small[8];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        assert_string_equal(hf__escape(buf, sizeof buf, t[i].in, strlen(t[i].in)), t[i].out);
+    assert_string_equal(hf__escape(small, sizeof small, "1234567", 7), "1234567");
+    assert_string_equal(hf__escape(small, sizeof small, "12345678", 8), "1234...");
+    assert_string_equal(hf__escape(small, sizeof small, "123456\n", 7), "1234...");
+    assert_string_equal(hf__escape(small, sizeof small, "123\xe2\x82\xac\xe2\x82\xac", 9), "123...");
+    assert_string_equal(hf__escape(small, 1, "x", 1), "");
+}
+
+static void hex_goes_both_ways(void **state)
+{
+    unsigned char in[4] = { 0, 1, 0xab, 0xff }, out[4];
+    char text[9];
+
+    (void)state;
+    hf__hex(text, in, 4);
+    assert_string_equal(text, "0001abff");
+    assert_true(hf__unhex(out, 4, text));
+    assert_memory_equal(in, out, 4);
+    assert_false(hf__unhex(out, 4, "0001abf"));
+    assert_false(hf__unhex(out, 4, "0001abff0"));
+    assert_false(hf__unhex(out, 4, "0001abfG"));
+    assert_false(hf__unhex(out, 4, ""));
+}
+
+static void list_removes_twice(void **state)
+{
+    struct list l, other, a, b;
+
+    (void)state;
+    list_init(&l);
+    list_init(&other);
+    list_push(&l, &a);
+    list_push(&l, &b);
+    list_remove(&a);
+    list_remove(&a);
+    assert_ptr_equal(list_first(&l), &b);
+    list_splice(&other, &l);
+    assert_true(list_empty(&l));
+    assert_ptr_equal(list_pop(&other), &b);
+    assert_null(list_pop(&other));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heap_keeps_order_under_random_changes),
+        cmocka_unit_test(map_finds_what_was_put_in),
+        cmocka_unit_test(utf8_is_checked_strictly),
+        cmocka_unit_test(escape_makes_one_safe_line),
+        cmocka_unit_test(hex_goes_both_ways),
+        cmocka_unit_test(list_removes_twice),
+    };
+
+    return cmocka_run_group_tests_name("util", tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+# packages.sh: installs what a script needs, on Debian and Ubuntu. Sourced by ./try and ./check:
+#
+#     need PACKAGE PROBE WHY     PROBE: a command, or a .pc name after "pc:", or "-"
+#     install_needed YES         YES=1: without asking
+#
+# Every package named this way is a compiler, a tool or a library: none brings a service.
+
+missing=() reasons=() lists_fresh=''
+
+installed() { # PACKAGE PROBE; anything that works will do, not only the package
+    case $2 in
+    -) ;;
+    pc:*) pkg-config --exists "${2#pc:}" 2>/dev/null && return 0 ;;
+    *) command -v "$2" >/dev/null 2>&1 && return 0 ;;
+    esac
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+need() {
+    installed "$1" "$2" && return 0
+    missing+=("$1")
+    reasons+=("$3")
+}
+
+# The sanitizer and fuzzer run-times of the clang that is installed. Newer releases have them in
+# a package of their own, older ones bring them with clang itself. Call it when clang is there.
+need_clang_runtime() {
+    echo 'int main(void) { return 0; }' |
+        clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null ||
+        need "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" - "$1"
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install_needed() {
+    local i answer
+    [ ${#missing[@]} -gt 0 ] || return 0
+    echo "Missing packages:"
+    for i in "${!missing[@]}"; do
+        printf '  %-22s %s\n' "${missing[i]}" "${reasons[i]}"
+    done
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "There is no apt-get here: install their like, then run this again." >&2
+        return 1
+    fi
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        echo "As root: apt-get install --no-install-recommends ${missing[*]}" >&2
+        return 1
+    fi
+    if [ "$1" != 1 ]; then
+        if ! [ -t 0 ]; then
+            echo "Run this again with -y to install them." >&2
+            return 1
+        fi
+        read -r -p "Install them now? [Y/n] " answer
+        case $answer in '' | [yY]*) ;; *) return 1 ;; esac
+    fi
+    local log
+    log=$(mktemp) || return 1
+    if ! { { [ -n "$lists_fresh" ] || as_root apt-get -q update; } &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+            --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+        tail -n 30 "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+    missing=() reasons=() lists_fresh=1
+}
+
+need_for_build() {
+    need gcc gcc "the compiler"
+    need libc6-dev - "headers of the C library"
+    need pkg-config pkg-config "finds libraries"
+    need meson meson "the build system"
+    need ninja-build ninja "the build system"
+    need liblmdb-dev pc:lmdb "the embedded store"
+}
