@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """holdfast run: options, exit statuses, environment, waiting, several names."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -519,25 +521,40 @@ def own_group_and_no_zombies(box):
     same(box.end(p)[0], 0, "status")
 
 
+def copy_for_everybody(box, folder):
+    """The command, its library, a set-uid tool and a store where another user can reach them."""
+    linked = subprocess.run(["ldd", box.holdfast], capture_output=True, text=True).stdout
+    for line in linked.splitlines():
+        if "libholdfast" in line and "=> /" in line:
+            shutil.copy(line.split("=>")[1].split()[0], folder)
+    box.holdfast = shutil.copy(box.holdfast, folder)
+    tool = shutil.copy("/bin/cat", folder + "/mycat")
+    os.chmod(tool, 0o4755)
+    os.mkdir(folder + "/store", 0o700)
+    os.chown(folder + "/store", 65534, 65534)
+    box.env.update(LD_LIBRARY_PATH=folder, HOLDFAST_URL=f"local://{folder}/store")
+    return tool
+
+
 @case
 def set_uid_command(box):
     """A command with rights of its own is warned about."""
-    if os.geteuid() == 0:  # a set-uid program of ours, run by somebody else
-        os.chmod(box.dir, 0o755)
-        tool = box.path("mycat")
-        with open("/bin/cat", "rb") as a, open(tool, "wb") as b:
-            b.write(a.read())
-        os.chmod(tool, 0o4755)
-        os.chown(box.path("store"), 65534, 65534)
-        who = {"user": 65534, "group": 65534, "extra_groups": []}
-    else:  # one of the system's, which waits for a password
-        tool, who = "su", {}
-    with open(box.path("err"), "w") as err:
-        p = box.start("a", tool, stdin=subprocess.PIPE, stderr=err, **who)
-    until(lambda: "rights of its own" in box.read("err"), "the warning")
-    check(os.path.basename(tool) in box.read("err"), "it names the command")
-    box.end(p, "")
-    same(box.run("a", "sleep", "0.05", **who), (0, "", ""), "an ordinary one")
+    folder = tempfile.mkdtemp(prefix="holdfast-run-", dir="/tmp")
+    try:
+        os.chmod(folder, 0o755)
+        if os.geteuid() == 0:  # a set-uid program of ours, run by somebody else
+            tool = copy_for_everybody(box, folder)
+            who = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+        else:  # one of the system's, which waits for a password
+            tool, who = "su", {}
+        with open(box.path("err"), "w") as err:
+            p = box.start("a", tool, stdin=subprocess.PIPE, stderr=err, **who)
+        until(lambda: "rights of its own" in box.read("err"), "the warning")
+        check(os.path.basename(tool) in box.read("err"), "it names the command")
+        box.end(p, "")
+        same(box.run("a", "sleep", "0.05", **who), (0, "", ""), "an ordinary one")
+    finally:
+        shutil.rmtree(folder)
 
 
 @case
