@@ -136,7 +136,7 @@ typedef struct hf_options { /* size first, zero is default, unknown bytes are re
     uint32_t drive;         /* HF_DRIVE_* */
     int64_t ttl_ms;         /* for requests that name none; 0: the URL's ttl=, or 30 s */
     void (*log)(void *user, int level, const char *name, const char *text);
-    void *user;             /* passed to log; log may be called from any thread */
+    void *user;             /* passed to log, which may run on any thread and must not call us */
     const char *owner;      /* act for this owner of another process: text of hf_lease_owner */
 } hf_options;
 #define HF_OPTIONS_INIT { sizeof(hf_options), 0, 0, NULL, NULL, NULL }

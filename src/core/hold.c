@@ -123,6 +123,14 @@ void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
         index_held(h);
 }
 
+/* Held, and its time is not over: also if nobody has driven us, and so told us, since then. */
+static bool trusted(const struct hold *h)
+{
+    struct env *env = h->client->env;
+
+    return !h->lost && atomic_load(&h->until_at) > env->now(env);
+}
+
 struct hold *hf__hold_find(const struct client *c, const char *name, struct owner owner)
 {
     size_t n = strlen(name);
@@ -131,7 +139,7 @@ struct hold *hf__hold_find(const struct client *c, const char *name, struct owne
     for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
         struct hold *h = container_of(m, struct hold, by_name);
 
-        if (m->hash == hash && h->reentrant && h->t.kind == LINE_LOCK && !h->lost &&
+        if (m->hash == hash && h->reentrant && h->t.kind == LINE_LOCK && trusted(h) &&
             owner_same(h->t.owner, owner) && h->t.name_len == n &&
             memcmp(h->t.name, name, n) == 0)
             return h;
@@ -147,7 +155,7 @@ struct hold *hf__hold_of_thread(const struct client *c, const char *name, uint64
     for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
         struct hold *h = container_of(m, struct hold, by_name);
 
-        if (m->hash == hash && h->thread == thread && h->t.kind == LINE_LOCK && !h->lost &&
+        if (m->hash == hash && h->thread == thread && h->t.kind == LINE_LOCK && trusted(h) &&
             h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
             return h;
     }

@@ -117,7 +117,7 @@ int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
 
     if (rc == 0 && hf__enter_any(c) == 0) {
         rc = c->closed ? 0 : may_keep(l, keep_ms, err);
-        pthread_mutex_unlock(&c->lock);
+        hf__leave(c);
     }
     return rc < 0 ? rc : hf__lease_give_back(l, NULL, keep_ms, err);
 }

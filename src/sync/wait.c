@@ -32,6 +32,26 @@
 
 enum { EVENTS = 64 };
 
+/* A thread that is cancelled in one of our system calls would take the lock, or the lead, with
+ * it: no cancellation between entering and leaving, callbacks included. */
+static _Thread_local struct {
+    int depth, before;
+} shield;
+
+static void lock(hf_client *c)
+{
+    if (shield.depth++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield.before);
+    pthread_mutex_lock(&c->lock);
+}
+
+static void unlock(hf_client *c)
+{
+    pthread_mutex_unlock(&c->lock);
+    if (--shield.depth == 0)
+        pthread_setcancelstate(shield.before, NULL);
+}
+
 int hf__enter(hf_client *c, hf_error *err)
 {
     if (!c)
@@ -39,9 +59,9 @@ int hf__enter(hf_client *c, hf_error *err)
     if (*c->alive == 0)
         return hf__fail(err, HF_EFORKED, 0, NULL,
                         "the client belongs to the parent process: open one of your own");
-    pthread_mutex_lock(&c->lock);
+    lock(c);
     if (c->closing) {
-        pthread_mutex_unlock(&c->lock);
+        unlock(c);
         return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
     }
     return 0;
@@ -59,7 +79,7 @@ int hf__enter_any(hf_client *c)
 {
     if (*c->alive == 0)
         return HF_EFORKED;
-    pthread_mutex_lock(&c->lock);
+    lock(c);
     return 0;
 }
 
@@ -82,7 +102,7 @@ void hf__leave(hf_client *c)
             hf__loop_arm(&c->loop);
         hf__keeper_need(c);
     }
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
     if (last)
         destroy(c);
 }

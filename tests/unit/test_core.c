@@ -535,6 +535,25 @@ static void lost_hold_is_not_reentered(void **state)
     release(a);
 }
 
+/* Nobody turned the loop, so nobody was told; the hold is over all the same (G9). */
+static void expired_hold_is_not_reentered(void **state)
+{
+    struct hf_lease *a = hold(HF_FOREVER, HF_REQUEST(.owner = 5));
+    struct ticket *first = w.joined;
+    struct hf_op op;
+
+    (void)state;
+    w.now = hf__until(w.now, TTL);
+    start(&op, NULL, HF_FOREVER, HF_REQUEST(.owner = 5));
+    assert_false(op.done);
+    assert_ptr_not_equal(w.joined, first);
+    hf__cancel(&op, HF_ECANCELED);
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    w.left = NULL;
+    release(a);
+}
+
 static void bad_requests_change_nothing(void **state)
 {
     hf_request bad[] = {
@@ -588,6 +607,7 @@ int main(void)
         TEST(store_that_is_down_is_told_in_time_and_repeated_after),
         TEST(reentry_by_owner_makes_no_traffic),
         TEST(lost_hold_is_not_reentered),
+        TEST(expired_hold_is_not_reentered),
         TEST(bad_requests_change_nothing),
     };
 

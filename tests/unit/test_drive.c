@@ -317,6 +317,29 @@ static void cancelled_from_a_signal_handler(void **state)
     hf_release(x, NULL);
 }
 
+/* Cancelling a thread in a call ends it only after the call: it takes no lead with it. */
+static void cancelled_thread_does_not_take_the_lead_with_it(void **state)
+{
+    hf_lease *x = hold(other, "x", 0), *y;
+    struct call a = { .name = "x", .wait_ms = 400 }, b = { .name = "y", .wait_ms = HF_FOREVER };
+    void *end;
+
+    (void)state;
+    y = hold(other, "y", 0);
+    begin(&a);
+    until_waiters("x", 1);
+    begin(&b);
+    until_waiters("y", 1);
+    pthread_cancel(a.thread);
+    pthread_join(a.thread, &end);
+    assert_int_equal(a.rc, HF_ETIMEDOUT); /* it came back from the call first */
+    hf_release(y, NULL);
+    pthread_join(b.thread, NULL);
+    assert_int_equal(b.rc, 0);
+    hf_release(b.lease, NULL);
+    hf_release(x, NULL);
+}
+
 static void closing_ends_leader_and_followers(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *mine = hold(c, "mine", 0);
@@ -441,6 +464,7 @@ int main(void)
         TEST(keeper_ends_when_nothing_is_left_and_starts_again),
         TEST(signals_do_not_end_a_wait),
         TEST(cancelled_from_a_signal_handler),
+        TEST(cancelled_thread_does_not_take_the_lead_with_it),
         TEST(closing_ends_leader_and_followers),
         TEST(descriptor_tells_of_a_callback_while_another_thread_blocks),
         PROMPT(resident_keeper_tells_loss_with_no_call_under_way),
