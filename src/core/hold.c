@@ -354,6 +354,13 @@ static bool waits_for_itself(const struct hold *h)
     return false;
 }
 
+/* Its owner holds something, or may come to hold something while this one waits: a named owner
+ * may act on several threads, or in another process. A call on its own thread cannot. */
+static bool may_deadlock(const struct hold *h)
+{
+    return !owner_none(h->t.owner) && (h->thread == 0 || h->t.hints_len > 0);
+}
+
 /* The ticket goes from one state to another: what that means for the client's books. */
 static void moved(struct hold *h, enum ticket_state old)
 {
@@ -402,7 +409,7 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
     if (effects & TELL_LOST)
         lose(h);
     arrange(h, effects);
-    if ((effects & TELL_WAITING) && old != TICKET_WAITING)
+    if ((effects & TELL_WAITING) && old != TICKET_WAITING && may_deadlock(h))
         set_timer(h, plus_ms(now_of(h), waits_for_itself(h) ? 0 : WALK_FIRST_MS));
     tell(h, effects, why, err);
     if (--h->stepping == 0 && h->state == TICKET_OUT)

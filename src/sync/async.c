@@ -7,6 +7,7 @@
 #include "sync/sync.h"
 
 #include "sync/cell.h"
+#include "sync/perturb.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,7 @@ static void run_op(hf_client *c, struct hf_op *op)
     pthread_mutex_unlock(&c->lock);
     call(op, rc, lease, list);
     hf_list_free(list);
+    PERTURB();
     pthread_mutex_lock(&c->lock);
     op->running = false;
     if (op->freed)

@@ -13,6 +13,8 @@
  * signals are blocked on it: they belong to the application's threads. */
 #include "sync/sync.h"
 
+#include "sync/perturb.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/timerfd.h>
@@ -40,8 +42,10 @@ static void park(hf_client *c, int64_t at)
 
     set(c, at);
     pthread_mutex_unlock(&c->lock);
+    PERTURB();
     while (read(c->keeper_fd, &n, sizeof n) < 0 && errno == EINTR)
         ;
+    PERTURB();
     pthread_mutex_lock(&c->lock);
 }
 

@@ -24,6 +24,7 @@
 #include "sync/sync.h"
 
 #include "core/url.h"
+#include "sync/perturb.h"
 
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -42,12 +43,14 @@ static void lock(hf_client *c)
 {
     if (shield.depth++ == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield.before);
+    PERTURB();
     pthread_mutex_lock(&c->lock);
 }
 
 static void unlock(hf_client *c)
 {
     pthread_mutex_unlock(&c->lock);
+    PERTURB();
     if (--shield.depth == 0)
         pthread_setcancelstate(shield.before, NULL);
 }
@@ -127,7 +130,9 @@ int hf__lead(hf_client *c, bool block)
     c->leading = c->asleep = true;
     hf__loop_arm(&c->loop);
     pthread_mutex_unlock(&c->lock);
+    PERTURB();
     n = hf__loop_sleep(&c->loop, evs, EVENTS, block);
+    PERTURB();
     pthread_mutex_lock(&c->lock);
     c->asleep = false;
     n = hf__loop_turn(&c->loop, evs, n);
@@ -143,6 +148,7 @@ void hf__wait_turn(hf_client *c, struct waiter *w)
     if (c->leading) {
         hf__loop_arm(&c->loop); /* our own deadline may be the earliest now */
         list_push(&c->waiters, &w->node);
+        PERTURB();
         pthread_cond_wait(&w->cond, &c->lock);
         list_remove(&w->node);
     } else {

@@ -1,0 +1,37 @@
+/* mutate.h: deliberate defects, to prove that the simulator finds them. In the simulator's build
+ * one of them may be switched on at run time; in every other build MUTANT() is 0 and nothing of
+ * this is left. tests/sim and docs/verification.md say what each one breaks. */
+#ifndef HF_CORE_MUTATE_H
+#define HF_CORE_MUTATE_H
+
+#ifdef HF_SIM
+#define HF_CORE_MUTANTS(X)                                                                 \
+    X(RECEIPT, "receipt", "a renewal counts from the receipt of its answer")               \
+    X(GRANT_MOVES, "grant-moves", "a grant by another's release counts from its receipt")  \
+    X(NO_DRIFT, "no-drift", "the deadline allows no drift of clocks")                      \
+    X(THIN, "thin", "a grant with little or no time left is not confirmed first")          \
+    X(LATE_LOSS, "late-loss", "loss is told at the store's expiry, after the deadline")    \
+    X(LATE_GRANT, "late-grant", "a grant that comes after giving up is kept")              \
+    X(FORGET_JOIN, "forget-join", "giving up an unanswered join leaves nothing behind")    \
+    X(FIRST_HANDLE, "first-handle", "the ticket leaves with the first of its handles")     \
+    X(NO_HINTS, "no-hints", "tickets do not say what their owners hold")                   \
+    X(ONE_READING, "one-reading", "the deadlock walk reads the lines once")                \
+    X(PERMITS_CYCLE, "permits-cycle", "a cycle through permits counts as a deadlock")      \
+    X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
+    X(SKIP_RENEW, "skip-renew", "no renewal while a caller waits for a grant")             \
+    X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
+    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")
+enum mutant {
+    MUTANT_NONE,
+#define HF_X(name, word, text) MUTANT_##name,
+    HF_CORE_MUTANTS(HF_X)
+#undef HF_X
+    MUTANT_CORE_END
+};
+extern int hf__mutant;
+#define MUTANT(name) (hf__mutant == MUTANT_##name)
+#else
+#define MUTANT(name) 0
+#endif
+
+#endif

@@ -1,0 +1,424 @@
+/* sim.h: the parts of the simulator.
+ *
+ * One world at a time: processes with clients (each a struct client of the core) and threads, a
+ * store, a network, one true clock. Everything that happens is a step: a message arrives, a timer
+ * fires, the plan acts. All of it follows from a seed, and so a run can be repeated and shrunk.
+ *
+ * mem.c     the core's memory        world.c   clock, steps, processes, faults
+ * plan.c    what shall happen        driver.c  client's end of the network: the seam
+ * lines.c   the reference store, scripted family     order.c  the same, ordered family
+ * work.c    applications             oracle.c  invariants
+ * shrink.c  a short history          main.c    command line, TAP
+ */
+#ifndef HF_SIM_H
+#define HF_SIM_H
+
+#include "core/core.h"
+#include "core/mutate.h"
+#include "util/heap.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    PROCS = 4,
+    SLOTS = 2,      /* clients of a process at a time */
+    THREADS = 3,    /* of a process at a time */
+    IDS = 120,      /* clients of a run */
+    LINES = 8,
+    TTLS = 3,
+    TICKETS = 96,   /* of a client, or of a line */
+    LOOKS = 48,
+    ACTS = 1600,
+    US = 1000       /* in a millisecond */
+};
+
+enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
+
+/* Mutations that are not the core's but a driver's, a store's or the platform's. */
+#define SIM_MUTANTS(X)                                                                     \
+    X(RELEASE_BY_NAME, "release-by-name", "a release takes out whoever holds the name")    \
+    X(FENCE_AT_JOIN, "fence-at-join", "the fence is given at the join, and some barge")    \
+    X(READER_PAST, "reader-past-writer", "a reader is admitted past a waiting writer")     \
+    X(MONOTONIC, "monotonic", "the clock stands still while the machine is suspended")     \
+    X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
+    X(UNTOLD, "untold", "a join renews the waiters, not the grant still under way to them") \
+    X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")   \
+    X(STORE_MOVES, "store-moves", "the store ends a hold one ttl after its grant, not renewal")
+
+enum sim_mutant {
+    MUTANT_SIM_BEGIN = 100,
+#define HF_X(name, word, text) MUTANT_##name,
+    SIM_MUTANTS(HF_X)
+#undef HF_X
+};
+
+/* ---- plan ------------------------------------------------------------------------------- */
+
+enum act_kind {
+    A_ACQUIRE, A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW, A_LOOK, A_EVICT, A_THREAD_ENDS,
+    A_SHUT,
+    A_CUT, A_PAUSE, A_SUSPEND, A_KILL, A_DRIFT, A_BEYOND, A_STORE_STOP, A_STORE_FORGETS,
+    A_WALL, A_NO_MEMORY, A_SLOW, A_END_HOLD,
+    ACT_KINDS
+};
+
+struct act {
+    int64_t at;
+    enum act_kind kind;
+    uint8_t proc, slot, thread; /* thread THREADS: nobody's, asynchronous */
+    uint8_t line, lines;        /* lines: how many names, from `line` on */
+    uint8_t mode, ttl;          /* HF_WRITE ...; index of the ttl */
+    uint8_t permits, flags;     /* F_* */
+    bool dropped;
+    int64_t wait_ms, hold_us, dur_us;
+    uint32_t rnd;
+};
+enum { F_BARGE = 1, F_REENTRANT = 2, F_NO_RENEW = 4, F_NOW = 8, F_KEEP = 16, F_MAX_HOLD = 32,
+       F_TOLD = 64 };
+
+struct plan {
+    uint64_t seed;
+    enum family family;
+    int procs, slots, lines, nttls;
+    int64_t ttl_ms[TTLS];
+    int capacity[LINES];       /* 0: a lock; else permits */
+    int64_t delay_us, jitter_us; /* of a message */
+    uint32_t slow_ppm, wake_lost_ppm, twice_ppm;
+    bool eager;                /* the store ends what expired at that moment, not when asked */
+    bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
+    bool calm;                 /* no fault, no time-out: no deadlock report may be false */
+    int32_t ppm[PROCS];
+    struct act acts[ACTS];
+    size_t n;
+    int64_t end;
+};
+
+void plan_make(struct plan *, uint64_t seed);
+const char *act_word(enum act_kind);
+
+/* ---- random ------------------------------------------------------------------------------- */
+
+static inline uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+enum msg_kind {
+    M_HELLO, M_JOIN, M_LEAVE, M_AMEND, M_RENEW, M_WAIT, M_SESSION, M_LOOK, M_EVICT, M_READ,
+    R_HELLO, R_JOIN, R_LEAVE, R_AMEND, R_RENEW, R_WAIT, R_SESSION, R_LOOK, R_EVICT, R_READ,
+    N_GRANT, N_GONE, N_MARK, N_FIRED
+};
+
+struct srow { /* a ticket as a store tells of it */
+    uint64_t token, fence;
+    int slot;
+    uint32_t gen, position;
+    uint8_t id, kind;
+    int64_t weight, capacity, joined, expires_ms;
+    struct owner owner;
+    uint32_t hints;
+    bool marked, mine;
+};
+
+struct snap {
+    struct snap *next; /* in the pool */
+    int n;
+    struct srow rows[TICKETS];
+};
+
+struct msg {
+    enum msg_kind kind;
+    uint8_t id, line, lk; /* lk: the line's kind */
+    bool try_only, barge, now, again;
+    uint32_t epoch, inc, gen, hints, position;
+    int slot, rc;
+    uint64_t token, fence, watch;
+    int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
+    struct owner owner;
+    struct snap *snap;
+};
+
+enum ev_kind { E_TO_STORE, E_TO_CLIENT, E_RELEASE, E_RECONNECT, E_SWEEP, E_SESSION, E_CLOSED,
+               E_STORE_UP, E_RESTART };
+
+struct ev {
+    int64_t at;
+    uint64_t seq;
+    enum ev_kind kind;
+    uint8_t id; /* client, line or process */
+    uint32_t n; /* epoch, generation */
+    struct sim_lease *lease;
+    struct msg m;
+    struct ev *next;
+};
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+enum dt_state { DT_FREE, DT_JOINING, DT_WAITING, DT_HELD, DT_LEAVING };
+
+struct dt { /* what the driver knows of a ticket */
+    struct ticket *t;
+    uint64_t token, woken, watch;
+    uint32_t gen;
+    enum dt_state state;
+    bool withdrawing;
+    int next_free;
+};
+
+struct look_slot {
+    struct look *look;
+    uint32_t gen;
+};
+
+struct sim_client {
+    struct env env;
+    struct store store;
+    struct client core;
+    uint32_t alive_word;
+    uint8_t id, proc, slot;
+    bool open, shutting;
+    /* timers */
+    struct heap timers;
+    int reserved;
+    int64_t next_true;
+    /* connection */
+    bool up;
+    uint32_t epoch;
+    int64_t blocked_until, last_out, last_in;
+    uint64_t sent, trouble_at; /* when something last went wrong here */
+    /* driver */
+    struct dt dts[TICKETS];
+    int free_dt;
+    struct look_slot looks[LOOKS];
+    struct life *waits[LINES][TTLS];
+    struct life *session, *old_sessions[TICKETS];
+    int nold;
+    uint32_t inc;
+    struct list ops;    /* sim_op.on_client */
+    struct list leases; /* sim_lease.on_client */
+};
+
+struct sim_thread {
+    uint64_t number, identity; /* identity: never used again, whatever the number */
+    struct sim_op *waiting;
+    struct list leases; /* sim_lease.on_thread */
+};
+
+struct proc {
+    bool alive, beyond;
+    uint32_t gen;
+    uint64_t id;
+    int64_t base_t, base_p, paused_until, ran_at; /* ran_at: end of the last pause */
+    int32_t ppm;
+    struct sim_client *clients[SLOTS];
+    struct sim_thread threads[THREADS];
+    int64_t no_memory_until;
+    struct list blocks; /* memory */
+    size_t nblocks;
+};
+
+/* ---- applications ------------------------------------------------------------------------------ */
+
+struct sim_op {
+    struct hf_op op;
+    struct ask ask;
+    struct sim_client *c;
+    struct sim_thread *thread; /* NULL: nobody's */
+    struct act act;
+    struct list on_client;
+    struct sim_lease *lease; /* of a release, amend, renew */
+    bool evict_next, told_deadlock;
+    int64_t began;
+    struct sim_op *next;
+};
+
+struct sim_lease {
+    struct hf_lease *l;
+    struct sim_client *c;
+    struct sim_thread *thread;
+    uint64_t identity; /* of the thread that acquired it */
+    struct list on_client, on_thread;
+    struct act act;
+    bool overdue, changing;
+    uint32_t gen;
+    struct sim_lease *next;
+};
+
+/* ---- the store ----------------------------------------------------------------------------------- */
+
+struct grp { /* the waiting tickets of one client, line and ttl */
+    uint8_t id;
+    int64_t ttl_ms, expires;
+    int n;
+};
+
+struct st { /* a ticket in the store */
+    struct list node;
+    bool held, marked, told, barge, kept, prefix;
+    uint8_t id, line, lk;
+    int slot;
+    uint32_t gen, hints, inc;
+    uint64_t token, fence, seq;
+    int64_t weight, capacity, ttl_ms, expires, joined;
+    struct owner owner;
+    struct grp *g;
+    struct st *next;
+};
+
+struct line {
+    enum line_kind kind;
+    int64_t capacity, sum, sweep_at;
+    uint64_t last_fence, told_fence, told_exclusive;
+    struct list holders, queue; /* ordered family: all in queue */
+    struct grp grps[40];
+    struct watch_on {
+        uint64_t token; /* 0: any change */
+        uint8_t id;
+        int slot;
+        uint32_t gen;
+    } watches[TICKETS];
+    int nwatches;
+    struct oh { /* a hold that an application has */
+        struct hold *h;
+        uint64_t token, identity;
+        uint8_t id, proc;
+        int handles;
+        int64_t weight, told_at; /* told_at: on the process's clock; 0: not told lost */
+        bool excused, by_hand;
+    } held[TICKETS];
+    int nheld;
+};
+
+struct sess {
+    uint32_t inc;
+    int64_t expires, ttl_ms;
+    bool alive;
+};
+
+struct world {
+    const struct plan *plan;
+    int64_t now;
+    uint64_t steps, seq, rng, tokens, ids, numbers;
+    struct ev **heap;
+    size_t nheap, heap_room;
+    size_t next_act;
+    struct proc procs[PROCS];
+    struct sim_client *by_id[IDS];
+    bool conn_dead[IDS];
+    uint32_t conn_epoch[IDS];
+    int64_t next_true[PROCS * SLOTS];
+    struct line lines[LINES];
+    struct sess sessions[IDS];
+    bool store_up, quiet;
+    int64_t store_back, wall, quiet_at, forgot_at, abnormal_at, drift_worst;
+    uint64_t revision, joins;
+    size_t ops, leases;
+    int current; /* process whose code runs; -1: none */
+    bool trace;
+    int mutant_ready;
+    /* the verdict */
+    const char *broke; /* "G1" ... */
+    char why[400];
+};
+extern struct world w;
+
+/* ---- mem.c ---- */
+void mem_reset(void);
+void mem_drop(struct proc *);        /* the process was killed */
+void mem_ticket(void *hold, bool known); /* the driver knows a ticket in this block */
+extern uint64_t mem_live;
+
+/* ---- world.c ---- */
+void run_world(const struct plan *, int mutant, bool trace);
+void push_event(struct ev *);
+struct ev *new_event(enum ev_kind, int64_t at);
+uint64_t draw(uint64_t below);
+int64_t proc_now(const struct proc *);
+void touch(struct sim_client *);        /* its timers may have changed */
+void settle(struct sim_client *);       /* after anything was done with a client */
+struct sim_client *open_client(int proc, int slot);
+void close_client(struct sim_client *); /* memory, driver: everything */
+void drop_client(struct sim_client *);  /* its process was killed */
+struct snap *new_snap(void);
+void free_snap(struct snap *);
+bool can(const struct proc *); /* runs now */
+void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void violate(const char *id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
+#define TOK(x) ((unsigned)((x) & 0xffff))
+
+/* ---- driver.c ---- */
+extern const struct hf_driver sim_driver;
+void driver_start(struct sim_client *);
+void driver_receive(struct sim_client *, struct msg *);
+void driver_connect(struct sim_client *);
+void driver_cut(struct sim_client *, int64_t blocked_us);
+void driver_tidy(struct sim_client *);
+
+/* ---- lines.c, order.c ---- */
+void store_init(void);
+void store_receive(struct msg *); /* answers by store_reply */
+void store_reply(const struct msg *to, struct msg *answer);
+void store_notify(uint8_t id, struct msg *);
+void store_sweep(int line);
+void store_session(uint8_t id);
+void store_forget(void);
+void store_process_died(uint8_t id);
+struct st *store_find(int line, uint64_t token);
+void store_end_hold(uint32_t rnd); /* at any moment */
+void store_done(void);
+bool store_empty(void);
+void order_receive(struct msg *);
+void order_drop(struct line *, struct st *);
+struct st *new_st(const struct msg *);
+void free_st(struct st *);
+bool st_dead(const struct st *);
+int64_t sum_of(int64_t a, int64_t b);
+void fill_rows(struct snap *, const struct line *, uint8_t id);
+
+/* ---- work.c ---- */
+extern const struct host sim_host;
+void work_act(const struct act *);
+void work_release(struct sim_lease *, int64_t keep_ms);
+void work_drop_client(struct sim_client *); /* ops and leases of a client that is gone */
+void work_quiet(void);
+void work_end_ops(struct sim_client *);
+void work_done(void);
+
+/* ---- oracle.c ---- */
+void oracle_store_grant(const struct st *);
+void oracle_told(struct sim_lease *, struct hold *, bool fresh);
+void oracle_released(struct hold *);
+void oracle_left(const struct ticket *); /* leave is being sent */
+void oracle_lease_changed(struct hf_lease *);
+void oracle_gone(uint8_t id);            /* all of a client */
+void oracle_evicted(const struct st *);
+void oracle_forgot(void);
+void oracle_line(int line);
+void oracle_full(void);
+void oracle_deadlock(struct sim_op *);
+void oracle_freed(const struct hold *, bool known);
+void oracle_end_of_client(struct sim_client *);
+
+/* ---- shrink.c ---- */
+void shrink(struct plan *, int mutant);
+
+static inline int line_of(const char *name)
+{
+    return name[1] - '0';
+}
+
+static inline struct sim_client *client_of(struct client *c)
+{
+    return container_of(c, struct sim_client, core);
+}
+
+extern const char *const line_names[LINES];
+
+#endif
