@@ -138,7 +138,7 @@ static int team_start(struct team *team, const struct bench *b, const char *name
         cli_say("out of memory");
         return EXIT_SYSTEM;
     }
-    for (int i = 0; i < team->n; i++)
+    for (int i = 0; i < team->n && i < CONTENDERS; i++)
         team->worker[i] = (struct worker){ .bench = b,
                                            .index = i,
                                            .client = client,

@@ -83,6 +83,7 @@ static void warn_at_risk(struct run *r, int64_t term_at)
 {
     char age[32], shown[CLI_TEXT];
     bool risk = hf_lease_state(r->lease) == HF_AT_RISK;
+    int64_t left = (term_at - guard_now()) / ms;
     if (risk && !r->told_risk)
         run_say(r, "%s is at risk: it was broken or cannot be renewed%s%s",
                 cli_text(shown, sizeof shown, r->opt.names[0]),
@@ -91,7 +92,7 @@ static void warn_at_risk(struct run *r, int64_t term_at)
                                               "stopped in ",
                 r->opt.on_lost == LOST_WARN
                     ? ""
-                    : cli_age(age, sizeof age, (term_at - guard_now()) / ms));
+                    : cli_age(age, sizeof age, left > 0 ? left : 0));
     r->told_risk = risk;
 }
 

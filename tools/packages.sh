@@ -1,6 +1,7 @@
 # packages.sh: installs what a script needs, on Debian and Ubuntu. Sourced by ./try and ./check:
 #
-#     need PACKAGE PROBE WHY     PROBE: a command, or a .pc name after "pc:", or "-"
+#     need PACKAGE PROBE WHY     PROBE: a command, or "pc:" and a .pc name, or "h:" and a header,
+#                                or "-"
 #     install_needed YES         YES=1: without asking
 #
 # Every package named this way is a compiler, a tool or a library: none brings a service.
@@ -10,6 +11,7 @@ missing=() reasons=() lists_fresh=''
 installed() { # PACKAGE PROBE; anything that works will do, not only the package
     case $2 in
     -) ;;
+    h:*) echo "#include <${2#h:}>" | gcc -E -x c - >/dev/null 2>&1 && return 0 ;;
     pc:*) pkg-config --exists "${2#pc:}" 2>/dev/null && return 0 ;;
     *) command -v "$2" >/dev/null 2>&1 && return 0 ;;
     esac
@@ -54,9 +56,10 @@ install_needed() {
             echo "Run this again with -y to install them." >&2
             return 1
         fi
-        read -r -p "Install them now? [Y/n] " answer
-        case $answer in '' | [yY]*) ;; *) return 1 ;; esac
+        read -r -p "Install them now? [Y/n] " answer || return 1
+        case $answer in '' | [yY]*) ;; *) echo "Nothing was installed."; return 1 ;; esac
     fi
+    echo "Installing ..."
     local log
     log=$(mktemp) || return 1
     if ! { { [ -n "$lists_fresh" ] || as_root apt-get -q update; } &&
@@ -72,7 +75,7 @@ install_needed() {
 
 need_for_build() {
     need gcc gcc "the compiler"
-    need libc6-dev - "headers of the C library"
+    need libc6-dev h:stdio.h "headers of the C library"
     need pkg-config pkg-config "finds libraries"
     need meson meson "the build system"
     need ninja-build ninja "the build system"

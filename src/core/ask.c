@@ -101,7 +101,7 @@ void hf__ask_stop(struct ask *a)
     struct store *s = a->client->store;
 
     list_remove(&a->todo_node);
-    if (a->started && !a->ended)
+    if (a->started && !a->ended && s) /* a store that is closed has forgotten it */
         s->driver->stop(s, a->kind == ASK_CELL ? NULL : &a->look, a->cell);
     a->ended = true;
     hf_list_free(a->list);
@@ -207,13 +207,13 @@ void ev_done(struct look *look, struct cell *cell, int rc, const hf_error *err)
     if (a->list && a->list->n > 1) /* a store may keep its names in another order */
         qsort(a->list->lines, a->list->n, sizeof *a->list->lines, by_name);
 
+    if (rc < 0 || !a->follow)
+        a->ended = true; /* else the driver follows until it is told to stop */
     if (a->rc < 0 && rc == 0) {
         rc = a->rc;
         err = NULL;
     }
     a->rc = 0;
-    if (rc < 0 || !a->follow)
-        a->ended = true;
     a->answer(a, rc, err);
 }
 
@@ -283,12 +283,13 @@ static void answer_op(struct ask *a, int rc, const hf_error *err)
 {
     struct hf_op *op = a->user;
 
+    if (op->done)
+        return; /* a watch that ended for want of memory, and is not freed yet */
     if (op->kind == OP_WATCH) {
         hf_list_free(op->list); /* a newer state of the line */
         op->list = a->list;
         a->list = calloc(1, sizeof *a->list);
         if (rc == 0 && !a->list) {
-            a->ended = true;
             rc = HF_ENOMEM;
             err = NULL;
         }

@@ -6,8 +6,9 @@
  * that are due in one batch. While the store is down only leaves are called (the driver answers
  * that they are not settled); the rest waits for UP, when everything unanswered is repeated. */
 #include "core/core.h"
+#include "core/mutate.h"
+#include "util/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,13 +26,13 @@ static int parse_acts_for(struct client *c, const char *text, hf_error *err)
     if (!hf__owner_parse(&c->acts_for, text, id))
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: owner is not of hf_lease_owner");
     for (const char *p = text + id; *p; p++) {
-        unsigned c1;
+        const char hex[3] = { p[1], p[1] ? p[2] : '\0', '\0' };
 
         if (*p == ' ') {
             if (len > 0)
                 out[len++] = '\0';
-        } else if (*p == '%' && sscanf(p + 1, "%2x", &c1) == 1 && c1 != 0) {
-            out[len++] = (char)c1;
+        } else if (*p == '%' && hf__unhex(out + len, 1, hex) && out[len] != '\0') {
+            len++;
             p += 2;
         } else {
             out[len++] = *p;
@@ -139,7 +140,7 @@ static void run_due(struct client *c)
     while (n < BATCH && (d = list_pop(&c->due)) != NULL) {
         struct life *l = container_of(d, struct life, due);
 
-        if (l->dead || l->ntickets == 0)
+        if (l->dead || l->ntickets == 0 || (MUTANT(SKIP_RENEW) && c->asked > 0))
             continue;
         l->tried_at = now;
         c->asked += !l->asked;
@@ -173,6 +174,13 @@ void hf__client_run(struct client *c)
     c->running = false;
 }
 
+/* Renewed by its owner alone, who has not asked for it. */
+static bool left_alone(const struct hold *h)
+{
+    return h->state == TICKET_HELD && h->no_renew && h->t.life == &h->t.own &&
+           list_empty(&h->changers);
+}
+
 /* Repeats what was unanswered (seam rule 6). */
 static void up(struct client *c)
 {
@@ -181,8 +189,12 @@ static void up(struct client *c)
     list_for_safe(n, &c->holds) {
         struct hold *h = container_of(n, struct hold, node);
 
-        if (h->state == TICKET_JOINING || !h->leave_sent)
+        if (MUTANT(UP_FORGETS))
+            break;
+        if (!left_alone(h) && (h->state == TICKET_JOINING || !h->leave_sent))
             hf__hold_step(h, TICKET_STORE_UP, 0, NULL);
+        if (hf__op_amends(h))
+            hf__client_todo(h, HOLD_AMEND);
     }
 }
 

@@ -80,6 +80,7 @@ struct hold {
     struct list parts;    /* lease_part.on_hold */
     bool lost;
     unsigned stepping; /* inside hf__hold_step: not to be freed */
+    unsigned pins;     /* leases that a callback has just now */
     struct walk *walk;
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
@@ -109,6 +110,7 @@ void hf__hold_run(struct hold *); /* calls one verb that is queued */
 void hf__hold_adopt(struct hold *, struct owner, bool reentrant);
 /* The names that an owner holds here, "a\0b\0"; returns the length. */
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
+bool hf__hold_trusted(const struct hold *); /* of one that was granted: still held */
 struct hold *hf__hold_find(const struct client *, const char *name, struct owner);
 struct hold *hf__hold_of_thread(const struct client *, const char *name, uint64_t thread);
 
@@ -122,6 +124,9 @@ static inline struct hold *hold_of(struct ticket *t)
 void hf__life_init(struct life *, struct store *, enum life_kind, int64_t ttl_ms);
 void hf__life_end(struct client *, struct life *); /* no timer, not due */
 void hf__life_renew(struct life *);  /* now, at the next run */
+/* The ttl to ask for from now on. A shorter one counts at once: from its sending the store may
+ * end the life that much sooner, whether we hear its answer or not (G1). */
+void hf__life_ask(struct life *, int64_t ttl_ms);
 void hf__life_plan(struct life *);   /* sets its timer for what comes next */
 int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms); /* G1: less drift */
 int64_t hf__until(int64_t sent_at, int64_t ttl_ms);    /* when we call it lost: a little before */
@@ -151,6 +156,9 @@ struct hf_lease {
 struct hf_lease *hf__lease_new(struct client *, size_t n);
 void hf__lease_attach(struct hf_lease *, size_t i, struct hold *);
 struct hold *hf__lease_detach(struct hf_lease *, size_t i); /* NULL: nothing there */
+/* While a callback has the lease: what it may ask stays, also if the lease is given back. */
+void hf__lease_pin(struct hf_lease *);
+void hf__lease_unpin(struct hf_lease *);
 int hf__lease_state(const struct hf_lease *); /* any thread */
 
 /* ---- operations ----------------------------------------------------------------------- */
@@ -161,7 +169,7 @@ struct hf_op {
     struct client *client;
     enum op_kind kind;
     int rc;
-    bool done, cancelled;
+    bool done;
     hf_error *err;        /* filled if rc < 0; may be NULL */
     struct timer timer;   /* the end of its waiting */
     struct list on_hold;  /* OP_AMEND, OP_RENEW: hold.changers */
@@ -169,6 +177,8 @@ struct hf_op {
     size_t next;          /* OP_ACQUIRE: how many of its holds are granted */
     size_t open;          /* OP_RELEASE: how many holds are not settled */
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
+    int64_t began_at;     /* OP_RENEW: what was sent before does not answer it */
+    bool explained;       /* err has the text already */
     bool try_only;
     bool reserved;        /* has a timer reserved */
     struct all *all;      /* OP_ACQUIRE of several names: what is still to come */
@@ -197,7 +207,8 @@ void hf__op_done_with(struct hf_op *); /* stops its timer, gives its reservation
  * started; err is filled. */
 int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait_ms,
                 const struct request *);
-void hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms); /* frees the lease */
+/* op may be NULL: nobody waits. 0, or HF_ELOST: it had been lost. The lease is the caller's. */
+int hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms);
 int hf__amend(struct hf_op *, struct hold *, const char *note, bool downgrade);
 int hf__renew(struct hf_op *, struct hold *, int64_t ttl_ms);
 int hf__look(struct hf_op *, struct ask *, const char *name, bool list, size_t limit,
@@ -209,6 +220,7 @@ void hf__op_wait_ask(struct hf_op *);
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
 void hf__op_granted(struct hf_op *, struct hold *);
 void hf__op_settled(struct hf_op *, int rc);     /* OP_RELEASE: one more hold is out, or unknown */
+bool hf__op_amends(const struct hold *); /* an OP_AMEND waits for its answer */
 void hf__op_amended(struct hold *, int rc);
 void hf__op_renewed(struct hold *);
 void hf__op_changers_lost(struct hold *);

@@ -8,6 +8,7 @@
  * What another thread may read without the lock: until_at and grade (hf_lease_check). They are
  * written before the news of a grant and, on loss, before the place is given up. */
 #include "core/core.h"
+#include "core/mutate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,8 @@ void hf__hold_release_memory(struct hold *h)
 {
     struct env *env = h->client->env;
 
-    if ((h->state != TICKET_OUT && h->state != TICKET_NEW) || h->stepping || h->op || h->leaver ||
-        !list_empty(&h->parts) || !list_empty(&h->changers))
+    if ((h->state != TICKET_OUT && h->state != TICKET_NEW) || h->stepping || h->pins ||
+        h->op || h->leaver || !list_empty(&h->parts) || !list_empty(&h->changers))
         return;
     list_remove(&h->node);
     list_remove(&h->todo_node);
@@ -119,12 +120,14 @@ void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
     h->t.owner = owner;
     h->reentrant = reentrant;
     h->thread = 0;
-    if (was)
+    if (was) {
         index_held(h);
+        hf__client_todo(h, HOLD_AMEND); /* others' walks must not find the old owner */
+    }
 }
 
 /* Held, and its time is not over: also if nobody has driven us, and so told us, since then. */
-static bool trusted(const struct hold *h)
+bool hf__hold_trusted(const struct hold *h)
 {
     struct env *env = h->client->env;
 
@@ -139,9 +142,9 @@ struct hold *hf__hold_find(const struct client *c, const char *name, struct owne
     for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
         struct hold *h = container_of(m, struct hold, by_name);
 
-        if (m->hash == hash && h->reentrant && h->t.kind == LINE_LOCK && trusted(h) &&
-            owner_same(h->t.owner, owner) && h->t.name_len == n &&
-            memcmp(h->t.name, name, n) == 0)
+        if (m->hash == hash && h->reentrant && h->t.kind == LINE_LOCK &&
+            hf__hold_trusted(h) && owner_same(h->t.owner, owner) &&
+            h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
             return h;
     }
     return NULL;
@@ -155,8 +158,8 @@ struct hold *hf__hold_of_thread(const struct client *c, const char *name, uint64
     for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
         struct hold *h = container_of(m, struct hold, by_name);
 
-        if (m->hash == hash && h->thread == thread && h->t.kind == LINE_LOCK && trusted(h) &&
-            h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
+        if (m->hash == hash && h->thread == thread && h->t.kind == LINE_LOCK &&
+            hf__hold_trusted(h) && h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
             return h;
     }
     return NULL;
@@ -199,7 +202,7 @@ size_t hf__hold_hints(const struct client *c, struct owner owner, char hints[HF_
 static void set_hints(struct hold *h)
 {
     char hints[HF_HINTS_ROOM];
-    size_t len = hf__hold_hints(h->client, h->t.owner, hints);
+    size_t len = MUTANT(NO_HINTS) ? 0 : hf__hold_hints(h->client, h->t.owner, hints);
 
     free((void *)(uintptr_t)h->t.hints);
     h->t.hints = NULL;
@@ -285,11 +288,13 @@ static void became_held(struct hold *h)
  * last of them that could have kept it alive. */
 static int64_t latest_end(const struct hold *h)
 {
-    int64_t last = h->join_sent_at;
+    int64_t last = h->join_sent_at, ttl_ms = h->t.ttl_ms;
 
     if (h->t.life && h->t.life->tried_at > last)
         last = h->t.life->tried_at;
-    return plus_ms(last, h->t.ttl_ms + h->t.ttl_ms / 50 + 10);
+    if (h->t.own.ttl_ms > ttl_ms)
+        ttl_ms = h->t.own.ttl_ms; /* asked for, not answered */
+    return plus_ms(last, ttl_ms + ttl_ms / 50 + 10);
 }
 
 static void began_leaving(struct hold *h)
@@ -416,6 +421,14 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
         hf__hold_release_memory(h);
 }
 
+/* A session or lease lives on, renewed for the others on it, and its tickets with it. */
+static bool out_by_now(struct hold *h)
+{
+    const struct life *l = h->t.life;
+
+    return now_of(h) >= h->settled_by && (!l || l->kind != LIFE_WIDE || l->dead);
+}
+
 static void fired(struct timer *t)
 {
     struct hold *h = container_of(t, struct hold, timer);
@@ -432,8 +445,7 @@ static void fired(struct timer *t)
         if (h->leave_sent)
             set_timer(h, plus_ms(now_of(h), 1000));
         else
-            hf__hold_step(h, now_of(h) >= h->settled_by ? TICKET_FORGOTTEN : TICKET_REPEAT,
-                          0, NULL);
+            hf__hold_step(h, out_by_now(h) ? TICKET_FORGOTTEN : TICKET_REPEAT, 0, NULL);
         break;
     default:
         break;
@@ -511,7 +523,7 @@ static enum ticket_event how_good(const struct hold *h)
     const struct life *l = h->t.life;
     int64_t ttl = l->given_ms * 1000, left;
 
-    if (!(h->client->caps & HF_CAP_DEADLINE))
+    if (!(h->client->caps & HF_CAP_DEADLINE) || MUTANT(THIN))
         return TICKET_GRANT;
     left = hf__deadline(l->sent_at, l->given_ms) - h->client->env->now(h->client->env);
     return left * 4 < ttl ? TICKET_GRANT_THIN : left * 2 < ttl ? TICKET_GRANT_SHORT : TICKET_GRANT;
@@ -521,10 +533,12 @@ void ev_granted(struct ticket *t, uint64_t fence, int64_t sent_at)
 {
     struct hold *h = hold_of(t);
 
+    if (MUTANT(LATE_GRANT) && h->state == TICKET_LEAVING)
+        h->state = TICKET_WAITING;
     if (h->state != TICKET_JOINING && h->state != TICKET_WAITING)
         return; /* given up meanwhile (the leave takes it back), or told twice */
     t->fence = fence;
-    own_life(h, sent_at);
+    own_life(h, MUTANT(GRANT_MOVES) ? now_of(h) : sent_at);
     hf__hold_step(h, how_good(h), 0, NULL);
     if (t->life)
         hf__life_plan(t->life);

@@ -37,8 +37,21 @@ struct hold *hf__lease_detach(struct hf_lease *l, size_t i)
     struct hold *h = l->parts[i].hold;
 
     list_remove(&l->parts[i].on_hold);
-    l->parts[i].hold = NULL;
     return h;
+}
+
+void hf__lease_pin(struct hf_lease *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        l->parts[i].hold->pins++;
+}
+
+void hf__lease_unpin(struct hf_lease *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        l->parts[i].hold->pins--;
+        hf__hold_release_memory(l->parts[i].hold);
+    }
 }
 
 static int64_t now_of(const struct hf_lease *l)
@@ -59,6 +72,14 @@ static int64_t until_of(const struct hf_lease *l)
     return until;
 }
 
+/* The clock is read last: a pause between the two makes the answer later, not wrong (G1). */
+static bool in_time(const struct hf_lease *l)
+{
+    int64_t until = until_of(l);
+
+    return until > now_of(l);
+}
+
 int hf__lease_state(const struct hf_lease *l)
 {
     uint32_t worst = HF_HELD;
@@ -69,7 +90,7 @@ int hf__lease_state(const struct hf_lease *l)
         if (g > worst)
             worst = g;
     }
-    return until_of(l) > now_of(l) ? (int)worst : HF_LOST;
+    return in_time(l) ? (int)worst : HF_LOST;
 }
 
 int hf_lease_check(const hf_lease *l)
@@ -78,7 +99,7 @@ int hf_lease_check(const hf_lease *l)
         return HF_EINVAL;
     if (*l->client->alive == 0)
         return HF_EFORKED;
-    return until_of(l) > now_of(l) ? 0 : HF_ELOST;
+    return in_time(l) ? 0 : HF_ELOST;
 }
 
 int hf_lease_state(const hf_lease *l)

@@ -16,12 +16,13 @@
  * renewed at ttl/3 too; it has no deadline: if it expires, the store says so at the next answer.
  */
 #include "core/core.h"
+#include "core/mutate.h"
 
 #include <stdlib.h>
 
 int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms)
 {
-    return sent_at + ttl_ms * 1000 - (ttl_ms * 10 + 2000);
+    return sent_at + ttl_ms * 1000 - (MUTANT(NO_DRIFT) ? 0 : ttl_ms * 10 + 2000);
 }
 
 int64_t hf__until(int64_t sent_at, int64_t ttl_ms)
@@ -94,7 +95,8 @@ void hf__unhang(struct ticket *t)
     if (!t->life)
         return;
     list_remove(&t->on_life);
-    t->life->ntickets--;
+    if (--t->life->ntickets == 0)
+        answered(t->life->store->client, t->life); /* nobody waits for that any more */
     t->life = NULL;
 }
 
@@ -112,6 +114,18 @@ void hf__life_renew(struct life *l)
         return;
     if (list_empty(&l->due))
         list_push(&l->store->client->due, &l->due);
+}
+
+void hf__life_ask(struct life *l, int64_t ttl_ms)
+{
+    int64_t now = l->store->env->now(l->store->env);
+
+    l->ttl_ms = ttl_ms;
+    if (hf__deadline(now, ttl_ms) < hf__deadline(l->sent_at, l->given_ms)) {
+        l->sent_at = now;
+        l->given_ms = ttl_ms;
+    }
+    hf__life_plan(l);
 }
 
 /* A life of one ticket that its owner renews by hand. */
@@ -142,7 +156,7 @@ static int64_t risk_at(const struct life *l)
 
 static int64_t lost_at(const struct life *l)
 {
-    return hf__until(l->sent_at, l->given_ms);
+    return hf__until(l->sent_at, l->given_ms) + (MUTANT(LATE_LOSS) ? l->given_ms * 100 : 0);
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -244,9 +258,11 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     answered(l->store->client, l);
     if (l->dead || sent_at < l->sent_at)
         return; /* an answer that was overtaken */
-    l->sent_at = sent_at;
+    l->sent_at = MUTANT(RECEIPT) ? now : sent_at;
     if (l->tried_at < sent_at)
         l->tried_at = sent_at;
+    if (l->kind == LIFE_OWN && ttl_ms > l->ttl_ms)
+        ttl_ms = l->ttl_ms; /* a shorter time was asked for since (hf__life_ask) */
     l->given_ms = ttl_ms;
     l->recheck_at = 0;
     l->risk_told = l->lost_told = false;

@@ -18,7 +18,7 @@
     X(ONE_READING, "one-reading", "the deadlock walk reads the lines once")                \
     X(PERMITS_CYCLE, "permits-cycle", "a cycle through permits counts as a deadlock")      \
     X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
-    X(SKIP_RENEW, "skip-renew", "no renewal while a caller waits for a grant")             \
+    X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \
     X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
     X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")
 enum mutant {

@@ -7,6 +7,7 @@
  * An operation that gives up (time-out, cancel) is done at once; its ticket leaves behind it,
  * and a grant that comes meanwhile is taken back by that leave (G7). */
 #include "core/core.h"
+#include "core/mutate.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -69,7 +70,7 @@ void hf__op_end(struct hf_op *op, int rc, const hf_error *err)
     if (rc < 0 && room_for_error(op)) {
         if (err)
             *op->err = *err;
-        else if (op->err->code != rc)
+        else if (!op->explained)
             hf__fail(op->err, rc, 0, op->client->url.shown, "%s", hf_strerror(rc));
     }
     hf__op_done_with(op);
@@ -85,6 +86,7 @@ void hf__op_text(struct hf_op *op, int rc, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     hf__fail(room_for_error(op), rc, 0, op->client->url.shown, "%s", text);
+    op->explained = true;
 }
 
 /* The layer above has tried what could be done at once; from now on it waits. */
@@ -146,8 +148,10 @@ static void give_back(struct hf_lease *l, size_t i)
     if (!h)
         return;
     h->op = NULL;
-    if (list_empty(&h->parts))
+    h->stepping++; /* it may be out already, lost while the others were waited for */
+    if (list_empty(&h->parts) && !(MUTANT(ALL_KEEPS) && h->state == TICKET_HELD))
         hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+    h->stepping--;
     hf__hold_release_memory(h);
 }
 
@@ -200,6 +204,25 @@ static int enter(struct hf_op *op, size_t i, const char *name, const struct requ
     return 0;
 }
 
+static void fail(struct hf_op *op, int rc)
+{
+    abandon(op);
+    hf__op_end(op, rc, NULL);
+}
+
+/* All of them are granted. The first may be lost by now: then there is no lock to speak of. */
+static void all_granted(struct hf_op *op)
+{
+    for (size_t i = 0; op->all && i < op->lease->n; i++)
+        if (!hf__hold_trusted(op->lease->parts[i].hold)) {
+            hf__op_text(op, HF_ELOST, "'%s' was lost while waiting for the others",
+                        op->all->names[i]);
+            fail(op, HF_ELOST);
+            return;
+        }
+    hf__op_end(op, 0, NULL);
+}
+
 /* Goes on with the names that are left; ends the operation when there are none. */
 static void go_on(struct hf_op *op)
 {
@@ -209,13 +232,12 @@ static void go_on(struct hf_op *op)
         if (rc == 0)
             return;
         if (rc < 0) {
-            abandon(op);
-            hf__op_end(op, rc, NULL);
+            fail(op, rc);
             return;
         }
         op->next++;
     }
-    hf__op_end(op, 0, NULL);
+    all_granted(op);
 }
 
 void hf__op_granted(struct hf_op *op, struct hold *h)
@@ -289,15 +311,16 @@ int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wa
         go_on(op);
     }
     hf__client_run(c);
-    if (!op->done && !op->try_only)
-        op->end_at = end_of(c, wait_ms);
+    if (!op->done) /* a try waits for nobody but the store */
+        op->end_at = end_of(c, op->try_only ? c->url.connect_ms : wait_ms);
     if (arm(op) < 0)
         hf__cancel(op, HF_ENOMEM);
     return 0;
 
 no_memory:
     hf__op_done_with(op);
-    return hf__fail(op->err, HF_ENOMEM, 0, c->url.shown, "no memory for an operation");
+    hf__op_text(op, HF_ENOMEM, "no memory for an operation");
+    return HF_ENOMEM;
 }
 
 void hf__cancel(struct hf_op *op, int rc)
@@ -334,7 +357,7 @@ static void fired(struct timer *t)
     } else if (now < op->end_at) {
         c->env->timer(c->env, &op->timer, op->end_at);
     } else {
-        int rc = op->kind == OP_ACQUIRE ? HF_ETIMEDOUT : HF_EUNREACHABLE;
+        int rc = op->kind == OP_ACQUIRE && !op->try_only ? HF_ETIMEDOUT : HF_EUNREACHABLE;
 
         hf__op_text(op, rc, rc == HF_ETIMEDOUT ? "not granted in time"
                                                : "the store did not answer in time");
@@ -344,7 +367,7 @@ static void fired(struct timer *t)
 
 /* ---- release ---------------------------------------------------------------------------- */
 
-void hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
+int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
 {
     struct client *c = l->client;
     int64_t now = c->env->now(c->env);
@@ -354,10 +377,12 @@ void hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
         struct hold *h = hf__lease_detach(l, i);
 
         /* also if nobody has driven us, and so told us, since its time was over */
-        lost = lost || h->lost || atomic_load(&h->until_at) <= now;
-        if (list_empty(&h->parts) && h->state == TICKET_HELD) {
+        bool over = h->lost || atomic_load(&h->until_at) <= now;
+
+        lost = lost || over;
+        if ((list_empty(&h->parts) || MUTANT(FIRST_HANDLE)) && h->state == TICKET_HELD) {
             atomic_store(&h->until_at, 0);
-            h->t.keep_ms = keep_ms;
+            h->t.keep_ms = over ? 0 : keep_ms; /* what was lost is not kept */
             if (op) {
                 h->leaver = op;
                 op->open++;
@@ -369,11 +394,14 @@ void hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
     if (op)
         op->rc = lost ? HF_ELOST : 0;
     hf__client_run(c);
-    if (!op || op->done)
-        return;
-    op->end_at = end_of(c, c->url.connect_ms);
-    if (op->open == 0 || arm(op) < 0)
-        hf__op_end(op, op->open == 0 ? op->rc : HF_EUNKNOWN, NULL);
+    if (op && !op->done) {
+        op->end_at = end_of(c, c->url.connect_ms);
+        if (op->open == 0)
+            hf__op_end(op, op->rc, NULL);
+        else if (arm(op) < 0)
+            hf__cancel(op, HF_EUNKNOWN); /* its holds forget it */
+    }
+    return lost ? HF_ELOST : 0;
 }
 
 void hf__op_settled(struct hf_op *op, int rc)
@@ -448,8 +476,11 @@ int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
     if (l->marked)
         return hf__fail(op->err, HF_ELOST, 0, op->client->url.shown,
                         "'%s' was broken and cannot be renewed", h->t.name);
-    if (ttl_ms > 0)
-        h->t.ttl_ms = l->ttl_ms = ttl_ms;
+    if (ttl_ms > 0 && l->kind == LIFE_OWN) {
+        hf__life_ask(l, ttl_ms);
+        hf__hold_grade(h, atomic_load(&h->grade)); /* its deadline may be nearer now */
+    }
+    op->began_at = op->client->env->now(op->client->env);
     list_push(&h->changers, &op->on_hold);
     hf__life_renew(l);
     wait_change(op);
@@ -466,6 +497,13 @@ static void end_changers(struct hold *h, int kind, int rc)
     }
 }
 
+bool hf__op_amends(const struct hold *h)
+{
+    const struct list *first = list_first(&h->changers);
+
+    return first && container_of(first, struct hf_op, on_hold)->kind == OP_AMEND;
+}
+
 void hf__op_amended(struct hold *h, int rc)
 {
     end_changers(h, OP_AMEND, rc);
@@ -473,7 +511,16 @@ void hf__op_amended(struct hold *h, int rc)
 
 void hf__op_renewed(struct hold *h)
 {
-    end_changers(h, OP_RENEW, 0);
+    const struct life *l = h->t.life;
+
+    list_for_safe(n, &h->changers) {
+        struct hf_op *op = container_of(n, struct hf_op, on_hold);
+
+        if (op->kind == OP_RENEW && (l->kind != LIFE_OWN || op->began_at <= l->sent_at)) {
+            h->t.ttl_ms = l->kind == LIFE_OWN ? l->ttl_ms : h->t.ttl_ms;
+            hf__op_end(op, 0, NULL);
+        }
+    }
 }
 
 void hf__op_changers_lost(struct hold *h)

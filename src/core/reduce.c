@@ -4,9 +4,13 @@
  * Not a search for cycles: with shared holds and permits a cycle need not be a deadlock. We
  * remove every owner that does not wait, and every owner of a waiting ticket that would fit once
  * the tickets of the removed owners are gone; and repeat. Whoever remains waits for somebody who
- * remains. Tickets that belong to nobody are taken as removed: we cannot know what they wait
+ * remains. The knot is those of them that we wait for and that wait for us, over any number of
+ * steps: who only stands behind a knot is served when it is untied, and would, as its victim, not
+ * untie it. The victim is the one that joined last among those that hold something, because only
+ * they walk. Tickets that belong to nobody are taken as removed: we cannot know what they wait
  * for, and a false alarm is worse than a deadlock that its own time-out ends. */
 #include "core/core.h"
+#include "core/mutate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +23,8 @@ struct entry {
 struct graph {
     struct entry *entries; /* line after line, holders first, then the queue in order */
     struct owner *owners;  /* sorted, distinct */
-    bool *removed;         /* by owner */
+    bool *removed, *holds;  /* by owner */
+    bool *ahead, *behind;   /* by owner: we wait for it; it waits for us */
     size_t n, nowners;
 };
 
@@ -43,9 +48,12 @@ static int build(struct graph *g, const struct hf_list *l)
         n += l->lines[i].ntickets;
     g->entries = calloc(n + 1, sizeof *g->entries);
     g->owners = calloc(n + 1, sizeof *g->owners);
-    g->removed = calloc(n + 1, sizeof *g->removed);
+    g->removed = calloc(n + 1, 4 * sizeof *g->removed);
     if (!g->entries || !g->owners || !g->removed)
         return HF_ENOMEM;
+    g->holds = g->removed + n + 1;
+    g->ahead = g->holds + n + 1;
+    g->behind = g->ahead + n + 1;
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < l->lines[i].ntickets; k++) {
             g->entries[g->n].t = &l->lines[i].tickets[k];
@@ -70,6 +78,13 @@ static void remove_idle(struct graph *g)
             g->removed[g->entries[i].owner] = false;
 }
 
+static bool fits(const struct hf_line *line, int64_t sum, int64_t weight)
+{
+    if (MUTANT(PERMITS_CYCLE) && line->mode == HF_PERMITS)
+        return sum == 0;
+    return (MUTANT(SUM32) ? (int64_t)(uint32_t)(sum + weight) : sum + weight) <= line->full;
+}
+
 /* One pass over all lines; true if somebody more can go on. */
 static bool pass(struct graph *g, const struct hf_list *l)
 {
@@ -82,7 +97,7 @@ static bool pass(struct graph *g, const struct hf_list *l)
         for (size_t k = 0; k < l->lines[i].ntickets; k++, e++) {
             if (g->removed[e->owner])
                 continue;
-            if (e->t->position > 0 && sum + e->t->weight <= l->lines[i].full) {
+            if (e->t->position > 0 && fits(&l->lines[i], sum, e->t->weight)) {
                 g->removed[e->owner] = changed = true;
                 continue;
             }
@@ -90,6 +105,65 @@ static bool pass(struct graph *g, const struct hf_list *l)
         }
     }
     return changed;
+}
+
+/* Whom `me` waits for, and whom those wait for; true if there is one more. An owner waits for
+ * everybody in front of its waiting ticket. */
+static bool look_ahead(struct graph *g, const struct hf_list *l, size_t me)
+{
+    const struct entry *e = g->entries + g->n;
+    bool changed = false;
+
+    for (size_t i = l->n; i-- > 0;) {
+        bool waits = false;
+
+        for (size_t k = l->lines[i].ntickets; k-- > 0;) {
+            e--;
+            if (g->removed[e->owner])
+                continue;
+            if (waits && !g->ahead[e->owner])
+                g->ahead[e->owner] = changed = true;
+            waits = waits || (e->t->position > 0 && (g->ahead[e->owner] || e->owner == me));
+        }
+    }
+    return changed;
+}
+
+/* Who waits for `me`, and who for those. */
+static bool look_behind(struct graph *g, const struct hf_list *l, size_t me)
+{
+    const struct entry *e = g->entries;
+    bool changed = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        bool blocked = false;
+
+        for (size_t k = 0; k < l->lines[i].ntickets; k++, e++) {
+            if (g->removed[e->owner])
+                continue;
+            if (blocked && e->t->position > 0 && !g->behind[e->owner])
+                g->behind[e->owner] = changed = true;
+            blocked = blocked || g->behind[e->owner] || e->owner == me;
+        }
+    }
+    return changed;
+}
+
+/* Leaves the knot that `me` is part of, if it is part of one: all that it waits for and that wait
+ * for it. Everybody in it finds the same knot. */
+static void untangle(struct graph *g, const struct hf_list *l, const unsigned char *token)
+{
+    size_t me = g->nowners;
+
+    for (size_t i = 0; i < g->n; i++)
+        if (memcmp(g->entries[i].t->token, token, HF_TOKEN) == 0)
+            me = g->entries[i].owner;
+    while (look_ahead(g, l, me))
+        ;
+    while (look_behind(g, l, me))
+        ;
+    for (size_t i = 0; i < g->nowners; i++)
+        g->removed[i] = g->removed[i] || !g->ahead[i] || !g->behind[i];
 }
 
 static bool joined_later(const struct hf_ticket *a, const struct hf_ticket *b)
@@ -103,6 +177,9 @@ static void verdict(const struct graph *g, const unsigned char *me, struct knot 
 {
     const struct hf_ticket *victim = NULL;
 
+    for (size_t i = 0; i < g->n; i++)
+        if (g->entries[i].t->position == 0)
+            g->holds[g->entries[i].owner] = true;
     for (size_t i = 0; i < g->n; i++) {
         const struct hf_ticket *t = g->entries[i].t;
 
@@ -113,7 +190,7 @@ static void verdict(const struct graph *g, const unsigned char *me, struct knot 
             continue;
         if (memcmp(t->token, me, HF_TOKEN) == 0)
             ret->mine = true;
-        if (!victim || joined_later(t, victim))
+        if (g->holds[g->entries[i].owner] && (!victim || joined_later(t, victim)))
             victim = t;
     }
     if (victim)
@@ -131,6 +208,7 @@ int hf__walk_reduce(const struct hf_list *l, const unsigned char me[HF_TOKEN],
         remove_idle(&g);
         while (pass(&g, l))
             ;
+        untangle(&g, l, me);
         verdict(&g, me, ret);
     }
     free(g.entries);

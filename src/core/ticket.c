@@ -13,6 +13,8 @@
  *    out; a late grant of the old one names a token that nobody has any more. */
 #include "core/ticket.h"
 
+#include "core/mutate.h"
+
 static unsigned go(enum ticket_state *state, enum ticket_state next, unsigned effects)
 {
     *state = next;
@@ -42,6 +44,8 @@ static unsigned step_wanting(enum ticket_state *s, enum ticket_event e)
     case TICKET_REFUSED:
         return go(s, TICKET_OUT, TELL_REFUSED | TELL_OUT);
     case TICKET_GIVE_UP:
+        if (MUTANT(FORGET_JOIN) && *s == TICKET_JOINING)
+            return go(s, TICKET_OUT, TELL_OUT);
         return go(s, TICKET_LEAVING, DO_LEAVE);
     case TICKET_STORE_UP:
         return *s == TICKET_JOINING ? DO_JOIN : DO_RENEW;

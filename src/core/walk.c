@@ -10,6 +10,7 @@
  *
  * No memory, a store that does not answer, a line that is gone: the walk ends without a verdict. */
 #include "core/core.h"
+#include "core/mutate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ static void begin_round(struct walk *w, int round)
     w->lines = calloc(1, sizeof *w->lines);
     w->round = round;
     w->next = 0;
-    if (w->lines)
+    if (w->lines && w->n > 0) /* else there was no memory */
         read_next(w);
     else
         hf__walk_stop(w);
@@ -107,10 +108,10 @@ static void judge(struct walk *w)
 
     if (hf__walk_reduce(w->lines, w->hold->t.token, &k) < 0 || !k.mine) {
         hf__walk_stop(w);
-    } else if (w->round == 0) {
+    } else if (w->round == 0 && !MUTANT(ONE_READING)) {
         w->first = k;
         begin_round(w, 1);
-    } else if (k.signature == w->first.signature &&
+    } else if ((k.signature == w->first.signature || MUTANT(ONE_READING)) &&
                memcmp(k.victim, w->hold->t.token, HF_TOKEN) == 0) {
         give_in(w);
     } else {

@@ -235,7 +235,8 @@ struct hf_driver {
     void (*close)(struct store *); /* ends in ev_store(CLOSED), whatever the network does */
     void (*join)(struct store *, struct ticket *);
     void (*leave)(struct store *, struct ticket *);
-    void (*amend)(struct store *, struct ticket *); /* of a held ticket: note, smaller weight */
+    void (*amend)(struct store *, struct ticket *); /* of a held ticket: note,
+                                                       owner, smaller weight */
     void (*renew)(struct store *, struct life *const *, size_t n);
     void (*look)(struct store *, struct look *);
     void (*cell)(struct store *, struct cell *);

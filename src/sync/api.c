@@ -57,6 +57,8 @@ static hf_client *new_client(const hf_options *o)
 
 static void free_client(hf_client *c)
 {
+    if (c->keeper_fd >= 0)
+        close(c->keeper_fd);
     hf__loop_done(&c->loop);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->quiet);
@@ -141,20 +143,42 @@ static void settle(hf_client *c)
     hf__loop_unreserve(&c->loop, 1);
 }
 
+static void free_orphan(struct hf_op *op)
+{
+    if (op->ask) {
+        hf_list_free(op->ask->list);
+        free(op->ask->name);
+    }
+    hf_list_free(op->list);
+    free(op->lease);
+    free(op->err);
+    free(op);
+}
+
+static void free_hold(struct hold *h)
+{
+    free((void *)(uintptr_t)h->t.hints);
+    free(h->note);
+    free(h);
+}
+
 /* In the child of a fork: memory and our copies of descriptors only; there is one thread, and
  * the lock may have been held by one that does not exist here. */
 void hf__drop_forked(hf_client *c)
 {
+    struct hf_op *op;
     struct list *n;
 
     if (--c->refs > 0)
         return;
     if (c->core.store && c->core.store->driver->forked)
         c->core.store->driver->forked(c->core.store);
+    while ((op = c->orphans) != NULL) {
+        c->orphans = op->user;
+        free_orphan(op);
+    }
     while ((n = list_pop(&c->core.holds)) != NULL)
-        free(container_of(n, struct hold, node));
-    if (c->keeper_fd >= 0)
-        close(c->keeper_fd);
+        free_hold(container_of(n, struct hold, node));
     hf__map_done(&c->core.by_name);
     hf__map_done(&c->core.by_owner);
     hf__url_done(&c->core.url);
@@ -184,7 +208,8 @@ void hf_close(hf_client *c)
         pthread_cond_wait(&c->quiet, &c->lock);
     hf__keeper_end(c);
     settle(c);
-    hf__run_callbacks(c);
+    while (hf__run_callbacks(c) > 0)
+        ;
     hf__client_done(&c->core);
     hf__loop_done(&c->loop);
     c->closed = true;
@@ -254,6 +279,7 @@ int hf_acquire(hf_client *c, const char *name, int64_t wait_ms, const hf_request
 int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *req,
             int (*body)(hf_lease *, void *), void *user, int *ret_body, hf_error *err)
 {
+    hf_error why;
     hf_lease *l;
     int rc, result;
 
@@ -265,8 +291,10 @@ int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *r
     result = body(l, user);
     if (ret_body)
         *ret_body = result;
-    rc = hf_release(l, err);
-    return rc == HF_ELOST ? rc : 0;
+    rc = hf_release(l, &why);
+    if (rc == 0 || rc == HF_EUNKNOWN) /* the body had it to its end */
+        return 0;
+    return hf__fail(err, rc == HF_ECLOSED ? HF_ELOST : rc, 0, NULL, "%s", why.text);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------- */

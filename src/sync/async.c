@@ -48,7 +48,7 @@ static void free_op(hf_client *c, struct hf_op *op)
     struct hf_lease *l = op->done && op->rc == 0 ? op->lease : NULL;
 
     list_remove(&op->node);
-    if (op->ask && !c->closed)
+    if (op->ask)
         hf__ask_stop(op->ask);
     hf_list_free(op->list);
     if (l) {
@@ -121,8 +121,10 @@ static void run_op(hf_client *c, struct hf_op *op)
     op->running = false;
     if (op->freed)
         free_op(c, op);
-    else if (op->again)
+    else if (op->again) {
+        op->again = false;
         hf__op_ready(op);
+    }
 }
 
 static void run_change(hf_client *c, struct hf_lease *l)
@@ -135,26 +137,46 @@ static void run_change(hf_client *c, struct hf_lease *l)
         return;
     l->told = state;
     l->telling = true;
+    hf__lease_pin(l);
     pthread_mutex_unlock(&c->lock);
     in_callback++;
     cb(l, state, user);
     in_callback--;
     pthread_mutex_lock(&c->lock);
     l->telling = false;
-    if (l->released)
-        free(l); /* given back in its own callback, or beside it */
+    hf__lease_unpin(l);
+    if (l->released) /* given back in its own callback, or beside it */
+        hf__lease_free(l);
+    else
+        hf__lease_changed(l); /* what has changed meanwhile */
 }
 
+static size_t length(const struct list *l)
+{
+    size_t n = 0;
+
+    list_for(i, l)
+        n++;
+    return n;
+}
+
+/* Only those that are there now: a callback may start what is done at once, and so on for ever,
+ * while our caller has other things to do. */
 int hf__run_callbacks(hf_client *c)
 {
+    size_t changes = length(&c->changed), ops = length(&c->ready);
     struct list *n;
     int ran = 0;
 
-    for (; (n = list_pop(&c->changed)) != NULL; ran++)
+    if (changes + ops > 0)
+        hf__promote(c); /* a callback may take long, or wait for a thread that follows */
+    for (; changes > 0 && (n = list_pop(&c->changed)) != NULL; changes--, ran++)
         run_change(c, container_of(n, struct hf_lease, changed_node));
-    for (; (n = list_pop(&c->ready)) != NULL; ran++)
+    for (; ops > 0 && (n = list_pop(&c->ready)) != NULL; ops--, ran++)
         run_op(c, container_of(n, struct hf_op, node));
     hf__client_run(&c->core); /* what the callbacks started */
+    if (c->exposed && (!list_empty(&c->ready) || !list_empty(&c->changed)))
+        hf__loop_wake(&c->loop);
     return ran;
 }
 
@@ -182,12 +204,14 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
         hf__op_end(op, HF_ECANCELED, NULL);
     } else {
         rc = hf__acquire(op, names, n, wait_ms, &r);
-        if (rc == 0 && !op->done && op->cancel)
+        if (rc < 0 && err && op->err)
+            *err = *op->err;
+        else if (rc < 0)
+            hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
+        else if (!op->done && op->cancel)
             rc = hf__cancel_attach(c, op, err);
     }
     if (rc < 0) {
-        if (err && op->err)
-            *err = *op->err;
         op->freed = true;
         hf__cancel(op, rc);
         free_op(c, op);
@@ -223,20 +247,22 @@ int hf_release_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_err
 {
     hf_client *c = l ? l->owner : NULL;
     struct hf_op *op = NULL;
+    int rc;
 
     if (!l || (done && !ret))
         return hf__fail(err, HF_EINVAL, 0, NULL, "the lease or ret is NULL");
-    if (*c->alive == 0 || c->closing || !done)
-        return hf__lease_give_back(l, NULL, 0, err);
-    pthread_mutex_lock(&c->lock);
+    rc = hf__lease_enter(l, err);
+    if (rc < 0)
+        return rc;
+    if (!done || c->closing)
+        return hf__lease_give_back(l, NULL, false, 0, err);
     op = new_op(c, OP_RELEASE, sizeof *op, err);
     if (op) {
         op->callback = done;
         op->user = user;
         *ret = op;
     }
-    pthread_mutex_unlock(&c->lock);
-    hf__lease_give_back(l, op, 0, NULL);
+    hf__lease_give_back(l, op, false, 0, NULL);
     return op ? 0 : HF_ENOMEM;
 }
 
@@ -313,8 +339,8 @@ void hf_op_free(hf_op *op)
     if (!op)
         return;
     if (hf__enter_any(c) < 0) {
-        free(op->err);
-        free(op);
+        op->user = c->orphans; /* what the driver has of it goes first */
+        c->orphans = op;
         hf__drop_forked(c);
         return;
     }
@@ -334,6 +360,8 @@ void hf__end_all(hf_client *c, int rc)
         list_remove(n);
         hf__cancel(container_of(n, struct hf_op, node), rc);
     }
+    list_for_safe(r, &c->ready) /* a watch with news that nobody has seen yet */
+        hf__cancel(container_of(r, struct hf_op, node), rc);
 }
 
 /* ---- the descriptor ------------------------------------------------------------------------- */
@@ -347,8 +375,9 @@ int hf_client_fd(hf_client *c)
     c->exposed = true;
     if (!list_empty(&c->ready) || !list_empty(&c->changed))
         hf__loop_wake(&c->loop);
+    rc = c->loop.epfd;
     hf__leave(c);
-    return c->loop.epfd;
+    return rc;
 }
 
 static void inside_ends(hf_client *c)
@@ -389,12 +418,17 @@ static void time_over(struct timer *t)
 
 static int pump(hf_client *c, struct waiter *w, int64_t end)
 {
-    int did = 0;
+    bool turned = false;
 
-    for (;;) {
-        did += hf__run_callbacks(c);
-        if (did > 0 || c->closing || hf__loop_now() >= end)
+    for (;; turned = true) {
+        int did = hf__run_callbacks(c);
+
+        if (did > 0)
             return did;
+        if (c->closing)
+            return HF_ECLOSED;
+        if (turned && hf__loop_now() >= end)
+            return 0;
         hf__wait_turn(c, w);
     }
 }

@@ -39,28 +39,52 @@ int hf_cancel_new(hf_cancel **ret, hf_error *err)
     return 0;
 }
 
-void hf_cancel_fire(hf_cancel *b)
+static void mark(const hf_cancel *b)
 {
     const uint64_t one = 1;
+
+    while (write(b->fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static void drain(const hf_cancel *b)
+{
+    uint64_t n;
+
+    while (read(b->fd, &n, sizeof n) < 0 && errno == EINTR)
+        ;
+}
+
+void hf_cancel_fire(hf_cancel *b)
+{
     int saved = errno;
 
     if (!b)
         return;
     atomic_store(&b->fired, 1);
-    while (write(b->fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    mark(b);
     errno = saved;
 }
 
 void hf_cancel_reset(hf_cancel *b)
 {
-    uint64_t n;
-
     if (!b)
         return;
-    while (read(b->fd, &n, sizeof n) < 0 && errno == EINTR)
-        ;
+    drain(b);
     atomic_store(&b->fired, 0);
+}
+
+/* Its descriptor is readable. Without the flag it was reset meanwhile, beside being fired, or a
+ * forked child has fired its copy: left readable it would wake us for ever. */
+static bool is_fired(const hf_cancel *b)
+{
+    if (atomic_load(&b->fired))
+        return true;
+    drain(b);
+    if (!atomic_load(&b->fired))
+        return false;
+    mark(b); /* fired just now: others watch it too */
+    return true;
 }
 
 void hf_cancel_free(hf_cancel *b)
@@ -82,7 +106,7 @@ static void end_watch(struct cancel_watch *cw)
 static void fired(struct watch *w, uint32_t events)
 {
     struct cancel_watch *cw = container_of(w, struct cancel_watch, watch);
-    bool more = atomic_load(&cw->cancel->fired); /* else it was reset meanwhile */
+    bool more = is_fired(cw->cancel);
 
     (void)events;
     while (more) {
@@ -122,8 +146,10 @@ int hf__cancel_attach(hf_client *c, struct hf_op *op, hf_error *err)
 {
     struct cancel_watch *cw = watch_for(c, op->cancel);
 
-    if (!cw)
+    if (!cw) {
+        op->explained = err == op->err;
         return hf__fail(err, HF_ESYS, errno, NULL, "cannot watch the stop button");
+    }
     list_push(&cw->ops, &op->on_cancel);
     return 0;
 }

@@ -69,11 +69,9 @@ static void stay(hf_client *c)
     struct waiter w;
 
     hf__waiter_init(&w, true);
-    while (!c->keeper_stop) {
-        hf__run_callbacks(c);
-        if (!c->keeper_stop)
+    while (!c->keeper_stop)
+        if (hf__run_callbacks(c) == 0)
             hf__wait_turn(c, &w);
-    }
     hf__promote(c);
     hf__waiter_done(&w);
 }

@@ -33,7 +33,7 @@ void hf__lease_changed(struct hf_lease *l)
         return; /* not in the application's hands yet */
     state = hf__lease_state(l);
     show_on_fd(l, state);
-    if (l->on_change && state != l->told && list_empty(&l->changed_node)) {
+    if (l->on_change && state != l->told && !l->telling && list_empty(&l->changed_node)) {
         list_push(&c->changed, &l->changed_node);
         hf__news(c);
     }
@@ -47,53 +47,79 @@ void hf__lease_given(hf_client *c, struct hf_lease *l)
 
 /* ---- giving back --------------------------------------------------------------------------- */
 
-static void free_lease(struct hf_lease *l)
+/* Nobody is told of it any more. */
+static void silence(struct hf_lease *l)
 {
     list_remove(&l->changed_node);
+    l->on_change = NULL;
+}
+
+void hf__lease_free(struct hf_lease *l)
+{
     if (l->fd >= 0)
         close(l->fd);
-    l->fd = -1;
-    l->on_change = NULL;
+    free(l);
+}
+
+int hf__lease_enter(struct hf_lease *l, hf_error *err)
+{
+    hf_client *c = l->owner;
+
+    if (hf__enter_any(c) == 0)
+        return 0;
+    hf__lease_free(l);
+    hf__drop_forked(c);
+    return hf__fail(err, HF_EFORKED, 0, NULL, "the lease belongs to the parent process");
+}
+
+static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms, hf_error *err)
+{
+    struct hf_op op;
+
+    hf__op_init(&op, &c->core, OP_RELEASE, err);
+    op.owner = c;
+    list_push(&c->ops, &op.node);
+    hf__release(&op, l, keep_ms);
+    if (!op.done)
+        hf__wait(c, &op);
+    return op.rc;
+}
+
+int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t keep_ms,
+                        hf_error *err)
+{
+    hf_client *c = l->owner;
+    bool closing = c->closing;
+    int rc;
+
+    silence(l);
+    if (wait && !closing)
+        rc = release_and_wait(c, l, keep_ms, err);
+    else
+        rc = hf__release(op, l, keep_ms);
+    if (closing)
+        rc = hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
+    else if (rc == HF_ELOST && !wait && !op)
+        hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
     if (l->telling)
         l->released = true; /* its callback runs just now, and frees it */
     else
-        free(l);
-}
-
-int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, int64_t keep_ms, hf_error *err)
-{
-    hf_client *c = l->owner;
-    struct hf_op own;
-    bool wait = !op && !hf__in_callback();
-    int rc;
-
-    if (hf__enter_any(c) < 0) {
-        if (l->fd >= 0)
-            close(l->fd);
-        free(l);
-        hf__drop_forked(c);
-        return hf__fail(err, HF_EFORKED, 0, NULL, "the lease belongs to the parent process");
-    }
-    if (!op) {
-        hf__op_init(&own, &c->core, OP_RELEASE, err);
-        own.owner = c;
-        op = &own;
-    }
-    hf__release(c->closed || (op == &own && !wait) ? NULL : op, l, keep_ms);
-    if (wait && !c->closed && !own.done)
-        hf__wait(c, &own);
-    rc = c->closed ? hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed")
-         : wait    ? own.rc
-                   : 0;
-    free_lease(l);
+        hf__lease_free(l);
     c->refs--;
     hf__leave(c);
     return rc;
 }
 
+static int release(hf_lease *l, int64_t keep_ms, hf_error *err)
+{
+    int rc = hf__lease_enter(l, err);
+
+    return rc < 0 ? rc : hf__lease_give_back(l, NULL, !hf__in_callback(), keep_ms, err);
+}
+
 int hf_release(hf_lease *l, hf_error *err)
 {
-    return l ? hf__lease_give_back(l, NULL, 0, err) : 0;
+    return l ? release(l, 0, err) : 0;
 }
 
 static int may_keep(const struct hf_lease *l, int64_t keep_ms, hf_error *err)
@@ -119,7 +145,7 @@ int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
         rc = c->closed ? 0 : may_keep(l, keep_ms, err);
         hf__leave(c);
     }
-    return rc < 0 ? rc : hf__lease_give_back(l, NULL, keep_ms, err);
+    return rc < 0 ? rc : release(l, keep_ms, err);
 }
 
 /* ---- being told ------------------------------------------------------------------------------ */

@@ -44,6 +44,7 @@ struct hf_client {
     int keeper_fd;       /* its timer */
     int64_t keeper_at;   /* what that is set to */
     uint32_t *alive;     /* a page that a fork wipes */
+    struct hf_op *orphans; /* in a forked child: freed with the client; linked by `user` */
     void (*log)(void *, int, const char *, const char *);
     void *log_user;
     unsigned char random[512];
@@ -92,8 +93,10 @@ void hf__cancel_detach(struct hf_op *);
 /* lease.c */
 void hf__lease_changed(struct hf_lease *);
 void hf__lease_given(hf_client *, struct hf_lease *); /* it goes to the application */
-/* Consumes the lease. With op: that operation is the release; else waits for it, or in a
- * callback does not. */
-int hf__lease_give_back(struct hf_lease *, struct hf_op *, int64_t keep_ms, hf_error *);
+int hf__lease_enter(struct hf_lease *, hf_error *); /* to give it back; forked: has done so */
+/* Entered; consumes the lease and leaves. With op: that operation is the release. */
+int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait, int64_t keep_ms,
+                        hf_error *);
+void hf__lease_free(struct hf_lease *);
 
 #endif

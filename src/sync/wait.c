@@ -210,7 +210,8 @@ static void op_done(struct hf_op *op)
 {
     hf_client *c = op->owner;
 
-    list_remove(&op->node);
+    if (!op->queued) /* a watch with news is in `ready`, and stays there */
+        list_remove(&op->node);
     hf__cancel_detach(op);
     if (op->waiter)
         hf__wake(c, op->waiter);

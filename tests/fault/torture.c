@@ -43,6 +43,7 @@ static struct slot slots[WORKERS_MAX];
 static int nworkers;
 static unsigned first_seed, seed, started;
 static struct place place;
+static char hasty_url[600];
 static long kills, stops;
 static int64_t drain_worst;
 
@@ -55,7 +56,9 @@ static unsigned below(unsigned n)
 
 static void start_worker(struct slot *s)
 {
-    struct torture how = { place.url, seed + ++started * 7919u, 1 + (int)below(4) };
+    /* some give up soon when another is stopped inside the store */
+    const char *urls[] = { place.url, hasty_url };
+    struct torture how = { urls[below(2)], seed + ++started * 7919u, 1 + (int)below(4) };
     pid_t parent = getpid();
 
     fflush(stdout);
@@ -97,18 +100,29 @@ static bool reap(void)
     return pid > 0;
 }
 
+static void kill_worker(struct slot *s)
+{
+    if (s->pid == 0 || s->killed)
+        return;
+    event_add(KILLED, LINES, s->pid, 0, 0);
+    s->killed = true;
+    kill(s->pid, SIGKILL);
+    kills++;
+}
+
 static void trouble(struct slot *s)
 {
-    unsigned what = below(20);
+    unsigned what = below(200);
 
     if (s->pid == 0 || s->killed)
         return;
-    if (what < 3) {
-        event_add(KILLED, LINES, s->pid, 0, 0);
-        s->killed = true;
-        kill(s->pid, SIGKILL);
-        kills++;
-    } else if (what < 8 && s->resume == 0) {
+    if (what == 0) {
+        /* at once: those who are about to bury the first are killed over it */
+        for (int i = 0; i < nworkers / 2; i++)
+            kill_worker(&slots[i]);
+    } else if (what < 30) {
+        kill_worker(s);
+    } else if (what < 80 && s->resume == 0) {
         event_add(STOPPED, LINES, s->pid, 0, 0);
         s->resume = now_ms() + 1 + (below(2) ? below(100) : below(STOP_MAX_MS));
         kill(s->pid, SIGSTOP);
@@ -171,7 +185,7 @@ static bool drain(void)
             printf("# somebody still waits %d ms after the last kill\n", DRAIN_MS);
             for (unsigned i = 0; i < LINES; i++) {
                 print_waits(i);
-                events_print(i);
+                events_print(i, 0);
             }
             return false;
         }
@@ -252,6 +266,7 @@ static bool round_of(int64_t length_ms)
 
     nworkers = nworkers ? nworkers : 8 + (int)below(WORKERS_MAX - 7);
     area->stop = 0;
+    area->breaks = (int)below(2);
     while (now_ms() < end && !area->failed) {
         while (reap())
             ;
@@ -395,6 +410,7 @@ int main(int argc, char **argv)
                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(area != MAP_FAILED);
     setup_local.start(&place);
+    snprintf(hasty_url, sizeof(hasty_url), "%s?connect_timeout=100ms", place.url);
     bad += result(1, oracle_sees(), "the oracle finds what is wrong");
     bad += result(2, oracle_sees_force(), "the oracle finds a lock broken by force");
     asked = run_rounds(length_ms, &good);

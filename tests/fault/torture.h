@@ -31,7 +31,7 @@ enum what { ASKS, GRANTED, FAILED, LOST, RELEASED, KEPT, DOWN, KILLED, STOPPED, 
 struct event {
     int64_t at;
     uint64_t fence;
-    pid_t pid;
+    pid_t pid, tid;
     int rc;
     uint16_t line; /* LINES: of none */
     uint16_t what;
@@ -43,6 +43,7 @@ struct area {
     _Atomic uint64_t refused;         /* writes that it did not */
     _Atomic uint64_t lost, deadlocks, blocked;
     atomic_int stop, failed;
+    atomic_int breaks; /* tickets are broken in this round, so what is kept may end early */
     uint64_t last_fence[LINES]; /* the oracle's, over all rounds */
     struct held holds[HOLDS];
     struct event events[EVENTS];
@@ -55,7 +56,7 @@ extern const char *const line_names[LINES];
 
 int64_t now_us(void);
 void event_add(enum what, unsigned line, pid_t pid, int rc, uint64_t fence);
-void events_print(unsigned line); /* the last ones of that line */
+void events_print(unsigned line, int64_t around); /* latest first; around 0: the last */
 struct held *held_add(unsigned line, uint64_t id, uint64_t fence, bool exclusive,
                       unsigned weight, int64_t from);
 

@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHOWN = 60 };
+enum { SHOWN = 80, AROUND = 500000 };
 
 struct area *area;
 
@@ -50,7 +50,8 @@ void event_add(enum what what, unsigned line, pid_t pid, int rc, uint64_t fence)
 {
     struct event *e = &area->events[atomic_fetch_add(&area->nevents, 1) % EVENTS];
 
-    *e = (struct event){ now_us(), fence, pid, rc, (uint16_t)line, (uint16_t)what };
+    *e = (struct event){ now_us(), fence, pid, gettid(), rc, (uint16_t)line,
+                         (uint16_t)what };
 }
 
 /* NULL: the round has been too long; what follows is not judged. */
@@ -74,25 +75,23 @@ struct held *held_add(unsigned line, uint64_t id, uint64_t fence, bool exclusive
 
 /* ---- telling ----------------------------------------------------------------------- */
 
-void events_print(unsigned line)
+/* Of that line and of the processes: the last ones, or those around a moment. */
+void events_print(unsigned line, int64_t around)
 {
     static const char *const names[] = { "asks",     "granted", "failed",    "lost",
                                          "released", "kept",    "downgrade", "KILLED",
                                          "STOPPED",  "CONTINUED" };
     uint64_t n = area->nevents, first = n > EVENTS ? n - EVENTS : 0, seen = 0;
 
-    for (uint64_t i = n; i > first && seen < SHOWN; i--)
-        if (area->events[(i - 1) % EVENTS].line == line ||
-            area->events[(i - 1) % EVENTS].line == LINES) {
-            seen++;
-            first = seen == SHOWN ? i - 1 : first;
-        }
-    for (uint64_t i = first; i < n; i++) {
-        const struct event *e = &area->events[i % EVENTS];
+    for (uint64_t i = n; i > first && seen < SHOWN; i--) {
+        const struct event *e = &area->events[(i - 1) % EVENTS];
 
-        if (e->line == line || e->line == LINES)
-            printf("#   %lld %d %s rc %d fence %llu\n", (long long)e->at, (int)e->pid,
-                   names[e->what], e->rc, (unsigned long long)e->fence);
+        if ((e->line == line || e->line == LINES) &&
+            (around == 0 || (e->at < around + AROUND && e->at > around - AROUND))) {
+            seen++;
+            printf("#   %lld %d/%d %s rc %d fence %llu\n", (long long)e->at, (int)e->pid,
+                   (int)e->tid, names[e->what], e->rc, (unsigned long long)e->fence);
+        }
     }
     fflush(stdout);
 }
@@ -110,6 +109,7 @@ static int wrong(bool say, const char *what, const struct held *a, const struct 
         printf("# %s\n", what);
         show(a);
         show(b);
+        events_print(b->line, b->from);
         fflush(stdout);
     }
     return 1;
@@ -208,8 +208,6 @@ int oracle_judge(bool say)
                                 : judge_lock(all, count, say);
         if (line != PERMITS)
             found += judge_fences(all, count, line, say);
-        if (found && say)
-            events_print(line);
         bad += found;
     }
     free(all);

@@ -35,6 +35,7 @@ const char *const line_names[LINES] = {
 };
 
 struct grip { /* one lease, and its records */
+    hf_client *client;
     hf_lease *lease;
     struct held *records[LOCKS];
     unsigned lines[LOCKS];
@@ -76,7 +77,7 @@ _Noreturn static void violation(unsigned line, const char *what, uint64_t fence,
     atomic_store(&area->failed, 1);
     printf("# pid %d: %s: %s, fence %llu, %s %s\n", (int)getpid(), line_names[line], what,
            (unsigned long long)fence, hf_errname(rc), last_error()->text);
-    events_print(line);
+    events_print(line, 0);
     _exit(1);
 }
 
@@ -139,23 +140,16 @@ static void use_resource(struct grip *g, unsigned line)
 
 static void dawdle(struct thread *t, const struct grip *g)
 {
-    switch (below(t, 64)) {
-    case 0:
+    unsigned what = below(t, 3000);
+
+    if (what == 0)
         pause_us((int64_t)below(t, 1500) * g->ttl_ms); /* up to 1.5 ttl */
-        break;
-    case 1:
-    case 2:
+    else if (what < 20)
         pause_us(below(t, 20000));
-        break;
-    case 3:
-    case 4:
-    case 5:
+    else if (what < 100)
         pause_us(below(t, 1000));
-        break;
-    default:
-        if (one_in(t, 2))
-            sched_yield();
-    }
+    else if (what < 1000)
+        sched_yield();
 }
 
 /* Returns false when the lease has been lost. */
@@ -193,7 +187,7 @@ static void keep(struct thread *t, struct grip *g)
     int64_t at = now_us(), keep_ms = 1 + below(t, 300);
     int rc = hf_release_after(g->lease, keep_ms, E());
 
-    if (rc == 0)
+    if (rc == 0 && !area->breaks)
         till(g, at + keep_ms * 1000);
     ended(g, KEPT, rc, fence);
 }
@@ -216,7 +210,7 @@ static void finish(struct thread *t, struct grip *g)
     uint64_t fence;
 
     t->depth--;
-    if (one_in(t, 12) && still_held(g)) {
+    if (one_in(t, 40) && still_held(g)) {
         keep(t, g);
         return;
     }
@@ -277,7 +271,8 @@ static void judge(struct thread *t, struct grip *g, const hf_request *r, int64_t
     bool right = rc == 0 || rc == HF_EBUSYSTORE || (rc == HF_EBUSY && wait_ms == 0) ||
                  (rc == HF_ETIMEDOUT && wait_ms != HF_FOREVER) ||
                  (rc == HF_ECANCELED && r->cancel) ||
-                 (rc == HF_EDEADLK && t->depth > 0);
+                 (rc == HF_EDEADLK && (t->depth > 0 || g->n > 1)) ||
+                 (rc == HF_ELOST && g->n > 1);
 
     event_add(rc == 0 ? GRANTED : FAILED, g->lines[0], getpid(), rc,
               rc == 0 ? hf_lease_fence(g->lease) : 0);
@@ -295,21 +290,22 @@ static hf_client *either(struct thread *t)
     return one_in(t, 2) ? t->own : common;
 }
 
-static int take(struct thread *t, struct grip *g, hf_request *r)
+static int take(struct thread *t, hf_client *client, struct grip *g, const hf_request *r)
 {
     int64_t wait_ms = patience(t);
     int rc;
 
     g->n = 1;
+    g->client = client;
     event_add(ASKS, g->lines[0], getpid(), 0, 0);
-    rc = hf_acquire(either(t), line_names[g->lines[0]], wait_ms, r, &g->lease, E());
+    rc = hf_acquire(client, line_names[g->lines[0]], wait_ms, r, &g->lease, E());
     judge(t, g, r, wait_ms, rc);
     return rc;
 }
 
-static void one_lock(struct thread *t);
-
-/* A second lease inside the first, in any order of names; never of the same name. */
+/* A second lease inside the first, in any order of names, but never of the same name; of
+ * the same client, because what another client of the process holds is not known to the
+ * one that looks for a deadlock. */
 static void more_inside(struct thread *t, const struct grip *outer)
 {
     struct grip g;
@@ -318,7 +314,7 @@ static void more_inside(struct thread *t, const struct grip *outer)
     g.lines[0] = below(t, LOCKS);
     if (g.lines[0] == outer->lines[0])
         make_permits(t, &g, &r);
-    if (g.lines[0] == outer->lines[0] || take(t, &g, &r) != 0)
+    if (g.lines[0] == outer->lines[0] || take(t, outer->client, &g, &r) != 0)
         return;
     inside(t, &g);
     finish(t, &g);
@@ -332,9 +328,9 @@ static void one_lock(struct thread *t)
     g.lines[0] = below(t, LOCKS);
     if (one_in(t, 4))
         make_permits(t, &g, &r);
-    if (take(t, &g, &r) != 0)
+    if (take(t, either(t), &g, &r) != 0)
         return;
-    if (inside(t, &g) && one_in(t, 4))
+    if (inside(t, &g) && one_in(t, 12))
         more_inside(t, &g);
     finish(t, &g);
 }
@@ -418,7 +414,7 @@ static void started_lock(struct thread *t)
 
 /* ---- and the rest ------------------------------------------------------------------ */
 
-/* Marks any ticket: it may then only end at its expiry. */
+/* Marks any ticket: a hold may then only end at its expiry, what is kept ends at once. */
 static void look_and_break(struct thread *t)
 {
     unsigned line = below(t, LINES);
@@ -427,7 +423,7 @@ static void look_and_break(struct thread *t)
 
     if (rc != 0 && rc != HF_EBUSYSTORE)
         violation(line, "a look must not answer this", 0, rc);
-    if (rc == 0 && hf_list_count(list) > 0 && one_in(t, 4)) {
+    if (rc == 0 && hf_list_count(list) > 0 && area->breaks && one_in(t, 4)) {
         const hf_line *l = hf_list_at(list, 0);
         size_t n = hf_line_tickets(l);
         const hf_ticket *who = n ? hf_line_ticket(l, below(t, (unsigned)n)) : NULL;
@@ -471,7 +467,7 @@ static void fork_inside(struct thread *t)
 
     g.lines[0] = below(t, LOCKS);
     r.owner = HF_OWNER_CALL;
-    if (take(t, &g, &r) != 0)
+    if (take(t, either(t), &g, &r) != 0)
         return;
     CHECK((pid = fork()) >= 0);
     if (pid == 0) {
@@ -550,12 +546,14 @@ static void *run(void *arg)
 /* The storm of signals: fires a stop button now and then, and interrupts everything. */
 static void on_signal(int sig)
 {
-    static volatile sig_atomic_t n;
+    static atomic_uint n;
+    unsigned i = atomic_fetch_add(&n, 1) % THREADS_MAX;
+    int saved = errno;
 
     (void)sig;
-    n++;
-    if (threads[n % THREADS_MAX].cancel)
-        hf_cancel_fire(threads[n % THREADS_MAX].cancel);
+    if (threads[i].cancel)
+        hf_cancel_fire(threads[i].cancel);
+    errno = saved;
 }
 
 void worker(const struct torture *how)

@@ -19,9 +19,8 @@
  * properties (G1, G2, G7). LIVE: all of these come from a purse of FAULTS, everything else
  * happens before the next tick; whoever wants is served or gone in the end (G4).
  *
- * A token is random, so that old messages never fit a new ticket. Here every message knows
- * whether it is of the present ticket (now) or of an earlier one; starting anew makes all
- * messages on their way old. A fence is kept as the number of grants since it was given,
+ * A token is random, so that old messages never fit a new ticket: starting anew voids all
+ * that is on its way. A fence is kept as the number of writers' grants since it was given,
  * and FAR stands for "many": comparing FAR with FAR counts as a breach, so that rounding can
  * raise a false alarm but never hide a true one.
  *
@@ -36,6 +35,9 @@
  *   ALLOW=0    the deadline leaves no room for drift
  *   STALE      the look of a ticket that was granted meanwhile does not renew the hold, but
  *              the client counts from it all the same
+ *   OUTDATED   a wake counts from the last answered request, even if that came to the store
+ *              after the grant (which may have expired, and the ticket stand in line again)
+ *   REJOIN     who holds counts from the answer to a repeated join
  *   KEEPLATE   a grant that comes after a cancel is kept
  */
 
@@ -67,6 +69,16 @@
 #define READS(i)  ((i) < READERS)
 #define WEIGHT(i) (READS(i) -> 1 : CAP)
 
+/* ---- properties: all of them, or the one that is asked for ---------------------------- */
+
+#ifndef ONLY
+#define ONLY 0
+#endif
+#define exclusive(x)       assert((ONLY != 0 && ONLY != 1) || (x)) /* G1 */
+#define within_capacity(x) assert((ONLY != 0 && ONLY != 2) || (x)) /* G1, the store's half */
+#define in_order(x)        assert((ONLY != 0 && ONLY != 3) || (x)) /* G2 */
+#define nothing_left(x)    assert((ONLY != 0 && ONLY != 4) || (x)) /* G7 */
+
 /* ---- what happens, for the reader of a trail ---------------------------------------- */
 
 hidden short time;
@@ -76,8 +88,6 @@ hidden short time;
 #ifdef COVER
 c_decl { extern long hits[]; extern void cover_begin(void); }
 c_code {
-    #include <stdio.h>
-    #include <stdlib.h>
     long hits[32];
     static void cover_print(void)
     {
@@ -90,7 +100,7 @@ c_code {
 }
 #define cover(n) c_code { cover_begin(); hits[n]++; }
 #else
-#define cover(n)
+#define cover(n) skip
 #endif
 
 /* ---- the client's side -------------------------------------------------------------- */
@@ -104,13 +114,20 @@ c_code {
 #define DEAD       6
 
 byte st[N];
-bool wants[N]; /* asked for the lock; neither served, nor cancelled, nor dead since */
-bool asked[N]; /* a request went out in this tick */
 byte age[N];   /* of the sending of the last answered request; JOINING: of the first join;
                   LEAVING: since the last request that could renew left its slot */
 #ifdef LIVE
+bool wants[N]; /* asked for the lock; neither served, nor cancelled, nor dead since */
+bool asked[N]; /* a request went out in this tick */
 byte held[N];  /* ticks */
 byte faults = FAULTS;
+#define set_asked(c, yes) asked[c] = yes
+#define ASKED(c)          asked[c]
+#define set_wants(c, yes) wants[c] = yes
+#else
+#define set_asked(c, yes) skip
+#define ASKED(c)          false
+#define set_wants(c, yes) skip
 #endif
 
 #define SEEN(a) ((a) > DRIFT -> (a) - DRIFT : 0)
@@ -134,14 +151,15 @@ byte faults = FAULTS;
 
 byte req[N];
 byte req_age[N];
+#ifdef NOTOKEN
 bool late[N];    /* a leave of an earlier ticket is still on its way */
+#endif
 byte ans[N];
 byte ans_age[N]; /* of the sending of the request that it answers */
 byte ans_back[N];
-bool ans_now[N];
+bool ans_later[N]; /* than the wake that is on its way: what that says is outdated */
 byte wake[N];
 byte wake_back[N];
-bool wake_now[N];
 
 /* ---- the store's side ---------------------------------------------------------------- */
 
@@ -150,12 +168,16 @@ bool wake_now[N];
 byte place[N];
 byte left[N];  /* ticks until it expires */
 byte since[N]; /* its owner's own last request, in ticks: what left may depend on (G7) */
-byte back[N];  /* of a holder: grants since its own */
+byte back[N];  /* of a holder: writers' grants since its own */
 
-/* What a resource that checks fences has seen: grants since the greatest fence of
- * anybody, and of a writer, who was told that he holds. */
+/* What a resource that checks fences has seen: writers' grants since the greatest fence of
+ * anybody, and of a writer, who was told that it holds. */
 byte last_any = FAR;
+#if READERS > 0
 byte last_writer = FAR;
+#else
+#define last_writer last_any
+#endif
 
 hidden byte k, sum, head, place_was, left_was, since_was;
 
@@ -188,16 +210,30 @@ inline find_head()
     for (k : 0 .. N - 1) { if :: place[k] == 1 -> head = k :: else fi }
 }
 
-inline admit()
+inline new_fence()
 {
-    remove(head);
     for (k : 0 .. N - 1) {
         if :: place[k] == HOLDS -> older(back[k]) :: else fi;
         if :: ans[k] == HOLD || ans[k] == ALIVE -> older(ans_back[k]) :: else fi;
         if :: wake[k] == HOLD -> older(wake_back[k]) :: else fi
     }
-    older(last_any); older(last_writer);
-    place[head] = HOLDS; back[head] = 0
+    older(last_any);
+#if READERS > 0
+    older(last_writer);
+#endif
+}
+
+/* A grant moves nothing (G1): what is left of its time stays. */
+inline admit()
+{
+    left_was = left[head]; since_was = since[head];
+    remove(head);
+    if :: READS(head) -> skip :: else -> new_fence() fi;
+    place[head] = HOLDS; left[head] = left_was; since[head] = since_was;
+#ifdef MOVED
+    left[head] = T;
+#endif
+    printf("%d  store: client %d is granted, expires in %d\n", time, head, left[head])
 }
 
 /* The rule: while the head fits it is admitted. who: whose request this is; he has an
@@ -207,27 +243,23 @@ inline step(who)
     count_holders(); find_head();
     do
     :: head < N && sum + WEIGHT(head) <= CAP ->
-        left_was = left[head]; since_was = since[head];
         admit();
-        left[head] = left_was; since[head] = since_was;
-#ifdef MOVED
-        left[head] = T;
-#endif
-        printf("%d  store: client %d is granted, expires in %d\n", time, head, left[head]);
         if
         :: head != who ->
-            cover(1) wake[head] = HOLD; wake_back[head] = 0; wake_now[head] = true
+            cover(1); wake[head] = HOLD; wake_back[head] = 0;
+            ans_later[head] = false
         :: else
         fi;
         count_holders(); find_head()
     :: else -> break
     od;
-    assert(sum <= CAP) /* G1, the store's half: capacity */
+    within_capacity(sum <= CAP)
 }
 
 inline answer(what)
 {
-    ans[me] = what; ans_age[me] = req_age[me]; ans_now[me] = true;
+    ans[me] = what; ans_age[me] = (what == GONE -> 0 : req_age[me]);
+    ans_later[me] = wake[me] != NONE;
     ans_back[me] = (what == HOLD || what == ALIVE -> back[me] : 0)
 }
 
@@ -244,14 +276,14 @@ inline enqueue()
 
 inline renewed() { left[me] = T; since[me] = 0 }
 
-inline execute_leave(it_is_now)
+inline execute_leave()
 {
 #ifdef NOTOKEN
     head = N;
     for (k : 0 .. N - 1) { if :: place[k] == HOLDS -> head = k :: else fi }
     if :: head < N -> remove(head) :: else -> remove(me) fi;
 #else
-    if :: it_is_now -> remove(me) :: else -> cover(2) skip fi;
+    remove(me);
 #endif
     step(me)
 }
@@ -261,17 +293,18 @@ inline execute()
     if
     :: req[me] == JOIN ->
         say("'s join arrives\n");
-        if :: place[me] == 0 -> enqueue() :: else -> cover(3) skip fi;
+        if :: place[me] == 0 -> enqueue() :: else -> cover(2) fi;
         renewed(); step(me); answer_place()
     :: req[me] == LOOK && place[me] != 0 ->
 #ifdef NOLOOK
-        renewed(); answer(WAIT)
+        renewed(); answer(WAIT);
+        ans_later[me] = false /* it says nothing about the place */
 #else
         say("'s look arrives\n");
 #ifdef STALE
         if :: place[me] != HOLDS -> renewed() :: else since[me] = 0 fi;
 #else
-        if :: place[me] == HOLDS -> cover(4) skip :: else fi;
+        if :: place[me] == HOLDS -> cover(3) :: else fi;
         renewed();
 #endif
         step(me); answer_place()
@@ -281,9 +314,9 @@ inline execute()
         renewed(); step(me); answer(ALIVE)
     :: req[me] == LEAVE ->
         say("'s leave arrives\n");
-        execute_leave(true); answer(GAVE)
+        execute_leave(); answer(GAVE)
     :: else ->
-        cover(5) step(me); answer(GONE)
+        cover(4); step(me); answer(GONE)
     fi;
     sent()
 }
@@ -295,8 +328,15 @@ inline sent()
     req[me] = NONE; req_age[me] = 0
 }
 
-inline drop_answer() { ans[me] = NONE; ans_age[me] = 0; ans_back[me] = 0; ans_now[me] = false }
-inline drop_wake() { wake[me] = NONE; wake_back[me] = 0; wake_now[me] = false }
+inline drop_answer()
+{
+    ans[me] = NONE; ans_age[me] = 0; ans_back[me] = 0; ans_later[me] = false
+}
+
+inline drop_wake()
+{
+    wake[me] = NONE; wake_back[me] = 0; ans_later[me] = false
+}
 
 #ifdef LIVE
 #define MAY_FAIL (faults > 0)
@@ -308,52 +348,59 @@ inline drop_wake() { wake[me] = NONE; wake_back[me] = 0; wake_now[me] = false }
 
 /* ---- what a client does --------------------------------------------------------------- */
 
-inline send(what) { req[me] = what; req_age[me] = 0; asked[me] = true }
+inline send(what) { req[me] = what; req_age[me] = 0; set_asked(me, true) }
 
 inline start()
 {
-    if :: req[me] == LEAVE -> late[me] = true; sent() :: else fi;
-    ans_now[me] = false; wake_now[me] = false;
-    st[me] = JOINING; wants[me] = true; age[me] = 0;
+#ifdef NOTOKEN
+    if :: req[me] == LEAVE -> late[me] = true :: else fi;
+#endif
+    drop_answer(); drop_wake(); /* they are of an earlier ticket, and fit nothing now */
+    st[me] = JOINING; set_wants(me, true); age[me] = 0;
     say(" sends join\n");
     send(JOIN)
 }
 
 /* A place that is given up is not renewed any more. */
-inline leave_line() { st[me] = LEAVING; age[me] = 0; asked[me] = false }
+inline leave_line()
+{
+    st[me] = LEAVING; age[me] = 0; set_asked(me, false);
+    drop_answer() /* nothing in it matters now; the wake may still come: a late grant */
+}
 
 inline go_out()
 {
-    assert(place[me] == 0); /* G7: what was said to be out, is */
+    drop_wake();
+    nothing_left(place[me] == 0); /* what is said to be out, is */
     st[me] = OUT; age[me] = 0
 }
 
-/* G1 and G2: here is the only place where a client begins to say that it holds. */
+/* The only place where a client begins to say that it holds. */
 inline now_holds(fence_back)
 {
-    st[me] = HELD; wants[me] = false;
+    st[me] = HELD; set_wants(me, false);
 #ifdef LIVE
     held[me] = 0;
 #endif
     say(" holds\n");
     if
-    :: READS(me) -> assert(fence_back < last_writer)   /* G2: fence order */
-    :: else -> assert(fence_back < last_any); last_writer = fence_back /* G2: fence order */
+    :: READS(me) -> in_order(fence_back < FAR && fence_back <= last_writer)
+    :: else -> in_order(fence_back < last_any); last_writer = fence_back
     fi;
     if :: fence_back < last_any -> last_any = fence_back :: else fi;
     sum = 0;
     for (k : 0 .. N - 1) { if :: SAYS_HELD(k) -> sum = sum + WEIGHT(k) :: else fi }
-    assert(sum <= CAP) /* G1: exclusion */
+    exclusive(sum <= CAP)
 }
 
 inline granted(fence_back)
 {
     if
     :: LEFT(age[me]) * 4 < T ->
-        cover(6) say(" has a grant, too late to trust: confirms\n");
-        st[me] = CONFIRMING; asked[me] = false
+        cover(5); say(" has a grant, too late to trust: confirms\n");
+        st[me] = CONFIRMING; set_asked(me, false)
     :: else ->
-        if :: LEFT(age[me]) * 2 < T -> cover(7) asked[me] = false :: else fi;
+        if :: LEFT(age[me]) * 2 < T -> cover(6); set_asked(me, false) :: else fi;
         now_holds(fence_back)
     fi
 }
@@ -371,11 +418,17 @@ inline hear_place()
     if
     :: st[me] == JOINING || st[me] == WAITING ->
         count_from_answer();
+#ifndef OUTDATED
+        if :: ans_later[me] -> cover(14); drop_wake() :: else fi;
+#endif
         if
         :: ans[me] == HOLD -> granted(ans_back[me])
         :: else -> st[me] = WAITING; say(" is told to wait\n")
         fi
-    :: else -> cover(9) skip
+#ifdef REJOIN
+    :: st[me] == HELD -> count_from_answer()
+#endif
+    :: else -> cover(8)
     fi
 }
 
@@ -385,12 +438,13 @@ inline hear_alive()
     :: st[me] == CONFIRMING ->
         count_from_answer();
         if
-        :: LEFT(age[me]) * 4 >= T -> cover(8) now_holds(ans_back[me])
-        :: else -> asked[me] = false
+        :: LEFT(age[me]) * 4 >= T -> cover(7); now_holds(ans_back[me])
+        :: else -> set_asked(me, false)
         fi
     :: st[me] == HELD ->
-        assert(READS(me) || ans_back[me] == last_any); /* G2: the hold that it was told of */
-        count_from_answer(); say(" is told that it is renewed\n")
+        count_from_answer(); say(" is told that it is renewed\n");
+        /* the hold that it was told of, not a later one */
+        in_order(READS(me) || LEFT(age[me]) == 0 || ans_back[me] == last_any)
     :: else -> skip
     fi
 }
@@ -406,11 +460,10 @@ inline hear_gone()
 inline hear_answer()
 {
     if
-    :: !ans_now[me] -> cover(10) skip
-    :: ans_now[me] && (ans[me] == HOLD || ans[me] == WAIT) -> hear_place()
-    :: ans_now[me] && ans[me] == ALIVE -> hear_alive()
-    :: ans_now[me] && ans[me] == GONE -> hear_gone()
-    :: ans_now[me] && ans[me] == GAVE -> go_out()
+    :: ans[me] == HOLD || ans[me] == WAIT -> hear_place()
+    :: ans[me] == ALIVE -> hear_alive()
+    :: ans[me] == GONE -> hear_gone()
+    :: ans[me] == GAVE -> go_out()
     fi;
     drop_answer()
 }
@@ -418,16 +471,16 @@ inline hear_answer()
 inline hear_wake()
 {
     if
-    :: wake_now[me] && (st[me] == JOINING || st[me] == WAITING) ->
-        cover(11) say(" is woken: granted\n");
+    :: st[me] == JOINING || st[me] == WAITING ->
+        cover(9); say(" is woken: granted\n");
 #ifdef MOVED
         age[me] = 0;
 #endif
         granted(wake_back[me])
 #ifdef KEEPLATE
-    :: wake_now[me] && st[me] == LEAVING -> granted(wake_back[me])
+    :: st[me] == LEAVING -> granted(wake_back[me])
 #endif
-    :: else -> cover(12) skip
+    :: else -> cover(10)
     fi;
     drop_wake()
 }
@@ -445,12 +498,12 @@ inline repeat_or_renew()
 inline die()
 {
     say(" dies\n");
-    st[me] = DEAD; wants[me] = false; asked[me] = false; age[me] = 0;
+    st[me] = DEAD; set_wants(me, false); set_asked(me, false); age[me] = 0;
     drop_answer(); drop_wake()
 }
 
-#define CAN_START(x) (st[x] == OUT && !asked[x] && (req[x] == NONE || req[x] == LEAVE))
-#define CAN_SEND(x) (IN_LINE(x) && !IS_LOST(x) && !asked[x] && req[x] == NONE)
+#define CAN_START(x) (st[x] == OUT && !ASKED(x) && (req[x] == NONE || req[x] == LEAVE))
+#define CAN_SEND(x) (IN_LINE(x) && !IS_LOST(x) && !ASKED(x) && req[x] == NONE)
 #define IS_LOST(x) (st[x] == HELD && LEFT(age[x]) == 0)
 #define IS_SETTLED(x) (st[x] == LEAVING && req[x] == NONE && age[x] >= T)
 
@@ -461,16 +514,20 @@ active [N] proctype Client()
     /* the client */
     :: d_step { CAN_START(me) -> start() }
     :: d_step { CAN_SEND(me) -> repeat_or_renew() }
-    :: d_step { WANTING(me) -> say(" cancels\n"); wants[me] = false; leave_line() }
+    :: d_step { WANTING(me) -> say(" cancels\n"); set_wants(me, false); leave_line() }
     :: d_step { st[me] == HELD -> say(" releases\n"); leave_line() }
-    :: d_step { IS_LOST(me) -> cover(13) say(" is past its deadline\n"); leave_line() }
-    :: d_step { IS_SETTLED(me) -> cover(14) say(" gives up leaving: out by ttl\n"); go_out() }
+    :: d_step { IS_LOST(me) -> cover(11); say(" is past its deadline\n"); leave_line() }
+    :: d_step { IS_SETTLED(me) -> cover(12); say(" gives up leaving: out by ttl\n"); go_out() }
     :: d_step { ans[me] != NONE && st[me] != DEAD -> hear_answer() }
     :: d_step { wake[me] != NONE && st[me] != DEAD -> hear_wake() }
+#if defined(LIVE) && !defined(NODEATH) /* safety: the same as never moving again */
     :: d_step { st[me] != DEAD && MAY_FAIL -> FAIL; die() }
+#endif
     /* its wires */
     :: d_step { req[me] != NONE -> execute() }
-    :: d_step { late[me] -> say("'s old leave arrives\n"); late[me] = false; execute_leave(false) }
+#ifdef NOTOKEN
+    :: d_step { late[me] -> say("'s old leave arrives\n"); late[me] = false; execute_leave() }
+#endif
     :: d_step { req[me] != NONE && MAY_FAIL -> FAIL; say("'s request is lost\n"); sent() }
     :: d_step { ans[me] != NONE && MAY_FAIL -> FAIL; say("'s answer is lost\n"); drop_answer() }
     :: d_step { wake[me] != NONE && MAY_FAIL -> FAIL; say("'s wake is lost\n"); drop_wake() }
@@ -489,9 +546,9 @@ inline tick_store(c)
         left[c]--;
         if
         :: left[c] == 0 ->
-            cover(15) printf("%d  store: client %d has expired\n", time, c);
+            cover(13); printf("%d  store: client %d has expired\n", time, c);
             remove(c)
-        :: else -> assert(since[c] < T) /* G7: only its owner's requests keep a ticket */
+        :: else -> nothing_left(since[c] < T) /* only its owner's requests keep a ticket */
         fi
     :: else
     fi
@@ -499,10 +556,10 @@ inline tick_store(c)
 
 inline tick_client(c)
 {
-    asked[c] = false;
+    set_asked(c, false);
     if :: IN_LINE(c) -> grow(age[c]) :: else fi;
-    if :: req[c] != NONE -> grow(req_age[c]) :: else fi;
-    if :: ans[c] != NONE -> grow(ans_age[c]) :: else fi;
+    if :: req[c] != NONE && req[c] != LEAVE -> grow(req_age[c]) :: else fi;
+    if :: ans[c] != NONE && ans[c] != GONE && ans[c] != GAVE -> grow(ans_age[c]) :: else fi;
 #ifdef LIVE
     if :: st[c] == HELD && held[c] < HOLD_TICKS -> held[c]++ :: else fi
 #endif
@@ -510,7 +567,7 @@ inline tick_client(c)
 
 /* LIVE: what has to happen before time may go on, unless a fault is spent on it. A pause, a
  * slow message and a slow store all look like that. */
-#define BUSY(x) (req[x] != NONE || late[x] || \
+#define BUSY(x) (req[x] != NONE || \
     (st[x] != DEAD && (ans[x] != NONE || wake[x] != NONE || CAN_SEND(x) || IS_LOST(x) || \
      IS_SETTLED(x) || (CAN_START(x) && wants[x]) || \
      (st[x] == HELD && held[x] >= HOLD_TICKS))))

@@ -9,6 +9,13 @@
 
 enum { CLASS = 64, CLASSES = 96 };
 
+/* Under the sanitizer every block is its own, so that it sees each wrong access. */
+#ifdef __SANITIZE_ADDRESS__
+enum { POOLED = 0 };
+#else
+enum { POOLED = 1 };
+#endif
+
 struct block {
     struct list on;
     size_t room;
@@ -44,10 +51,10 @@ void *sim_malloc(size_t n)
     if (class < CLASSES && pools[class]) {
         b = pools[class];
         pools[class] = b->next;
-    } else if ((b = malloc(sizeof *b + class * CLASS)) == NULL) {
+    } else if ((b = malloc(sizeof *b + (POOLED ? class * CLASS : n))) == NULL) {
         abort();
     }
-    b->room = class * CLASS;
+    b->room = POOLED ? class * CLASS : n;
     b->proc = (uint8_t)(p - w.procs);
     b->hold = b->known = false;
     list_push(&p->blocks, &b->on);
@@ -68,7 +75,7 @@ static void put_back(struct block *b)
     list_remove(&b->on);
     w.procs[b->proc].nblocks--;
     mem_live--;
-    if (b->room / CLASS < CLASSES) {
+    if (POOLED && b->room / CLASS < CLASSES) {
         b->next = pools[b->room / CLASS];
         pools[b->room / CLASS] = b;
     } else {

@@ -43,8 +43,7 @@ enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
     X(MONOTONIC, "monotonic", "the clock stands still while the machine is suspended")     \
     X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
     X(UNTOLD, "untold", "a join renews the waiters, not the grant still under way to them") \
-    X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")   \
-    X(STORE_MOVES, "store-moves", "the store ends a hold one ttl after its grant, not renewal")
+    X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")
 
 enum sim_mutant {
     MUTANT_SIM_BEGIN = 100,
@@ -167,7 +166,7 @@ struct dt { /* what the driver knows of a ticket */
     uint64_t token, woken, watch;
     uint32_t gen;
     enum dt_state state;
-    bool withdrawing;
+    int withdrawing; /* why */
     int next_free;
 };
 
@@ -191,7 +190,8 @@ struct sim_client {
     bool up;
     uint32_t epoch;
     int64_t blocked_until, last_out, last_in;
-    uint64_t sent, trouble_at; /* when something last went wrong here */
+    uint64_t sent;
+    int64_t trouble_at; /* when something last went wrong here */
     /* driver */
     struct dt dts[TICKETS];
     int free_dt;
@@ -233,8 +233,7 @@ struct sim_op {
     struct act act;
     struct list on_client;
     struct sim_lease *lease; /* of a release, amend, renew */
-    bool evict_next, told_deadlock;
-    int64_t began;
+    bool evict;
     struct sim_op *next;
 };
 
@@ -274,7 +273,7 @@ struct st { /* a ticket in the store */
 struct line {
     enum line_kind kind;
     int64_t capacity, sum, sweep_at;
-    uint64_t last_fence, told_fence, told_exclusive;
+    uint64_t last_fence, granted_fence, told_fence, told_exclusive;
     struct list holders, queue; /* ordered family: all in queue */
     struct grp grps[40];
     struct watch_on {
@@ -321,7 +320,9 @@ struct world {
     size_t ops, leases;
     int current; /* process whose code runs; -1: none */
     bool trace;
-    int mutant_ready;
+    uint64_t evicted[32];
+    unsigned nevicted;
+    bool wall_stepped;
     /* the verdict */
     const char *broke; /* "G1" ... */
     char why[400];
@@ -348,6 +349,8 @@ void drop_client(struct sim_client *);  /* its process was killed */
 struct snap *new_snap(void);
 void free_snap(struct snap *);
 bool can(const struct proc *); /* runs now */
+void abnormal(int64_t us);     /* until then a report of a deadlock may be behind the times */
+int64_t longest_ttl(void);     /* ms */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void violate(const char *id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
@@ -390,6 +393,7 @@ void work_drop_client(struct sim_client *); /* ops and leases of a client that i
 void work_quiet(void);
 void work_end_ops(struct sim_client *);
 void work_done(void);
+void work_drain(void); /* operations that are done are taken note of */
 
 /* ---- oracle.c ---- */
 void oracle_store_grant(const struct st *);
@@ -417,6 +421,12 @@ static inline int line_of(const char *name)
 static inline struct sim_client *client_of(struct client *c)
 {
     return container_of(c, struct sim_client, core);
+}
+
+static inline void in_trouble(struct sim_client *c, int64_t until)
+{
+    if (until > c->trouble_at)
+        c->trouble_at = until;
 }
 
 extern const char *const line_names[LINES];

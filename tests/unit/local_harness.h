@@ -4,6 +4,7 @@
 #ifndef HF_TEST_LOCAL_HARNESS_H
 #define HF_TEST_LOCAL_HARNESS_H
 
+#include "driver/local/local.h"
 #include "driver/seam.h"
 
 #include <sys/types.h>
@@ -91,6 +92,8 @@ void child_tell(struct child *, char);
 void child_kill(struct child *,
                 int sig);       /* and reaps it unless sig is SIGSTOP or SIGCONT */
 void child_end(struct child *); /* lets it go on and reaps it */
+
+extern struct place pretend; /* added to the namespaces in which the driver finds itself */
 
 uint64_t test_seed(void); /* HF_SEED or random; printed */
 uint64_t test_random(uint64_t *state);

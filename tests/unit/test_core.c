@@ -14,6 +14,7 @@ static struct {
     struct heap timers;
     int64_t now;
     uint32_t random;
+    bool full; /* no memory for timers */
     /* what the core asked of the store, and has not been answered */
     struct ticket *joined, *left, *amended;
     struct life *renewed[8];
@@ -41,6 +42,8 @@ static int env_reserve(struct env *e, int n)
     static int reserved;
 
     (void)e;
+    if (n > 0 && w.full)
+        return HF_ENOMEM;
     reserved += n;
     return reserved > 0 ? hf__heap_reserve(&w.timers, (size_t)reserved) : 0;
 }
@@ -474,6 +477,184 @@ static void no_renew_is_not_renewed(void **state)
     release(l);
 }
 
+static void shorter_ttl_counts_from_its_sending(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+    struct hf_op op;
+    int64_t sent = w.now;
+
+    (void)state;
+    pass(2 * SEC);
+    hf__op_init(&op, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&op, l->parts[0].hold, 1000), 0);
+    ev_alive(w.renewed[0], sent, TTL); /* of an earlier request, for the time it asked for */
+    assert_false(op.done);
+    pass(SEC); /* no answer: the store may have ended it by now (G1) */
+    assert_int_equal(hf_lease_check(l), HF_ELOST);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_ELOST);
+    ev_left(w.left, HF_EUNKNOWN);
+    pass(7 * SEC); /* or it has never heard of that request: the leave is repeated until then */
+    assert_int_equal(w.c.unsettled, 1);
+    ev_left(w.left, 0);
+    w.left = NULL;
+    release(l);
+}
+
+static void renewal_by_hand_is_not_answered_by_an_earlier_one(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+    struct hf_op op;
+    int64_t sent;
+
+    (void)state;
+    pass(3 * SEC);
+    assert_int_equal(w.renewals, 1);
+    sent = w.now;
+    w.now += SEC / 2;
+    hf__op_init(&op, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&op, l->parts[0].hold, 0), 0);
+    assert_int_equal(w.renewals, 2);
+    ev_alive(w.renewed[0], sent, TTL);
+    assert_false(op.done);
+    ev_alive(w.renewed[0], w.now, TTL);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    release(l);
+}
+
+static void no_renew_is_not_renewed_after_the_store_was_away(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, HF_REQUEST(.flags = HF_NO_RENEW));
+    struct hf_op op;
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, NULL);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.renewals, 0);
+    hf__op_init(&op, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&op, l->parts[0].hold, 0), 0);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.renewals, 2); /* but what was asked for is repeated */
+    ev_alive(w.renewed[0], w.now, TTL);
+    assert_true(op.done);
+    release(l);
+}
+
+static void change_is_repeated_after_the_store_was_away(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+    struct hf_op op;
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, NULL);
+    hf__op_init(&op, &w.c, OP_AMEND, NULL);
+    assert_int_equal(hf__amend(&op, l->parts[0].hold, "note", false), 0);
+    assert_null(w.amended);
+    for (int i = 0; i < 2; i++) { /* not sent; sent and not answered */
+        ev_store(&w.store, STORE_UP, NULL);
+        hf__client_run(&w.c);
+        assert_non_null(w.amended);
+        ev_store(&w.store, STORE_DOWN, NULL);
+        w.amended = NULL;
+    }
+    ev_amended(w.joined, 0);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    release(l);
+}
+
+static void try_that_is_not_answered_ends(void **state)
+{
+    hf_error err = { 0 };
+    struct hf_op op;
+
+    (void)state;
+    start(&op, &err, 0, NULL);
+    ev_store(&w.store, STORE_DOWN, NULL); /* after it was sent */
+    pass(3 * SEC);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    assert_int_equal(w.leaves, 1); /* it may stand in the line (G7) */
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
+static void release_without_memory_for_a_timer_is_forgotten(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+    struct hf_op op;
+
+    (void)state;
+    hf__op_init(&op, &w.c, OP_RELEASE, NULL);
+    w.full = true;
+    hf__release(&op, l, 0);
+    w.full = false;
+    free(l);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_EUNKNOWN);
+    op.open = 77;
+    ev_left(w.left, 0);
+    assert_int_equal(op.open, 77); /* it is the caller's memory again */
+    assert_true(list_empty(&w.c.holds));
+}
+
+static void lost_hold_is_not_kept(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+
+    (void)state;
+    w.now += 9 * SEC; /* nobody has driven us */
+    assert_int_equal(hf__release(NULL, l, 60000), HF_ELOST);
+    free(l);
+    assert_int_equal(w.left->keep_ms, 0);
+    ev_left(w.left, 0);
+}
+
+static void error_text_is_of_this_call(void **state)
+{
+    hf_error err = { .code = HF_ECANCELED, .text = "of an earlier call" };
+    struct hf_op op;
+
+    (void)state;
+    start(&op, &err, HF_FOREVER, NULL);
+    hf__cancel(&op, HF_ECANCELED);
+    assert_string_equal(err.text, hf_strerror(HF_ECANCELED));
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+}
+
+static void several_names_are_not_granted_with_one_lost(void **state)
+{
+    const char *const names[] = { "a", "b" };
+    struct ticket *first;
+    struct request r;
+    struct hf_op op;
+
+    (void)state;
+    assert_int_equal(hf__check_request(&w.c, NULL, false, &r, NULL), 0);
+    hf__op_init(&op, &w.c, OP_ACQUIRE, NULL);
+    assert_int_equal(hf__acquire(&op, names, 2, HF_FOREVER, &r), 0);
+    first = w.joined;
+    ev_granted(first, 7, w.now);
+    hf__client_run(&w.c);
+    assert_ptr_not_equal(w.joined, first);
+    ev_dead(&first->own, HF_ELOST); /* while it waits for the second */
+    hf__client_run(&w.c);
+    assert_ptr_equal(w.left, first);
+    ev_left(first, 0);
+    ev_granted(w.joined, 8, w.now);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_ELOST);
+    hf__client_run(&w.c);
+    assert_ptr_equal(w.left, w.joined); /* all of them or none */
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 static void store_that_is_down_is_told_in_time_and_repeated_after(void **state)
 {
     hf_error down = { .code = HF_EUNREACHABLE, .text = "connection refused" }, err = { 0 };
@@ -604,6 +785,15 @@ int main(void)
         TEST(marked_hold_is_at_risk_and_ends_at_its_deadline),
         TEST(dead_life_loses_the_hold_at_once),
         TEST(no_renew_is_not_renewed),
+        TEST(shorter_ttl_counts_from_its_sending),
+        TEST(renewal_by_hand_is_not_answered_by_an_earlier_one),
+        TEST(no_renew_is_not_renewed_after_the_store_was_away),
+        TEST(change_is_repeated_after_the_store_was_away),
+        TEST(try_that_is_not_answered_ends),
+        TEST(release_without_memory_for_a_timer_is_forgotten),
+        TEST(lost_hold_is_not_kept),
+        TEST(error_text_is_of_this_call),
+        TEST(several_names_are_not_granted_with_one_lost),
         TEST(store_that_is_down_is_told_in_time_and_repeated_after),
         TEST(reentry_by_owner_makes_no_traffic),
         TEST(lost_hold_is_not_reentered),

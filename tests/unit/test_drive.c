@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,6 +54,12 @@ static int setup_prompt(void **state)
 {
     (void)state;
     return open_with(HF_DRIVE_PROMPT);
+}
+
+static int setup_app(void **state)
+{
+    (void)state;
+    return open_with(HF_DRIVE_APP);
 }
 
 static int teardown(void **state)
@@ -450,8 +458,410 @@ static void resident_keeper_serves_blocking_calls(void **state)
     hf_release(a.lease, NULL);
 }
 
+/* ---- callbacks ---- */
+
+static atomic_int seen_calls, seen_last, empty_handed;
+static atomic_bool line_changed;
+
+static void seen(hf_op *op, int rc, const hf_list *l, const hf_error *e, void *user)
+{
+    (void)op;
+    (void)e;
+    seen_last = rc;
+    empty_handed += rc == 0 && !l;
+    if (seen_calls++ > 0 || !user)
+        return;
+    *(atomic_bool *)user = true; /* now change it */
+    for (int64_t end = now_ms() + 10000; !line_changed && now_ms() < end;)
+        nap();
+}
+
+static void *change_line(void *arg)
+{
+    while (!*(atomic_bool *)arg)
+        nap();
+    hf_release(hold(c, "w", 0), NULL);
+    hf_client_wait(c, 100); /* reads that it has changed, while the callback runs */
+    line_changed = true;
+    return NULL;
+}
+
+static void watch_is_told_once_more_of_a_change_during_its_callback(void **state)
+{
+    atomic_bool go = false;
+    pthread_t t;
+    hf_op *op;
+
+    (void)state;
+    seen_calls = empty_handed = 0;
+    line_changed = false;
+    assert_int_equal(pthread_create(&t, NULL, change_line, &go), 0);
+    assert_int_equal(hf_watch_start(c, "w", seen, &go, &op, NULL), 0);
+    while (seen_calls == 0 || hf_client_wait(c, 200) > 0)
+        hf_client_wait(c, 200);
+    pthread_join(t, NULL);
+    assert_in_range(seen_calls, 2, 10);
+    assert_int_equal(empty_handed, 0);
+    hf_op_free(op);
+}
+
+static void watch_with_unseen_news_is_told_of_the_close(void **state)
+{
+    hf_op *op;
+
+    (void)state;
+    seen_calls = 0;
+    assert_int_equal(hf_watch_start(c, "w", seen, NULL, &op, NULL), 0);
+    hf_close(c);
+    c = NULL;
+    assert_int_equal(seen_calls, 1);
+    assert_int_equal(seen_last, HF_ECLOSED);
+    hf_op_free(op);
+}
+
+static atomic_bool follower_is_back;
+
+static void *follow(void *arg)
+{
+    for (int i = 0; i < 50; i++) /* so that the other leads; if not, nothing is shown */
+        nap();
+    run_call(arg);
+    follower_is_back = true;
+    return NULL;
+}
+
+static void wait_for_the_follower(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
+{
+    (void)op;
+    (void)e;
+    assert_int_equal(rc, 0);
+    hf_release(l, NULL);
+    for (int64_t end = now_ms() + 10000; !follower_is_back && now_ms() < end;)
+        nap();
+    *(bool *)user = follower_is_back;
+}
+
+static void *release_later(void *lease)
+{
+    until_waiters("x", 1);
+    hf_release(lease, NULL);
+    return NULL;
+}
+
+/* No keeper here: only the thread in hf_client_wait and the one that follows it. */
+static void callback_that_takes_long_does_not_stop_the_others(void **state)
+{
+    hf_lease *x = hold(other, "x", 0), *y = hold(other, "y", 0);
+    struct call a = { .name = "x", .wait_ms = 500 };
+    pthread_t later;
+    bool back = false;
+    hf_op *op;
+
+    (void)state;
+    follower_is_back = false;
+    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, wait_for_the_follower, &back,
+                                      &op, NULL), 0);
+    assert_int_equal(pthread_create(&later, NULL, release_later, y), 0);
+    assert_int_equal(pthread_create(&a.thread, NULL, follow, &a), 0);
+    while (hf_client_wait(c, 10000) == 0)
+        ;
+    pthread_join(a.thread, NULL);
+    pthread_join(later, NULL);
+    assert_true(back);
+    assert_int_equal(a.rc, HF_ETIMEDOUT);
+    hf_op_free(op);
+    hf_release(x, NULL);
+}
+
+static int rounds;
+static hf_op *round_op;
+
+static void round_again(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
+{
+    (void)e;
+    (void)user;
+    hf_op_free(op);
+    if (rc == HF_ECLOSED)
+        return;
+    hf_release(l, NULL);
+    if (rounds++ < 1000)
+        hf_acquire_start(c, "n", HF_FOREVER, NULL, round_again, NULL, &round_op, NULL);
+}
+
+static void process_returns_while_callbacks_start_more(void **state)
+{
+    struct pollfd p = { .fd = hf_client_fd(c), .events = POLLIN };
+
+    (void)state;
+    rounds = 0;
+    assert_int_equal(
+        hf_acquire_start(c, "n", HF_FOREVER, NULL, round_again, NULL, &round_op, NULL), 0);
+    for (int i = 1; i <= 20; i++) {
+        assert_int_equal(poll(&p, 1, 10000), 1); /* there is more to do, and it says so */
+        assert_true(hf_client_process(c) > 0);
+        assert_int_equal(rounds, i);
+    }
+}
+
+static void waiting_no_time_still_processes(void **state)
+{
+    hf_lease *y = hold(other, "y", 0);
+    struct call cb = { 0 };
+    hf_op *op;
+
+    (void)state;
+    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &op, NULL), 0);
+    hf_release(y, NULL);
+    for (int64_t end = now_ms() + 10000; !cb.took_ms && now_ms() < end; nap())
+        assert_true(hf_client_wait(c, 0) >= 0);
+    assert_int_equal(cb.took_ms, 1);
+    hf_op_free(op);
+    hf_release(cb.lease, NULL);
+}
+
+static void *wait_for_callbacks(void *rc)
+{
+    *(int *)rc = hf_client_wait(c, HF_FOREVER);
+    return NULL;
+}
+
+static void waiting_for_callbacks_ends_with_the_client(void **state)
+{
+    hf_lease *l = hold(c, "n", 0); /* if it has not begun by then, it finds a closed client */
+    pthread_t t;
+    int rc = 1;
+
+    (void)state;
+    assert_int_equal(pthread_create(&t, NULL, wait_for_callbacks, &rc), 0);
+    for (int i = 0; i < 20; i++)
+        nap();
+    hf_close(c);
+    pthread_join(t, NULL);
+    assert_int_equal(rc, HF_ECLOSED);
+    assert_int_equal(hf_release(l, NULL), HF_ECLOSED);
+    c = NULL;
+}
+
+static int release_rc;
+
+static void release_in_close(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
+{
+    (void)op;
+    (void)e;
+    assert_int_equal(rc, 0);
+    release_rc = hf_release_start(l, granted, user, &round_op, NULL);
+}
+
+static void release_started_while_closing_says_so(void **state)
+{
+    struct call cb = { 0 };
+    hf_op *op;
+
+    (void)state;
+    release_rc = 0;
+    assert_int_equal(
+        hf_acquire_start(c, "n", HF_FOREVER, NULL, release_in_close, &cb, &op, NULL), 0);
+    hf_close(c);
+    c = NULL;
+    assert_int_equal(release_rc, HF_ECLOSED); /* else its callback had to come */
+    assert_int_equal(cb.took_ms, 0);
+    hf_op_free(op);
+}
+
+static atomic_bool change_runs, change_may_end;
+static atomic_int change_calls, change_check;
+static atomic_bool change_named;
+
+static void slow_change(hf_lease *l, int state, void *user)
+{
+    (void)state;
+    (void)user;
+    change_calls++;
+    change_runs = true;
+    for (int64_t end = now_ms() + 10000; !change_may_end && now_ms() < end;)
+        nap();
+    change_named = strcmp(hf_lease_name(l), "p") == 0;
+    change_check = hf_lease_check(l);
+}
+
+static void evict(const char *name, uint32_t flags)
+{
+    hf_list *list;
+
+    assert_int_equal(hf_look(other, name, &list, NULL), 0);
+    assert_int_equal(hf_evict(other, name, hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)),
+                              flags, NULL), 0);
+    hf_list_free(list);
+}
+
+static void lease_given_back_beside_its_callback_can_still_be_asked(void **state)
+{
+    hf_lease *l = hold(c, "p", 0);
+
+    (void)state;
+    change_runs = change_may_end = change_named = false;
+    assert_int_equal(hf_lease_on_change(l, slow_change, NULL, NULL), 0);
+    evict("p", HF_EVICT_NOW);
+    while (!change_runs)
+        nap();
+    assert_int_equal(hf_release(l, NULL), HF_ELOST);
+    change_may_end = true;
+    hf_close(c);
+    c = NULL;
+    assert_true(change_named);
+    assert_int_equal(change_check, HF_ELOST);
+}
+
+static void second_change_waits_for_the_first_callback(void **state)
+{
+    hf_lease *l = hold(c, "p", 0);
+
+    (void)state;
+    change_runs = change_may_end = false;
+    change_calls = 0;
+    assert_int_equal(hf_lease_on_change(l, slow_change, NULL, NULL), 0);
+    evict("p", 0);
+    while (!change_runs)
+        nap();
+    evict("p", HF_EVICT_NOW);
+    for (int64_t end = now_ms() + 10000; hf_lease_state(l) != HF_LOST && now_ms() < end;)
+        assert_true(hf_client_wait(c, 20) >= 0); /* this thread would run it too */
+    assert_int_equal(hf_lease_state(l), HF_LOST);
+    assert_int_equal(change_calls, 1);
+    change_may_end = true;
+    for (int64_t end = now_ms() + 10000; change_calls < 2 && now_ms() < end;)
+        nap();
+    assert_int_equal(change_calls, 2);
+    assert_int_equal(hf_release(l, NULL), HF_ELOST);
+}
+
+/* ---- and the rest ---- */
+
+static int close_in_body(hf_lease *l, void *user)
+{
+    (void)l;
+    (void)user;
+    hf_close(c);
+    c = NULL;
+    return 5;
+}
+
+static void with_says_that_the_lock_was_lost(void **state)
+{
+    hf_error e = { 0 };
+    int result = 0;
+
+    (void)state;
+    assert_int_equal(hf_with(c, "n", 0, NULL, close_in_body, NULL, &result, &e), HF_ELOST);
+    assert_int_equal(e.code, HF_ELOST);
+    assert_int_equal(result, 5);
+}
+
+static void adopted_lease_is_the_new_owners_for_all_who_look(void **state)
+{
+    hf_lease *l = hold(c, "n", 0);
+    char owner[2][64];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        hf_list *list;
+
+        assert_int_equal(hf_look(other, "n", &list, NULL), 0);
+        snprintf(owner[i], sizeof owner[i], "%s",
+                 hf_ticket_owner(hf_line_ticket(hf_list_at(list, 0), 0)));
+        hf_list_free(list);
+        assert_int_equal(hf_lease_adopt(l, 42, NULL), 0);
+    }
+    assert_string_not_equal(owner[0], owner[1]);
+    hf_release(l, NULL);
+}
+
+static void owner_text_that_ends_in_the_middle(void **state)
+{
+    static const char *const texts[] = { "0000000000000005-1 a%4", "0000000000000005-1 a%",
+                                         "0000000000000005-1 a%zz%00", "0000000000000005-1 " };
+    hf_options o = HF_OPTIONS_INIT;
+    hf_client *one;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *copy = strdup(texts[i]);
+
+        o.owner = copy;
+        assert_int_equal(hf_open(url, &o, &one, NULL), 0);
+        hf_close(one);
+        free(copy);
+    }
+}
+
+static int64_t cpu_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void button_fired_in_a_forked_child_wakes_nobody_for_ever(void **state)
+{
+    hf_lease *x = hold(other, "x", 0);
+    struct call a = { .name = "x", .wait_ms = 1500 };
+    int64_t before;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(hf_cancel_new(&button, NULL), 0);
+    a.cancel = button;
+    begin(&a);
+    until_waiters("x", 1);
+    child = fork();
+    if (child == 0) {
+        hf_cancel_fire(button);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    before = cpu_ms();
+    pthread_join(a.thread, NULL);
+    assert_int_equal(a.rc, HF_ETIMEDOUT);
+    assert_in_range(cpu_ms() - before, 0, 300);
+    hf_cancel_free(button);
+    hf_release(x, NULL);
+}
+
+static void forked_child_gives_everything_back(void **state)
+{
+    hf_lease *l = hold(c, "n", 0), *y = hold(other, "y", 0);
+    struct call cb = { 0 };
+    hf_op *ops[3];
+    pid_t child;
+    int status;
+
+    (void)state;
+    assert_int_equal(hf_lease_note(l, "note", NULL), 0);
+    assert_int_equal(hf_watch_start(c, "n", seen, NULL, &ops[0], NULL), 0);
+    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &ops[1], NULL), 0);
+    assert_int_equal(hf_acquire_start(c, "z", HF_FOREVER, NULL, granted, &cb, &ops[2], NULL), 0);
+    child = fork();
+    if (child == 0) { /* before the client itself: the driver knows some of them */
+        int good = hf_release(l, NULL) == HF_EFORKED && hf_lease_check(y) == HF_EFORKED;
+
+        for (size_t i = 0; i < 3; i++)
+            hf_op_free(ops[i]);
+        hf_close(c);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(hf_lease_check(l), 0);
+    for (size_t i = 0; i < 3; i++)
+        hf_op_free(ops[i]);
+    assert_int_equal(hf_release(l, NULL), 0);
+    assert_int_equal(hf_release(y, NULL), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define PROMPT(f) cmocka_unit_test_setup_teardown(f, setup_prompt, teardown)
+#define APP(f) cmocka_unit_test_setup_teardown(f, setup_app, teardown)
 
 int main(void)
 {
@@ -467,6 +877,20 @@ int main(void)
         TEST(cancelled_thread_does_not_take_the_lead_with_it),
         TEST(closing_ends_leader_and_followers),
         TEST(descriptor_tells_of_a_callback_while_another_thread_blocks),
+        TEST(watch_is_told_once_more_of_a_change_during_its_callback),
+        TEST(watch_with_unseen_news_is_told_of_the_close),
+        APP(callback_that_takes_long_does_not_stop_the_others),
+        APP(process_returns_while_callbacks_start_more),
+        APP(waiting_no_time_still_processes),
+        TEST(waiting_for_callbacks_ends_with_the_client),
+        TEST(release_started_while_closing_says_so),
+        TEST(with_says_that_the_lock_was_lost),
+        TEST(adopted_lease_is_the_new_owners_for_all_who_look),
+        TEST(owner_text_that_ends_in_the_middle),
+        TEST(button_fired_in_a_forked_child_wakes_nobody_for_ever),
+        TEST(forked_child_gives_everything_back),
+        PROMPT(lease_given_back_beside_its_callback_can_still_be_asked),
+        PROMPT(second_change_waits_for_the_first_callback),
         PROMPT(resident_keeper_tells_loss_with_no_call_under_way),
         PROMPT(resident_keeper_serves_blocking_calls),
     };

@@ -58,6 +58,7 @@ static void shows_no_secrets(void **state)
         { "redis://u:hun@ter2@h/x@y", "redis://u@h/x@y" },
         { "zk://h/r?auth=digest:hunter2&ttl=5s", "zk://h/r?auth=***&ttl=5s" },
         { "x://h?sslpassword=hunter2", "x://h?sslpassword=***" },
+        { "x://h?SslPassWord=hunter2&pas%73=hunter2", "x://h?SslPassWord=***&pas%73=***" },
         { "x://u:hunter2@h?a=b&token=hunter2", "x://u@h?a=b&token=***" },
         { "x:/a:b@c://d", "x:/a:b@c://d" },
     };

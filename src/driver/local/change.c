@@ -33,6 +33,7 @@ static int amend(struct tx *tx, void *arg)
     a->found = true;
     h->note = t->note;
     h->f.note_len = (uint16_t)strlen(t->note);
+    h->f.owner = t->owner;
     if (t->weight < h->f.weight) {
         l->sum -= h->f.weight - t->weight;
         h->f.weight = t->weight;

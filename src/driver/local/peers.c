@@ -378,9 +378,7 @@ void hf__bury_sockets(struct shared *sh, uint64_t process)
 
 int hf__bury(struct local *ls, uint64_t process, int64_t limit_ms)
 {
-    int rc = hf__tx_run(ls, bury, &process, false, limit_ms, NULL);
-
-    if (rc == 0)
-        hf__bury_sockets(ls->sh, process);
-    return rc;
+    /* The record last: without it nobody would look for what a kill in between has left. */
+    hf__bury_sockets(ls->sh, process);
+    return hf__tx_run(ls, bury, &process, false, limit_ms, NULL);
 }

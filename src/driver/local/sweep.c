@@ -89,8 +89,10 @@ static int bury_all(struct tx *tx, void *arg)
     struct sweep *w = arg;
     int rc = find_dead(tx, w);
 
-    for (size_t i = 0; i < w->n && rc == 0; i++)
+    for (size_t i = 0; i < w->n && rc == 0; i++) {
+        hf__bury_sockets(tx->sh, w->dead[i]); /* before the record: hf__bury */
         rc = hf__bury_inside(tx, w->dead[i]);
+    }
     return rc;
 }
 
@@ -208,8 +210,6 @@ int hf__sweep(struct shared *sh, int64_t now, hf_error *err)
     struct sweep w = { .now = now };
     int rc = hf__tx_once(sh, NULL, bury_all, &w, false, err);
 
-    for (size_t i = 0; i < w.n && rc == 0; i++)
-        hf__bury_sockets(sh, w.dead[i]);
     if (rc == 0)
         rc = hf__tx_once(sh, NULL, drop_expired, &w, false, err);
     if (rc == 0)

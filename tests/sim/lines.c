@@ -1,0 +1,589 @@
+/* lines.c: the reference store, written from the design and not from any driver: lines of
+ * tickets, kept by requests that each are one atomic step. Here the scripted family (Redis, SQL,
+ * the embedded store): a request that makes room admits the next in the same step and tells their
+ * clients; every hold has an expiry of its own; the waiting tickets of one client, line and ttl
+ * share one. Whoever comes first drops what has expired; an `eager` store drops it at the moment.
+ *
+ * A grant copies the expiry of its waiters' group and moves nothing (G1). But what renews the
+ * group renews also a hold that the owner, by its own request, still believes to wait: when the
+ * news of the grant reaches it, it will count from that request. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct st *pool;
+
+struct st *new_st(const struct msg *m)
+{
+    struct st *s = pool;
+
+    if (s)
+        pool = s->next;
+    else if ((s = malloc(sizeof *s)) == NULL)
+        abort();
+    memset(s, 0, sizeof *s);
+    s->id = m->id;
+    s->line = m->line;
+    s->lk = m->lk;
+    s->slot = m->slot;
+    s->gen = m->gen;
+    s->token = m->token;
+    s->weight = m->weight;
+    s->capacity = m->capacity;
+    s->ttl_ms = m->ttl_ms;
+    s->owner = m->owner;
+    s->hints = m->hints;
+    s->barge = m->barge;
+    s->joined = w.now;
+    s->seq = ++w.joins;
+    list_init(&s->node);
+    return s;
+}
+
+void free_st(struct st *s)
+{
+    list_remove(&s->node);
+    s->next = pool;
+    pool = s;
+}
+
+int64_t sum_of(int64_t a, int64_t b)
+{
+    return MUTANT(SUM32) ? (int64_t)(uint32_t)(a + b) : a + b;
+}
+
+bool st_dead(const struct st *s)
+{
+    if (w.plan->family == ORDERED)
+        return false; /* its session takes it along */
+    return (s->held ? s->expires : s->g->expires) <= w.now;
+}
+
+static struct st *find_in(const struct list *l, uint64_t token)
+{
+    list_for(n, l) {
+        struct st *s = container_of(n, struct st, node);
+
+        if (s->token == token)
+            return s;
+    }
+    return NULL;
+}
+
+struct st *store_find(int line, uint64_t token)
+{
+    struct st *s = find_in(&w.lines[line].holders, token);
+
+    return s ? s : find_in(&w.lines[line].queue, token);
+}
+
+static struct grp *group(struct line *l, uint8_t id, int64_t ttl_ms, bool make)
+{
+    struct grp *empty = NULL;
+
+    for (size_t i = 0; i < sizeof l->grps / sizeof l->grps[0]; i++) {
+        struct grp *g = &l->grps[i];
+
+        if (g->n > 0 && g->id == id && g->ttl_ms == ttl_ms)
+            return g;
+        if (g->n == 0 && !empty)
+            empty = g;
+    }
+    if (make && empty)
+        *empty = (struct grp){ .id = id, .ttl_ms = ttl_ms };
+    return make ? empty : NULL;
+}
+
+static void drop(struct line *l, struct st *s)
+{
+    if (s->held)
+        l->sum = MUTANT(SUM32) ? (int64_t)(uint32_t)(l->sum - s->weight) : l->sum - s->weight;
+    else
+        s->g->n--;
+    free_st(s);
+}
+
+/* max(mark + 1, the store's wall clock) */
+static uint64_t next_fence(struct line *l)
+{
+    uint64_t wall = (uint64_t)(w.now + w.wall);
+
+    l->last_fence = wall > l->last_fence ? wall : l->last_fence + 1;
+    return l->last_fence;
+}
+
+static void grant(struct line *l, struct st *s)
+{
+    if (s->g) {
+        s->expires = s->g->expires;
+        s->g->n--;
+        s->g = NULL;
+    } else {
+        s->expires = w.now + s->ttl_ms * US;
+        s->told = true; /* the answer is on its way, and says so */
+    }
+    list_remove(&s->node);
+    list_push(&l->holders, &s->node);
+    s->held = true;
+    l->sum = sum_of(l->sum, s->weight);
+    if (s->fence == 0)
+        s->fence = next_fence(l);
+    SAY("store: %s granted to ticket %04x of client %u, fence %llu", line_names[s->line],
+        TOK(s->token), s->id, (unsigned long long)s->fence);
+    oracle_store_grant(s);
+}
+
+static void tell(const struct st *s, enum msg_kind kind)
+{
+    struct msg m = { .kind = kind, .id = s->id, .slot = s->slot, .gen = s->gen,
+                     .token = s->token, .fence = s->fence, .line = s->line };
+
+    store_notify(s->id, &m);
+}
+
+static bool fits(const struct line *l, int64_t weight)
+{
+    return sum_of(l->sum, weight) <= l->capacity;
+}
+
+static void drop_dead(struct line *l, struct list *from)
+{
+    list_for_safe(n, from) {
+        struct st *s = container_of(n, struct st, node);
+
+        if (!st_dead(s))
+            continue;
+        SAY("store: ticket %04x of client %u has expired", TOK(s->token), s->id);
+        drop(l, s);
+    }
+}
+
+static void clean(struct line *l)
+{
+    drop_dead(l, &l->holders);
+    drop_dead(l, &l->queue);
+}
+
+static void admit(struct line *l)
+{
+    list_for_safe(n, &l->queue) {
+        struct st *s = container_of(n, struct st, node);
+
+        if (fits(l, s->weight)) {
+            grant(l, s);
+            tell(s, N_GRANT);
+        } else if (!MUTANT(READER_PAST)) {
+            break;
+        }
+    }
+}
+
+static int64_t earliest(const struct line *l)
+{
+    int64_t at = INT64_MAX;
+
+    list_for(n, &l->holders)
+        if (container_of(n, struct st, node)->expires < at)
+            at = container_of(n, struct st, node)->expires;
+    return at;
+}
+
+/* Drops what has expired, admits whom that and the request make room for. */
+static void step(struct line *l)
+{
+    struct list *head;
+    int64_t at;
+
+    clean(l);
+    admit(l);
+    head = list_first(&l->queue);
+    if (!w.plan->eager || !head)
+        return;
+    at = earliest(l);
+    if (container_of(head, struct st, node)->g->expires < at)
+        at = container_of(head, struct st, node)->g->expires;
+    if (l->sweep_at > w.now && l->sweep_at <= at)
+        return;
+    l->sweep_at = at;
+    if (at < INT64_MAX) {
+        struct ev *e = new_event(E_SWEEP, at);
+
+        e->id = (uint8_t)(l - w.lines);
+        push_event(e);
+    }
+}
+
+void store_sweep(int line)
+{
+    w.lines[line].sweep_at = 0;
+    if (w.store_up)
+        step(&w.lines[line]);
+}
+
+static uint32_t position(const struct line *l, const struct st *s)
+{
+    uint32_t p = 0;
+
+    list_for(n, &l->queue) {
+        p++;
+        if (n == &s->node)
+            break;
+    }
+    return p;
+}
+
+/* The first waiter is told when the earliest hold ahead of it ends. */
+static int64_t recheck_ms(const struct line *l, const struct st *s)
+{
+    int64_t at = earliest(l);
+
+    if (list_first(&l->queue) != &s->node || at == INT64_MAX)
+        return -1;
+    return at <= w.now ? 1 : (at - w.now) / US + 1;
+}
+
+static bool listed(const struct snap *known, uint64_t token)
+{
+    for (int i = 0; known && i < known->n; i++)
+        if (known->rows[i].token == token)
+            return true;
+    return false;
+}
+
+/* known: the tickets that wait, as far as their owner knows. */
+static void renew_group(struct line *l, struct grp *g, const struct snap *known)
+{
+    g->expires = w.now + g->ttl_ms * US;
+    list_for(n, &l->holders) {
+        struct st *s = container_of(n, struct st, node);
+
+        if (!s->told && !st_dead(s) && listed(known, s->token))
+            s->expires = g->expires;
+    }
+}
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static void answer_place(struct line *l, struct st *s, struct msg *a)
+{
+    a->rc = 0;
+    if (s->held) {
+        a->fence = s->fence;
+        return;
+    }
+    a->fence = 0;
+    a->position = position(l, s);
+    a->recheck_ms = recheck_ms(l, s);
+}
+
+static void queue_up(struct line *l, const struct msg *m, struct msg *a)
+{
+    struct grp *g = group(l, m->id, m->ttl_ms, true);
+    struct st *s;
+
+    if (!g) {
+        a->rc = HF_EFULL;
+        return;
+    }
+    s = new_st(m);
+    s->g = g;
+    g->n++;
+    renew_group(l, g, MUTANT(UNTOLD) ? NULL : m->snap);
+    if (MUTANT(FENCE_AT_JOIN))
+        s->fence = next_fence(l);
+    list_push(&l->queue, &s->node);
+    step(l);
+    answer_place(l, s, a);
+}
+
+static void join_again(struct line *l, struct st *s, const struct snap *known, struct msg *a)
+{
+    if (s->held)
+        s->expires = w.now + s->ttl_ms * US;
+    else
+        renew_group(l, s->g, known);
+    answer_place(l, s, a);
+}
+
+static void join(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s;
+    bool empty;
+
+    step(l);
+    if ((s = store_find(m->line, m->token)) != NULL) {
+        join_again(l, s, m->snap, a);
+        return;
+    }
+    empty = list_empty(&l->holders) && list_empty(&l->queue);
+    if (empty) {
+        l->kind = (enum line_kind)m->lk;
+        l->capacity = m->capacity;
+        l->sum = 0;
+    }
+    if (l->kind != (enum line_kind)m->lk || l->capacity != m->capacity) {
+        a->rc = HF_EMISMATCH;
+    } else if (fits(l, m->weight) && (m->barge || list_empty(&l->queue))) {
+        s = new_st(m);
+        grant(l, s);
+        step(l);
+        answer_place(l, s, a);
+    } else if (m->try_only) {
+        a->rc = HF_EBUSY;
+    } else {
+        queue_up(l, m, a);
+    }
+}
+
+static void leave(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s = store_find(m->line, m->token);
+
+    if (MUTANT(RELEASE_BY_NAME) && !list_empty(&l->holders))
+        s = container_of(list_first(&l->holders), struct st, node);
+    a->rc = 0;
+    if (s && s->held && m->keep_ms > 0) {
+        s->expires = w.now + m->keep_ms * US;
+        s->kept = s->told = true;
+    } else if (s) {
+        drop(l, s);
+    }
+    step(l);
+}
+
+static void amend(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s = find_in(&l->holders, m->token);
+
+    a->rc = HF_ELOST;
+    if (!s || st_dead(s))
+        return;
+    a->rc = 0;
+    if (m->weight < s->weight) {
+        l->sum -= s->weight - m->weight;
+        s->weight = m->weight;
+    }
+    step(l);
+}
+
+static void renew(const struct msg *m, struct msg *a)
+{
+    struct st *s = find_in(&w.lines[m->line].holders, m->token);
+
+    a->rc = HF_ELOST;
+    if (!s || st_dead(s) || s->kept)
+        return;
+    a->rc = HF_EBUSY;
+    if (s->marked)
+        return;
+    a->rc = 0;
+    a->ttl_ms = s->ttl_ms = m->ttl_ms;
+    s->expires = w.now + m->ttl_ms * US;
+    s->told = true;
+}
+
+/* The safety look: proves the waiters alive, and answers with the places of them all. */
+static void look_of_waiters(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct grp *g = group(l, m->id, m->ttl_ms, false);
+
+    a->snap = new_snap();
+    a->rc = 0;
+    if (g && g->expires <= w.now)
+        g = NULL;
+    /* if none waits any more: what was granted meanwhile is untold and may be renewed */
+    renew_group(l, g ? g : &(struct grp){ .ttl_ms = m->ttl_ms }, m->snap);
+    step(l);
+    fill_rows(a->snap, l, m->id);
+}
+
+void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
+{
+    const struct list *lists[2] = { &l->holders, &l->queue };
+    uint32_t pos = 0;
+
+    for (int i = 0; i < 2; i++)
+        list_for(n, lists[i]) {
+            const struct st *s = container_of(n, struct st, node);
+
+            if (st_dead(s) || snap->n == TICKETS)
+                continue;
+            snap->rows[snap->n++] = (struct srow){
+                .token = s->token, .fence = s->fence, .slot = s->slot, .gen = s->gen,
+                .position = i == 0 ? 0 : ++pos, .id = s->id, .kind = s->lk,
+                .weight = s->weight, .capacity = s->capacity, .joined = s->joined,
+                .expires_ms = i == 0 ? recheck_ms(l, s) : -1, .owner = s->owner,
+                .hints = s->hints, .marked = s->marked,
+                .mine = s->id == id && (i == 1 || !s->told)
+            };
+            if (i == 1)
+                snap->rows[snap->n - 1].expires_ms = recheck_ms(l, s);
+        }
+}
+
+static void evict(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s;
+
+    step(l);
+    s = store_find(m->line, m->token);
+    a->rc = s ? 0 : HF_ENOENT;
+    if (!s)
+        return;
+    if (s->held && !m->now && !s->kept) {
+        s->marked = true;
+        tell(s, N_MARK);
+        return;
+    }
+    oracle_evicted(s);
+    tell(s, N_GONE);
+    drop(l, s);
+    step(l);
+}
+
+static void scripted(struct msg *m, struct msg *a)
+{
+    switch (m->kind) {
+    case M_JOIN:
+        join(m, a);
+        break;
+    case M_LEAVE:
+        leave(m, a);
+        break;
+    case M_AMEND:
+        amend(m, a);
+        break;
+    case M_RENEW:
+        renew(m, a);
+        break;
+    case M_WAIT:
+        look_of_waiters(m, a);
+        break;
+    case M_LOOK:
+        clean(&w.lines[m->line]);
+        a->snap = new_snap();
+        a->rc = 0;
+        fill_rows(a->snap, &w.lines[m->line], m->id);
+        break;
+    case M_EVICT:
+        evict(m, a);
+        break;
+    default:
+        break;
+    }
+}
+
+void store_receive(struct msg *m)
+{
+    struct msg a = *m;
+
+    a.snap = NULL;
+    if (!w.store_up)
+        return;
+    if (m->kind == M_HELLO) {
+        if (m->epoch > w.conn_epoch[m->id])
+            w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
+        a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc &&
+                       m->inc > 0 && !w.sessions[m->id].alive
+                   ? HF_ELOST
+                   : 0;
+    } else if (m->epoch < w.conn_epoch[m->id] && !MUTANT(OLD_REQUESTS)) {
+        return;
+    } else if (w.plan->family == ORDERED) {
+        order_receive(m);
+        return;
+    } else {
+        scripted(m, &a);
+    }
+    store_reply(m, &a);
+}
+
+/* ---- what happens to a store ------------------------------------------------------------------ */
+
+void store_init(void)
+{
+    for (int i = 0; i < LINES; i++) {
+        list_init(&w.lines[i].holders);
+        list_init(&w.lines[i].queue);
+    }
+    w.store_up = true;
+}
+
+static void empty_line(struct line *l)
+{
+    struct list *n;
+
+    while ((n = list_first(&l->holders)) != NULL || (n = list_first(&l->queue)) != NULL)
+        free_st(container_of(n, struct st, node));
+    memset(l->grps, 0, sizeof l->grps);
+    l->sum = 0;
+    l->nwatches = 0;
+}
+
+void store_done(void)
+{
+    for (int i = 0; i < LINES; i++)
+        if (w.lines[i].holders.next)
+            empty_line(&w.lines[i]);
+}
+
+/* Its memory is lost; by its wall clock fences still grow. */
+void store_forget(void)
+{
+    for (int i = 0; i < LINES; i++) {
+        empty_line(&w.lines[i]);
+        w.lines[i].last_fence = 0;
+    }
+    for (int i = 0; i < IDS; i++)
+        w.sessions[i].alive = false;
+    oracle_forgot();
+}
+
+static void drop_of(struct line *l, uint8_t id)
+{
+    list_for_safe(n, &l->holders)
+        if (container_of(n, struct st, node)->id == id &&
+            !container_of(n, struct st, node)->kept)
+            drop(l, container_of(n, struct st, node));
+    list_for_safe(n, &l->queue)
+        if (container_of(n, struct st, node)->id == id)
+            drop(l, container_of(n, struct st, node));
+    step(l);
+}
+
+void store_process_died(uint8_t id)
+{
+    for (int i = 0; i < LINES; i++)
+        drop_of(&w.lines[i], id);
+}
+
+void store_end_hold(uint32_t rnd)
+{
+    struct line *l = &w.lines[rnd % (unsigned)w.plan->lines];
+    struct list *n = list_first(&l->holders);
+
+    if (!n || w.plan->family != LOOSE)
+        return;
+    SAY("store: ends the hold of ticket %04x", TOK(container_of(n, struct st, node)->token));
+    oracle_evicted(container_of(n, struct st, node));
+    tell(container_of(n, struct st, node), N_GONE);
+    drop(l, container_of(n, struct st, node));
+    step(l);
+}
+
+bool store_empty(void)
+{
+    for (int i = 0; i < w.plan->lines; i++) {
+        if (w.plan->family != ORDERED)
+            clean(&w.lines[i]);
+        if (!list_empty(&w.lines[i].holders) || !list_empty(&w.lines[i].queue))
+            return false;
+    }
+    return true;
+}

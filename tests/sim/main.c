@@ -1,0 +1,281 @@
+/* main.c: the simulator's command line, and its face as a test program.
+ *
+ *   sim --time SECONDS [--seed N] [--mutation NAME]   runs seeds from N on (fresh if not given)
+ *   sim --seed N [--verbose]                          repeats one seed
+ *   sim --mutations SECONDS [NAME...]                 how long until each mutation is found
+ *   sim --tap SEEDS_FILE                              for ./check: SIM_SECONDS, SIM_MUTATIONS=all
+ *
+ * A failing seed is shrunk and told as a history that ends with the guarantee that broke. */
+#include "sim.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+static struct plan plan;
+
+static const struct mutation {
+    int number;
+    const char *word, *text;
+} mutations[] = {
+#define HF_X(name, word, text) { MUTANT_##name, word, text },
+    HF_CORE_MUTANTS(HF_X) SIM_MUTANTS(HF_X)
+#undef HF_X
+};
+enum { MUTATIONS = sizeof mutations / sizeof mutations[0] };
+
+static double seconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static const struct mutation *mutation_named(const char *word)
+{
+    for (size_t i = 0; i < MUTATIONS; i++)
+        if (strcmp(mutations[i].word, word) == 0)
+            return &mutations[i];
+    fprintf(stderr, "sim: no mutation %s; there are:\n", word);
+    for (size_t i = 0; i < MUTATIONS; i++)
+        fprintf(stderr, "  %-20s %s\n", mutations[i].word, mutations[i].text);
+    exit(64);
+}
+
+static uint64_t fresh_seed(void)
+{
+    uint64_t x = (uint64_t)time(NULL);
+
+    (void)!getrandom(&x, sizeof x, 0);
+    return x >> 24;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void describe(const struct plan *p)
+{
+    static const char *const families[] = { "answers inside the call (local)",
+                                            "scripted (redis, sql)",
+                                            "ordered (zookeeper, etcd)",
+                                            "may end a hold at any moment" };
+
+    printf("# store: %s%s; %d processes of %d clients, %d lines, ttl %lld ms\n",
+           families[p->family], p->eager ? ", ends what expired at once" : "", p->procs,
+           p->slots, p->lines, (long long)p->ttl_ms[0]);
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->acts[i].dropped)
+            printf("# plan %10.3f ms  process %u client %u: %s\n", (double)p->acts[i].at / US,
+                   p->acts[i].proc, p->acts[i].slot, act_word(p->acts[i].kind));
+}
+
+static void tell_failure(uint64_t seed, int mutant)
+{
+    printf("# seed %" PRIu64 ": %s is broken after %" PRIu64 " steps: %s\n", seed, w.broke,
+           w.steps, w.why);
+    plan_make(&plan, seed);
+    shrink(&plan, mutant);
+    describe(&plan);
+    run_world(&plan, mutant, true);
+    printf("# repeat: tools/sim --seed %" PRIu64 " --verbose\n", seed);
+    fflush(stdout);
+}
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+struct tally {
+    uint64_t steps, runs, seed; /* seed: the failing one */
+    double took;
+    bool failed;
+    char broke[16];
+};
+
+static struct tally search(uint64_t seed, double limit, int mutant)
+{
+    struct tally t = { .seed = seed };
+    double start = seconds();
+
+    do {
+        plan_make(&plan, t.seed);
+        run_world(&plan, mutant, false);
+        t.steps += w.steps;
+        t.runs++;
+        t.took = seconds() - start;
+        if (w.broke) {
+            t.failed = true;
+            snprintf(t.broke, sizeof t.broke, "%s", w.broke);
+            return t;
+        }
+        t.seed++;
+    } while (t.took < limit);
+    return t;
+}
+
+static int run_time(uint64_t seed, double limit, int mutant)
+{
+    struct tally t = search(seed, limit, mutant);
+
+    printf("# %" PRIu64 " runs from seed %" PRIu64 ", %" PRIu64 " steps, %.1f s: %.1f million "
+           "steps a minute\n", t.runs, seed, t.steps, t.took,
+           (double)t.steps / t.took * 60 / 1e6);
+    if (t.failed)
+        tell_failure(t.seed, mutant);
+    return t.failed;
+}
+
+static int run_seed(uint64_t seed, int mutant, bool verbose)
+{
+    plan_make(&plan, seed);
+    run_world(&plan, mutant, verbose);
+    printf("# seed %" PRIu64 ": %" PRIu64 " steps\n", seed, w.steps);
+    if (!w.broke)
+        return 0;
+    if (verbose)
+        printf("# %s is broken: %s\n", w.broke, w.why);
+    else
+        tell_failure(seed, mutant);
+    return 1;
+}
+
+static struct tally hunt(const struct mutation *m, double limit)
+{
+    return search(1, limit, m->number); /* fixed: the table can be repeated */
+}
+
+static int hunt_all(double limit, char **names, int n)
+{
+    int missed = 0;
+
+    printf("| mutation | what is broken | steps until found | seconds | found as |\n"
+           "|---|---|---|---|---|\n");
+    for (size_t i = 0; i < MUTATIONS; i++) {
+        const struct mutation *m = &mutations[i];
+        bool wanted = n == 0;
+        struct tally t;
+
+        for (int k = 0; k < n; k++)
+            wanted = wanted || mutation_named(names[k]) == m;
+        if (!wanted)
+            continue;
+        t = hunt(m, limit);
+        missed += !t.failed;
+        printf("| %s | %s | %" PRIu64 " | %.2f | %s |\n", m->word, m->text, t.steps, t.took,
+               t.failed ? t.broke : "NOT FOUND");
+        fflush(stdout);
+    }
+    return missed > 0;
+}
+
+/* ---- as a test ------------------------------------------------------------------------------------ */
+
+static int cases;
+
+static int result(bool ok, double took, const char *name)
+{
+    printf("%sok %d - %s # time=%.3fs\n", ok ? "" : "not ", ++cases, name, took);
+    fflush(stdout);
+    return !ok;
+}
+
+/* A line: SEED STORY */
+static int replay(const char *file)
+{
+    char line[400], name[500];
+    FILE *f = fopen(file, "r");
+    int failed = 0;
+
+    if (!f)
+        return result(false, 0, "the file of seeds can be read");
+    while (fgets(line, sizeof line, f)) {
+        char *story;
+        uint64_t seed = strtoull(line, &story, 10);
+        double start = seconds();
+        int bad;
+
+        if (story == line)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        bad = run_seed(seed, 0, false);
+        snprintf(name, sizeof name, "seed %" PRIu64 ":%s", seed, story);
+        failed += result(!bad, seconds() - start, name);
+    }
+    fclose(f);
+    return failed;
+}
+
+static int tap(const char *file)
+{
+    static const char *const few[] = { "receipt", "forget-join", "one-reading" };
+    const char *limit = getenv("SIM_SECONDS"), *which = getenv("SIM_MUTATIONS");
+    bool all = which && strcmp(which, "all") == 0;
+    uint64_t seed = fresh_seed();
+    char name[200];
+    int failed = replay(file), bad;
+    double start = seconds();
+
+    bad = run_time(seed, limit && *limit ? atof(limit) : 100, 0);
+    snprintf(name, sizeof name, "fresh seeds from %" PRIu64, seed);
+    failed += result(!bad, seconds() - start, name);
+    for (size_t i = 0; i < MUTATIONS; i++) {
+        bool wanted = all;
+        struct tally t;
+
+        for (size_t k = 0; k < sizeof few / sizeof few[0]; k++)
+            wanted = wanted || strcmp(few[k], mutations[i].word) == 0;
+        if (!wanted)
+            continue;
+        t = hunt(&mutations[i], 60);
+        snprintf(name, sizeof name, "finds the mutation %s (%s, %" PRIu64 " steps)",
+                 mutations[i].word, t.failed ? t.broke : "not found", t.steps);
+        failed += result(t.failed, t.took, name);
+    }
+    printf("1..%d\n", cases);
+    return failed > 0;
+}
+
+static double parse_seconds(const char *s)
+{
+    char *end;
+    double t = strtod(s, &end);
+
+    return strcmp(end, "m") == 0 ? t * 60 : strcmp(end, "h") == 0 ? t * 3600 : t;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = 0;
+    double limit = 0;
+    bool verbose = false, one = false;
+    int mutant = 0;
+
+    setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+
+        if (strcmp(arg, "--verbose") == 0) {
+            verbose = true;
+            continue;
+        }
+        if (strcmp(arg, "--tap") == 0)
+            return tap(value);
+        if (strcmp(arg, "--mutations") == 0)
+            return hunt_all(parse_seconds(value), argv + i + 2, argc - i - 2);
+        if (strcmp(arg, "--time") == 0)
+            limit = parse_seconds(value);
+        else if (strcmp(arg, "--seed") == 0)
+            one = true, seed = strtoull(value, NULL, 10);
+        else if (strcmp(arg, "--mutation") == 0)
+            mutant = mutation_named(value)->number;
+        else
+            return fprintf(stderr, "usage: sim [--time T] [--seed N] [--verbose] "
+                                   "[--mutation NAME]\n       sim --mutations T [NAME...]\n"),
+                   64;
+        i++;
+    }
+    if (one && limit <= 0)
+        return run_seed(seed, mutant, verbose);
+    return run_time(one ? seed : fresh_seed(), limit > 0 ? limit : 60, mutant);
+}

@@ -1,0 +1,389 @@
+/* oracle.c: the invariants. It looks from outside, at the true time: at what the store has and at
+ * what applications were told, never at how the core came to it.
+ *
+ * Checked where something changes: a grant in the store, a grant or a loss told to an
+ * application, a release, a freed ticket; everything at once every 1024 steps. */
+#include "sim.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static uint64_t token_of(const struct ticket *t)
+{
+    uint64_t x;
+
+    memcpy(&x, t->token, sizeof x);
+    return x;
+}
+
+static struct oh *find(const struct hold *h)
+{
+    struct line *l = &w.lines[line_of(h->t.name)];
+
+    for (int i = 0; i < l->nheld; i++)
+        if (l->held[i].h == h)
+            return &l->held[i];
+    return NULL;
+}
+
+static bool certain(void)
+{
+    return w.plan->family != LOOSE;
+}
+
+static bool held(const struct oh *o)
+{
+    const struct proc *p = &w.procs[o->proc];
+
+    return !o->excused && !p->beyond && atomic_load(&o->h->until_at) > proc_now(p);
+}
+
+/* The clock on which the owner counts, less drift: G1's deadline. */
+static int64_t deadline(const struct hold *h)
+{
+    const struct life *l = h->t.life;
+
+    return l ? l->sent_at + l->given_ms * 990 - 2000 : INT64_MAX;
+}
+
+/* ---- G1, G2, G3 ---------------------------------------------------------------------------- */
+
+static int64_t sum_held(const struct line *l, uint64_t except)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < l->nheld; i++)
+        if (l->held[i].token != except && held(&l->held[i]))
+            sum += l->held[i].h->t.weight;
+    return sum;
+}
+
+void oracle_line(int line)
+{
+    const struct line *l = &w.lines[line];
+    int64_t sum = certain() ? sum_held(l, 0) : 0;
+
+    for (int i = 0; i < l->nheld; i++)
+        if (held(&l->held[i]) && sum > l->held[i].h->t.capacity)
+            violate("G1", "%s: check says held for leases of weight %" PRId64 " in %" PRId64,
+                    line_names[line], sum, l->held[i].h->t.capacity);
+}
+
+static void in_turn(const struct st *s)
+{
+    list_for(n, &w.lines[s->line].queue) {
+        const struct st *o = container_of(n, struct st, node);
+
+        if (o != s && o->seq < s->seq && !st_dead(o))
+            violate("G3", "%s: ticket %04x is granted before %04x, which came first",
+                    line_names[s->line], TOK(s->token), TOK(o->token));
+    }
+}
+
+void oracle_store_grant(const struct st *s)
+{
+    struct line *l = &w.lines[s->line];
+
+    if (s->fence <= l->granted_fence && !(w.forgot_at >= 0 && w.wall_stepped))
+        violate("G2", "%s: fence %" PRIu64 " is granted after %" PRIu64, line_names[s->line],
+                s->fence, l->granted_fence);
+    l->granted_fence = s->fence;
+    if (w.plan->family != ORDERED && !s->barge)
+        in_turn(s);
+    if (certain() && sum_held(l, s->token) + s->weight > s->capacity)
+        violate("G1", "%s: granted to ticket %04x while check says held elsewhere",
+                line_names[s->line], TOK(s->token));
+}
+
+static bool was_evicted(uint64_t token)
+{
+    for (unsigned i = 0; i < 32; i++)
+        if (w.evicted[i] == token)
+            return true;
+    return false;
+}
+
+static void fence_told(struct line *l, const struct oh *o)
+{
+    bool exclusive = o->h->t.weight == o->h->t.capacity;
+    uint64_t fence = o->h->t.fence;
+
+    if (o->excused || w.procs[o->proc].beyond || (w.forgot_at >= 0 && w.wall_stepped) ||
+        !certain())
+        return;
+    if (fence <= (exclusive ? l->told_fence : l->told_exclusive))
+        violate("G2", "%s: fence %" PRIu64 " is told after %" PRIu64, o->h->t.name, fence,
+                exclusive ? l->told_fence : l->told_exclusive);
+    if (fence > l->told_fence)
+        l->told_fence = fence;
+    if (exclusive)
+        l->told_exclusive = fence;
+}
+
+/* With less than a quarter of its time left a grant is confirmed before it is told. */
+static void time_left(const struct oh *o)
+{
+    const struct hold *h = o->h;
+    int64_t left = deadline(h) - proc_now(&w.procs[o->proc]);
+
+    if (certain() && h->t.life && left * 4 < h->t.life->given_ms * US)
+        violate("G1", "%s is told as granted with %" PRId64 " ms of %" PRId64 " left",
+                h->t.name, left / US, h->t.life->given_ms);
+}
+
+void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
+{
+    struct line *line = &w.lines[line_of(h->t.name)];
+    const struct st *s = store_find(line_of(h->t.name), token_of(&h->t));
+    struct oh *o = find(h);
+
+    if (o) {
+        if (o->identity != l->identity)
+            violate("G9", "%s is re-entered by another owner", h->t.name);
+        o->handles++;
+        return;
+    }
+    if (line->nheld == TICKETS)
+        return;
+    o = &line->held[line->nheld++];
+    *o = (struct oh){ .h = h, .token = token_of(&h->t), .identity = l->identity,
+                      .id = l->c->id, .proc = l->c->proc, .handles = 1,
+                      .by_hand = h->no_renew || h->max_hold_ms > 0 };
+    o->excused = was_evicted(o->token) || (!s && w.forgot_at >= 0);
+    if (s && s->fence != h->t.fence)
+        violate("G2", "%s: the store gave fence %" PRIu64 ", told is %" PRIu64, h->t.name,
+                s->fence, h->t.fence);
+    if (h->lost)
+        return; /* one of several names, lost before the last was granted */
+    fence_told(line, o);
+    if (fresh)
+        time_left(o);
+    oracle_line(line_of(h->t.name));
+}
+
+/* ---- G6 -------------------------------------------------------------------------------------- */
+
+static bool stood_still(const struct oh *o, int64_t since)
+{
+    const struct proc *p = &w.procs[o->proc];
+    int64_t d = w.now - p->ran_at;
+
+    return proc_now(p) - d - d * p->ppm / 1000000 >= since - 60 * US;
+}
+
+/* A renewal could not be answered, or was not wanted. */
+static bool has_cause(const struct oh *o)
+{
+    const struct sim_client *c = w.by_id[o->id];
+    const struct life *l = o->h->t.life;
+    int64_t span = (l ? l->given_ms : 0) * 1100 + 100 * US;
+
+    return o->excused || o->by_hand || !certain() || w.procs[o->proc].beyond || !c ||
+           c->core.closing || !c->up || (l && l->marked) ||
+           (c->trouble_at > 0 && c->trouble_at + span > w.now) ||
+           (w.store_back > 0 && w.store_back + span > w.now) || w.forgot_at >= 0;
+}
+
+void oracle_lease_changed(struct hf_lease *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        struct hold *h = l->parts[i].hold;
+        struct oh *o = h ? find(h) : NULL;
+        int64_t now;
+
+        if (!o || atomic_load(&h->grade) != HF_LOST || o->told_at)
+            continue;
+        now = o->told_at = proc_now(&w.procs[o->proc]);
+        SAY("client %u: %s is lost", o->id, h->t.name);
+        if (certain() && now > deadline(h) && !stood_still(o, deadline(h)))
+            violate("G6", "loss of %s is told %" PRId64 " us after the deadline", h->t.name,
+                    now - deadline(h));
+        if (!has_cause(o))
+            violate("G6", "%s is lost without a cause", h->t.name);
+    }
+}
+
+static void told_in_time(const struct oh *o)
+{
+    if (!o->told_at && certain() && can(&w.procs[o->proc]) && o->h->t.life &&
+        proc_now(&w.procs[o->proc]) > deadline(o->h) + 1 && !o->h->lost &&
+        !stood_still(o, deadline(o->h)))
+        violate("G6", "nobody was told that %s is lost", o->h->t.name);
+}
+
+/* ---- G7, G8, G9 ---------------------------------------------------------------------------------- */
+
+static void remove_held(struct line *l, struct oh *o)
+{
+    *o = l->held[--l->nheld];
+}
+
+void oracle_released(struct hold *h)
+{
+    struct oh *o = find(h);
+
+    if (o && --o->handles == 0)
+        remove_held(&w.lines[line_of(h->t.name)], o);
+}
+
+void oracle_left(const struct ticket *t)
+{
+    const struct hold *h = container_of(t, struct hold, t);
+    const struct oh *o = find(h);
+
+    if (o && o->handles > 0 && !h->lost)
+        violate("G9", "%s is left while %d handles on it are in use", t->name, o->handles);
+}
+
+void oracle_gone(uint8_t id)
+{
+    for (int i = 0; i < LINES; i++)
+        for (int k = 0; k < w.lines[i].nheld;)
+            if (w.lines[i].held[k].id == id)
+                remove_held(&w.lines[i], &w.lines[i].held[k]);
+            else
+                k++;
+}
+
+/* From now on only the fence protects. */
+void oracle_evicted(const struct st *s)
+{
+    struct line *l = &w.lines[s->line];
+
+    w.evicted[w.nevicted++ % 32] = s->token;
+    for (int i = 0; i < l->nheld; i++)
+        if (l->held[i].token == s->token)
+            l->held[i].excused = true;
+    abnormal(0);
+}
+
+void oracle_forgot(void)
+{
+    w.forgot_at = w.now;
+    for (int i = 0; i < LINES; i++)
+        for (int k = 0; k < w.lines[i].nheld; k++)
+            w.lines[i].held[k].excused = true;
+}
+
+void oracle_freed(const struct hold *h, bool known)
+{
+    const struct sim_client *c = container_of(h->client, struct sim_client, core);
+    const struct st *s;
+
+    if (c->core.closing || c->core.closed || w.broke)
+        return;
+    if (known) {
+        violate("G7", "ticket %04x of %s is forgotten, and nobody has told the store",
+                TOK(token_of(&h->t)), h->t.name);
+        return;
+    }
+    s = store_find(line_of(h->t.name), token_of(&h->t));
+    if (s && !st_dead(s) && !s->kept && !w.procs[c->proc].beyond && w.plan->slow_ppm == 0 &&
+        w.plan->delay_us + w.plan->jitter_us < 8 * US)
+        violate("G7", "ticket %04x of %s is out for its owner and still in the line",
+                TOK(s->token), h->t.name);
+}
+
+void oracle_full(void)
+{
+    for (int i = 0; i < w.plan->lines; i++) {
+        oracle_line(i);
+        for (int k = 0; k < w.lines[i].nheld; k++)
+            told_in_time(&w.lines[i].held[k]);
+    }
+}
+
+void oracle_end_of_client(struct sim_client *c)
+{
+    if (!list_empty(&c->core.holds))
+        violate("G7", "client %u still has ticket %04x of %s at the end", c->id,
+                TOK(token_of(&container_of(list_first(&c->core.holds), struct hold, node)->t)),
+                container_of(list_first(&c->core.holds), struct hold, node)->t.name);
+    else if (c->core.unsettled || c->core.asked || c->timers.count)
+        violate("G7", "client %u: %zu unsettled, %zu unanswered, %zu timers at the end", c->id,
+                c->core.unsettled, c->core.asked, c->timers.count);
+}
+
+/* ---- G10 -------------------------------------------------------------------------------------------- */
+
+static struct sim_thread *thread_of(struct owner o)
+{
+    for (int i = 0; i < w.plan->procs; i++)
+        for (int t = 0; t < THREADS && w.procs[i].alive; t++)
+            if ((w.procs[i].id | 1) == o.process && w.procs[i].threads[t].number == o.number)
+                return &w.procs[i].threads[t];
+    return NULL;
+}
+
+/* Can this ticket come to hold once those who can go on have left its line? */
+static bool can_go_on(const struct line *l, const struct st *s, bool stuck[])
+{
+    const struct list *lists[2] = { &l->holders, &l->queue };
+    int64_t ahead = 0;
+
+    for (int i = 0; i < 2; i++)
+        list_for(n, lists[i]) {
+            const struct st *o = container_of(n, struct st, node);
+            const struct sim_thread *t = thread_of(o->owner);
+
+            if (o == s)
+                return ahead + s->weight <= s->capacity;
+            if (t && stuck[t->identity % 4096])
+                ahead += o->weight;
+        }
+    return true;
+}
+
+static bool relax(bool stuck[])
+{
+    bool changed = false;
+
+    for (int i = 0; i < w.plan->lines; i++)
+        list_for(n, &w.lines[i].queue) {
+            const struct st *s = container_of(n, struct st, node);
+            const struct sim_thread *t = thread_of(s->owner);
+
+            if (t && stuck[t->identity % 4096] && (w.plan->family != ORDERED || !s->prefix) &&
+                can_go_on(&w.lines[i], s, stuck)) {
+                stuck[t->identity % 4096] = false;
+                changed = true;
+            }
+        }
+    return changed;
+}
+
+static bool holds_it_itself(const struct sim_op *o)
+{
+    list_for(n, &o->thread->leases) {
+        const struct hf_lease *l = container_of(n, struct sim_lease, on_thread)->l;
+
+        for (size_t i = 0; i < l->n; i++)
+            for (int k = 0; k < o->act.lines; k++)
+                if (line_of(l->parts[i].hold->t.name) ==
+                    (o->act.line + k) % w.plan->lines)
+                    return true;
+    }
+    return false;
+}
+
+/* The walk says that this wait would never end. It looked a moment ago, so what has gone wrong or
+ * was given up since then may have untied the knot. */
+void oracle_deadlock(struct sim_op *o)
+{
+    static bool stuck[4096];
+    int64_t walk = 64 * (w.plan->delay_us + w.plan->jitter_us) + 20 * US;
+
+    if (!o->thread || holds_it_itself(o) || w.abnormal_at + walk > w.now ||
+        w.plan->slow_ppm > 0 || w.forgot_at >= 0)
+        return;
+    memset(stuck, 0, sizeof stuck);
+    for (int i = 0; i < w.plan->procs; i++)
+        for (int t = 0; t < THREADS; t++)
+            if (w.procs[i].alive && w.procs[i].threads[t].waiting)
+                stuck[w.procs[i].threads[t].identity % 4096] = true;
+    while (relax(stuck))
+        ;
+    if (!stuck[o->thread->identity % 4096])
+        violate("G10", "%s: a deadlock is reported to thread %d, and there is none",
+                line_names[o->act.line], (int)o->thread->number);
+}

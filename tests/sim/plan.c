@@ -1,0 +1,165 @@
+/* plan.c: a seed becomes a plan: the kind of store, its clients, and all that will be done and
+ * will go wrong, with times. A plan is a list that can be shortened: that is how a failing run
+ * is shrunk. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t state;
+
+static uint64_t rnd(uint64_t below)
+{
+    state = mix(state);
+    return state % below;
+}
+
+static bool chance(unsigned percent)
+{
+    return rnd(100) < percent;
+}
+
+const char *act_word(enum act_kind k)
+{
+    static const char *const words[ACT_KINDS] = {
+        [A_ACQUIRE] = "acquire", [A_CANCEL] = "cancel", [A_RELEASE] = "release",
+        [A_DOWNGRADE] = "downgrade", [A_NOTE] = "note", [A_RENEW] = "renew by hand",
+        [A_LOOK] = "look", [A_EVICT] = "evict", [A_THREAD_ENDS] = "a thread ends",
+        [A_SHUT] = "close", [A_CUT] = "connection cut", [A_PAUSE] = "process stands still",
+        [A_SUSPEND] = "machine suspended", [A_KILL] = "process killed",
+        [A_DRIFT] = "clock drifts within the bound", [A_BEYOND] = "clock drifts beyond it",
+        [A_STORE_STOP] = "store stops", [A_STORE_FORGETS] = "store loses its memory",
+        [A_WALL] = "store's wall clock stepped", [A_NO_MEMORY] = "no memory",
+        [A_SLOW] = "slow", [A_END_HOLD] = "store ends a hold"
+    };
+
+    return words[k];
+}
+
+static void shape(struct plan *p)
+{
+    static const int64_t ttls[] = { 100, 300, 1000, 3000, 10000, 30000 };
+    int64_t room;
+
+    p->family = (enum family)rnd(FAMILIES);
+    p->procs = 2 + (int)rnd(PROCS - 1);
+    p->slots = 1 + (int)rnd(SLOTS);
+    p->lines = 1 + (int)rnd(LINES - 2);
+    p->nttls = 1 + (int)rnd(TTLS);
+    for (int i = 0; i < TTLS; i++)
+        p->ttl_ms[i] = ttls[rnd(6)] + (int64_t)rnd(3);
+    for (int i = 0; i < LINES; i++)
+        p->capacity[i] = chance(35) ? 1 + (int)rnd(4) : 0;
+    for (int i = 0; i < PROCS; i++)
+        p->ppm[i] = chance(50) ? (int32_t)rnd(18001) - 9000 : chance(50) ? -9000 : 0;
+    room = p->ttl_ms[0] * US;
+    for (int i = 1; i < p->nttls; i++)
+        room = p->ttl_ms[i] * US < room ? p->ttl_ms[i] * US : room;
+    p->delay_us = 10 + (int64_t)rnd(chance(50) ? 300 : (uint64_t)room / 60);
+    p->jitter_us = (int64_t)rnd(chance(50) ? 100 : (uint64_t)room / 60);
+    p->eager = chance(60);
+    p->deaths_by_dead = chance(50);
+    p->calm = chance(25);
+    if (p->calm)
+        return;
+    p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
+    p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
+    p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
+}
+
+static void acquire(struct plan *p, struct act *a)
+{
+    int64_t ttl = p->ttl_ms[a->ttl];
+
+    a->kind = A_ACQUIRE;
+    a->mode = chance(40) ? HF_READ : HF_WRITE;
+    a->permits = (uint8_t)rnd(8);
+    a->lines = chance(10) ? (uint8_t)(1 + rnd((uint64_t)p->lines)) : 1;
+    a->flags = (uint8_t)((chance(15) ? F_BARGE : 0) | (chance(40) ? F_REENTRANT : 0) |
+                         (chance(8) ? F_NO_RENEW : 0) | (chance(8) ? F_MAX_HOLD : 0));
+    a->wait_ms = p->calm || chance(40) ? HF_FOREVER
+                 : chance(25)          ? 0
+                                       : 1 + (int64_t)rnd((uint64_t)ttl * 3);
+    if (a->thread == THREADS && a->wait_ms == HF_FOREVER)
+        a->wait_ms = 2 * ttl; /* a deadlock through nobody's ticket is nobody's to find */
+    a->hold_us = (int64_t)rnd((uint64_t)ttl * (chance(30) ? 3000 : 300)) + 1;
+}
+
+static void other(const struct plan *p, struct act *a)
+{
+    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW,
+                                           A_LOOK, A_EVICT, A_THREAD_ENDS, A_SHUT };
+
+    a->kind = kinds[rnd(sizeof kinds / sizeof kinds[0])];
+    a->flags = (uint8_t)((chance(50) ? F_NOW : 0) | (chance(50) ? F_KEEP : 0));
+    if (p->calm && (a->kind == A_CANCEL || a->kind == A_EVICT || a->kind == A_SHUT))
+        a->kind = A_RELEASE;
+    if (a->kind == A_SHUT && chance(80))
+        a->kind = A_LOOK;
+}
+
+static void trouble(struct plan *p, struct act *a, uint32_t kinds)
+{
+    int64_t ttl = p->ttl_ms[0] * US;
+
+    do
+        a->kind = (enum act_kind)(A_CUT + rnd(ACT_KINDS - A_CUT));
+    while (!(kinds & 1u << a->kind));
+    a->dur_us = chance(60) ? (int64_t)rnd((uint64_t)ttl / 4) + 1
+                           : (int64_t)rnd((uint64_t)ttl * 3) + 1;
+    if (a->kind == A_NO_MEMORY)
+        a->dur_us = (int64_t)rnd((uint64_t)ttl / 4) + 1;
+    if (p->family != LOOSE && a->kind == A_END_HOLD)
+        a->kind = A_CUT;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct act *x = a, *y = b;
+
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+void plan_make(struct plan *p, uint64_t seed)
+{
+    unsigned trouble_percent, other_percent;
+    uint32_t kinds = 1u << A_CUT;
+    int64_t gap, t = 1000;
+
+    memset(p, 0, offsetof(struct plan, acts));
+    p->seed = seed;
+    state = mix(seed ^ 0x9157);
+    shape(p);
+    p->n = 50 + rnd(chance(20) ? ACTS - 50 : 400);
+    gap = p->ttl_ms[0] * US / (int64_t)(1 + rnd(chance(50) ? 8 : 60)) + 1;
+    trouble_percent = p->calm ? 0 : (unsigned)rnd(chance(70) ? 8 : 25);
+    other_percent = (unsigned)rnd(40);
+    for (int k = A_CUT; k < ACT_KINDS; k++) /* a run has some kinds of trouble, not all */
+        if (k == A_BEYOND || k == A_STORE_FORGETS ? chance(8) : chance(40))
+            kinds |= 1u << k;
+    if (kinds & 1u << A_STORE_FORGETS)
+        kinds &= ~(1u << A_WALL);
+    for (size_t i = 0; i < p->n; i++) {
+        struct act *a = &p->acts[i];
+
+        memset(a, 0, sizeof *a);
+        t += (int64_t)rnd((uint64_t)gap * 2);
+        a->at = t;
+        a->proc = (uint8_t)rnd((uint64_t)p->procs);
+        a->slot = (uint8_t)rnd((uint64_t)p->slots);
+        a->thread = (uint8_t)rnd(THREADS + 1);
+        if (a->thread < THREADS) /* what an owner holds is known to the client it uses */
+            a->slot = (uint8_t)(a->thread % p->slots);
+        a->line = (uint8_t)rnd((uint64_t)p->lines);
+        a->ttl = (uint8_t)rnd((uint64_t)p->nttls);
+        a->rnd = (uint32_t)rnd(1u << 30);
+        if (chance(trouble_percent))
+            trouble(p, a, kinds);
+        else if (chance(other_percent))
+            other(p, a);
+        else
+            acquire(p, a);
+    }
+    qsort(p->acts, p->n, sizeof p->acts[0], by_time);
+    p->end = t + 1;
+}

@@ -1,0 +1,716 @@
+/* world.c: the true clock, the steps, processes and what befalls them.
+ *
+ * The next step is the earliest of: an event in the queue, a core timer of some client, the next
+ * act of the plan. What concerns a process that stands still waits until it goes on. When the
+ * plan is done all faults end (`quiet`); then everybody must be served within a bound, everything
+ * is closed, and nothing may be left anywhere. */
+#include "sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct world w;
+int hf__mutant;
+const char *const line_names[LINES] = { "n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7" };
+
+static struct ev *ev_pool;
+static struct snap *snap_pool;
+static struct sim_client *client_pool[PROCS * SLOTS];
+
+/* ---- saying ------------------------------------------------------------------------------ */
+
+/* What was said a moment ago (renewals, mostly) is not said again. */
+static bool said(const char *text)
+{
+    static uint64_t last[32];
+    static unsigned n;
+    uint64_t hash = hf__hash(text, strlen(text));
+
+    for (unsigned i = 0; i < 32; i++)
+        if (last[i] == hash)
+            return true;
+    last[n++ % 32] = hash;
+    return false;
+}
+
+void say(const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!said(text))
+        printf("# %10.3f ms  %s\n", (double)w.now / US, text);
+}
+
+void violate(const char *id, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (w.broke)
+        return;
+    w.broke = id;
+    va_start(ap, fmt);
+    vsnprintf(w.why, sizeof w.why, fmt, ap);
+    va_end(ap);
+    SAY("%s is broken: %s", id, w.why);
+}
+
+void abnormal(int64_t us)
+{
+    if (w.now + us > w.abnormal_at)
+        w.abnormal_at = w.now + us;
+}
+
+int64_t longest_ttl(void)
+{
+    int64_t ms = 0;
+
+    for (int i = 0; i < w.plan->nttls; i++)
+        ms = w.plan->ttl_ms[i] > ms ? w.plan->ttl_ms[i] : ms;
+    return ms;
+}
+
+uint64_t draw(uint64_t below)
+{
+    w.rng = w.rng * 6364136223846793005u + 1442695040888963407u;
+    return (w.rng >> 33) % below;
+}
+
+/* ---- the queue of events -------------------------------------------------------------------- */
+
+struct ev *new_event(enum ev_kind kind, int64_t at)
+{
+    struct ev *e = ev_pool;
+
+    if (e)
+        ev_pool = e->next;
+    else if ((e = malloc(sizeof *e)) == NULL)
+        abort();
+    e->kind = kind;
+    e->at = at;
+    e->lease = NULL;
+    e->m.snap = NULL;
+    return e;
+}
+
+static void free_event(struct ev *e)
+{
+    e->next = ev_pool;
+    ev_pool = e;
+}
+
+static bool before(const struct ev *a, const struct ev *b)
+{
+    return a->at != b->at ? a->at < b->at : a->seq < b->seq;
+}
+
+void push_event(struct ev *e)
+{
+    size_t i = w.nheap++;
+
+    e->seq = ++w.seq;
+    if (w.nheap > w.heap_room) {
+        w.heap_room = w.heap_room ? w.heap_room * 2 : 1024;
+        w.heap = realloc(w.heap, w.heap_room * sizeof *w.heap);
+        if (!w.heap)
+            abort();
+    }
+    for (; i > 0 && before(e, w.heap[(i - 1) / 4]); i = (i - 1) / 4)
+        w.heap[i] = w.heap[(i - 1) / 4];
+    w.heap[i] = e;
+}
+
+static struct ev *pop_event(void)
+{
+    struct ev *top = w.heap[0], *last = w.heap[--w.nheap];
+    size_t i = 0;
+
+    while (4 * i + 1 < w.nheap) {
+        size_t least = 4 * i + 1;
+
+        for (size_t k = least + 1; k < 4 * i + 5 && k < w.nheap; k++)
+            if (before(w.heap[k], w.heap[least]))
+                least = k;
+        if (!before(w.heap[least], last))
+            break;
+        w.heap[i] = w.heap[least];
+        i = least;
+    }
+    w.heap[i] = last;
+    return top;
+}
+
+struct snap *new_snap(void)
+{
+    struct snap *s = snap_pool;
+
+    if (s)
+        snap_pool = s->next;
+    else if ((s = malloc(sizeof *s)) == NULL)
+        abort();
+    s->n = 0;
+    return s;
+}
+
+void free_snap(struct snap *s)
+{
+    if (!s)
+        return;
+    s->next = snap_pool;
+    snap_pool = s;
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+int64_t proc_now(const struct proc *p)
+{
+    int64_t d = w.now - p->base_t;
+
+    return p->base_p + d + d * p->ppm / 1000000;
+}
+
+static int64_t true_time(const struct proc *p, int64_t at)
+{
+    int64_t d = (at - p->base_p) * 1000000 / (1000000 + p->ppm);
+
+    if (at <= p->base_p)
+        return p->base_t;
+    while (p->base_p + d + d * p->ppm / 1000000 < at)
+        d++;
+    return p->base_t + d;
+}
+
+bool can(const struct proc *p)
+{
+    return p->paused_until <= w.now;
+}
+
+void touch(struct sim_client *c)
+{
+    const struct proc *p = &w.procs[c->proc];
+    struct heap_node *n = heap_first(&c->timers);
+    int64_t at = n && c->open ? true_time(p, n->key) : INT64_MAX;
+
+    if (n && at < p->paused_until)
+        at = p->paused_until;
+    w.next_true[c->proc * SLOTS + c->slot] = at;
+}
+
+static void touch_all(const struct proc *p)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            touch(p->clients[i]);
+}
+
+static void set_clock(struct proc *p, int32_t ppm)
+{
+    p->base_p = proc_now(p);
+    p->base_t = w.now;
+    p->ppm = ppm;
+    touch_all(p);
+}
+
+/* ---- what the core may use of the world -------------------------------------------------------- */
+
+static struct sim_client *env_client(struct env *e)
+{
+    return container_of(e, struct sim_client, env);
+}
+
+static int64_t env_now(struct env *e)
+{
+    return proc_now(&w.procs[env_client(e)->proc]);
+}
+
+static int64_t env_wall(struct env *e)
+{
+    return env_now(e);
+}
+
+static void env_random(struct env *e, void *buf, size_t n)
+{
+    uint64_t x = mix(++w.tokens); /* never the same; the rest of a token stays 0 */
+
+    (void)e;
+    memset(buf, 0, n);
+    memcpy(buf, &x, n < sizeof x ? n : sizeof x);
+}
+
+static int env_reserve(struct env *e, int n)
+{
+    struct sim_client *c = env_client(e);
+
+    if (n > 0 && hf__heap_reserve(&c->timers, (size_t)(c->reserved + n)) < 0)
+        return HF_ENOMEM;
+    c->reserved += n;
+    return 0;
+}
+
+static void env_timer(struct env *e, struct timer *t, int64_t at)
+{
+    struct sim_client *c = env_client(e);
+
+    if (at == LOOP_NEVER)
+        hf__heap_remove(&c->timers, &t->node);
+    else
+        hf__heap_set(&c->timers, &t->node, at);
+}
+
+/* ---- clients ------------------------------------------------------------------------------------- */
+
+static struct url client_url(void)
+{
+    static char scheme[] = "sim", empty[] = "", shown[] = "sim:";
+
+    return (struct url){ .scheme = scheme, .path = empty, .ns = empty, .shown = shown,
+                         .connect_ms = 2000 };
+}
+
+struct sim_client *open_client(int proc, int slot)
+{
+    static const hf_options none = HF_OPTIONS_INIT;
+    int at = proc * SLOTS + slot;
+    struct sim_client *c = client_pool[at];
+    struct url url = client_url();
+    hf_options o = none;
+
+    if (w.ids == IDS)
+        return NULL;
+    if (!c && (c = client_pool[at] = malloc(sizeof *c)) == NULL)
+        abort();
+    memset(c, 0, sizeof *c);
+    c->env = (struct env){ .now = env_now, .wall = env_wall, .random = env_random,
+                           .reserve = env_reserve, .timer = env_timer };
+    c->alive_word = 1;
+    c->core.alive = &c->alive_word;
+    c->id = (uint8_t)w.ids++;
+    c->proc = (uint8_t)proc;
+    c->slot = (uint8_t)slot;
+    list_init(&c->ops);
+    list_init(&c->leases);
+    w.current = proc;
+    o.ttl_ms = w.plan->ttl_ms[0];
+    if (hf__client_init(&c->core, &sim_driver, &url, &o, &c->env, &sim_host, NULL) < 0) {
+        w.current = -1;
+        return NULL;
+    }
+    w.current = -1;
+    w.procs[proc].clients[slot] = c;
+    w.by_id[c->id] = c;
+    c->open = true;
+    if (w.plan->family != SYNC)
+        driver_connect(c);
+    return c;
+}
+
+static void unlink_client(struct sim_client *c)
+{
+    c->open = false;
+    w.by_id[c->id] = NULL;
+    w.procs[c->proc].clients[c->slot] = NULL;
+    w.next_true[c->proc * SLOTS + c->slot] = INT64_MAX;
+}
+
+void close_client(struct sim_client *c)
+{
+    w.current = c->proc;
+    hf__client_done(&c->core);
+    oracle_gone(c->id);
+    work_drop_client(c);
+    if (c->reserved != 0 || c->timers.count != 0)
+        violate("G7", "client %u is closed and has %d timers reserved, %zu set", c->id,
+                c->reserved, c->timers.count);
+    hf__heap_done(&c->timers);
+    w.current = -1;
+    unlink_client(c);
+    if (!w.procs[c->proc].clients[0] && !w.procs[c->proc].clients[1] &&
+        w.procs[c->proc].nblocks > 0)
+        violate("G7", "process %u has closed its clients and leaks %zu blocks of memory",
+                c->proc, w.procs[c->proc].nblocks);
+}
+
+void drop_client(struct sim_client *c)
+{
+    uint8_t id = c->id;
+
+    oracle_gone(id);
+    work_drop_client(c);
+    unlink_client(c);
+    if (w.plan->family == SYNC)
+        store_process_died(id);
+}
+
+void settle(struct sim_client *c)
+{
+    if (!c->open)
+        return;
+    hf__client_run(&c->core);
+    work_drain();
+    driver_tidy(c);
+    touch(c);
+}
+
+/* ---- processes ------------------------------------------------------------------------------------- */
+
+static void start_process(int i)
+{
+    struct proc *p = &w.procs[i];
+
+    p->alive = true;
+    p->beyond = false;
+    p->gen++;
+    p->id = mix(w.plan->seed + (uint64_t)i * 1000 + p->gen) << 2;
+    p->base_t = w.now;
+    p->base_p = 1000000000 + (int64_t)(mix(p->id) % 1000000000);
+    p->ppm = w.plan->ppm[i];
+    p->paused_until = p->no_memory_until = 0;
+    p->ran_at = w.now;
+    for (int t = 0; t < THREADS; t++) {
+        p->threads[t] = (struct sim_thread){ .number = ++w.numbers, .identity = w.numbers };
+        list_init(&p->threads[t].leases);
+    }
+    for (int s = 0; s < w.plan->slots; s++) {
+        struct sim_client *c = open_client(i, s);
+
+        if (c)
+            touch(c);
+    }
+}
+
+static void kill_process(struct proc *p, int64_t restart_us)
+{
+    struct ev *e;
+
+    if (!p->alive)
+        return;
+    SAY("process %d is killed", (int)(p - w.procs));
+    p->alive = false;
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            drop_client(p->clients[i]);
+    mem_drop(p);
+    abnormal(longest_ttl() * US); /* until then it stands in line as if it lived */
+    e = new_event(E_RESTART, w.now + restart_us);
+    e->id = (uint8_t)(p - w.procs);
+    push_event(e);
+}
+
+static void pause_process(struct proc *p, int64_t us, bool suspend)
+{
+    SAY("process %d %s for %lld ms", (int)(p - w.procs),
+        suspend ? "sleeps with its machine" : "stands still", (long long)us / US);
+    if (w.now + us > p->paused_until)
+        p->paused_until = w.now + us;
+    p->ran_at = p->paused_until;
+    abnormal(us);
+    if (suspend && MUTANT(MONOTONIC)) {
+        p->base_p = proc_now(p) - us;
+        p->base_t = w.now;
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            in_trouble(p->clients[i], p->paused_until);
+    touch_all(p);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------ */
+
+static void stop_store(const struct act *a)
+{
+    struct ev *e;
+
+    if (w.plan->family == SYNC || !w.store_up)
+        return;
+    SAY("store: stops for %lld ms%s", (long long)a->dur_us / US,
+        a->kind == A_STORE_FORGETS ? " and loses its memory" : "");
+    w.store_up = false;
+    w.store_back = w.now + a->dur_us;
+    abnormal(a->dur_us);
+    for (int i = 0; i < PROCS * SLOTS; i++) {
+        struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
+
+        if (!c)
+            continue;
+        w.current = c->proc;
+        driver_cut(c, a->dur_us + (int64_t)(a->rnd % (20 * US)));
+        settle(c);
+        w.current = -1;
+    }
+    if (a->kind == A_STORE_FORGETS)
+        store_forget();
+    e = new_event(E_STORE_UP, w.now + a->dur_us);
+    push_event(e);
+}
+
+static void fault(const struct act *a)
+{
+    struct proc *p = &w.procs[a->proc];
+    struct sim_client *c = p->clients[a->slot];
+
+    switch (a->kind) {
+    case A_CUT:
+        if (c && can(p)) {
+            w.current = a->proc;
+            abnormal(a->dur_us);
+            driver_cut(c, a->dur_us);
+            settle(c);
+            w.current = -1;
+        }
+        break;
+    case A_PAUSE:
+    case A_SUSPEND:
+        pause_process(p, a->dur_us, a->kind == A_SUSPEND);
+        break;
+    case A_KILL:
+        kill_process(p, a->dur_us);
+        break;
+    case A_DRIFT:
+        set_clock(p, (int32_t)(a->rnd % 18001) - 9000);
+        break;
+    case A_BEYOND:
+        p->beyond = true;
+        set_clock(p, -(int32_t)(20000 + a->rnd % 200000));
+        break;
+    case A_STORE_STOP:
+    case A_STORE_FORGETS:
+        stop_store(a);
+        break;
+    case A_WALL:
+        w.wall += (int64_t)(a->rnd % 20000000) - 10000000;
+        break;
+    case A_NO_MEMORY:
+        p->no_memory_until = w.now + a->dur_us;
+        abnormal(a->dur_us);
+        for (int i = 0; i < SLOTS; i++)
+            if (p->clients[i])
+                in_trouble(p->clients[i], p->no_memory_until);
+        break;
+    case A_END_HOLD:
+        store_end_hold(a->rnd);
+        break;
+    default:
+        break;
+    }
+}
+
+static void begin_quiet(void)
+{
+    w.quiet = true;
+    w.quiet_at = w.now;
+    SAY("from here on nothing more goes wrong");
+    for (int i = 0; i < w.plan->procs; i++) {
+        struct proc *p = &w.procs[i];
+
+        p->no_memory_until = 0;
+        if (p->paused_until > w.now)
+            p->paused_until = p->ran_at = w.now;
+        touch_all(p);
+        for (int k = 0; k < SLOTS; k++)
+            if (p->clients[k])
+                p->clients[k]->blocked_until = 0;
+    }
+    w.store_up = true;
+    work_quiet();
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------- */
+
+static void dispatch(struct ev *e)
+{
+    struct sim_client *c = NULL;
+    struct proc *p = NULL;
+
+    if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT || e->kind == E_CLOSED)
+        c = w.by_id[e->id];
+    if (e->kind == E_RELEASE)
+        c = e->lease->gen == e->n ? e->lease->c : NULL;
+    p = c ? &w.procs[c->proc] : NULL;
+    if (p && !can(p)) { /* it will see this when it goes on */
+        e->at = p->paused_until;
+        push_event(e);
+        return;
+    }
+    w.current = c ? c->proc : -1;
+    switch (e->kind) {
+    case E_TO_STORE:
+        store_receive(&e->m);
+        free_snap(e->m.snap);
+        break;
+    case E_TO_CLIENT:
+        if (c)
+            driver_receive(c, &e->m);
+        else
+            free_snap(e->m.snap);
+        break;
+    case E_RELEASE:
+        if (c)
+            work_release(e->lease, 0);
+        break;
+    case E_RECONNECT:
+        if (c && c->epoch == e->n)
+            driver_connect(c);
+        break;
+    case E_SWEEP:
+        store_sweep(e->id);
+        break;
+    case E_SESSION:
+        if (e->n == w.sessions[e->id].inc)
+            store_session(e->id);
+        break;
+    case E_CLOSED:
+        if (c && c->shutting) {
+            int proc = c->proc, slot = c->slot;
+
+            close_client(c);
+            c = w.quiet ? NULL : open_client(proc, slot);
+        }
+        break;
+    case E_STORE_UP:
+        w.store_up = true;
+        break;
+    case E_RESTART:
+        if (!w.quiet && w.ids + SLOTS <= IDS)
+            start_process(e->id);
+        break;
+    }
+    if (c)
+        settle(c);
+    w.current = -1;
+    free_event(e);
+}
+
+static void fire_timer(int at)
+{
+    struct sim_client *c = w.procs[at / SLOTS].clients[at % SLOTS];
+    struct heap_node *n = heap_first(&c->timers);
+    struct timer *t = container_of(n, struct timer, node);
+
+    w.current = c->proc;
+    hf__heap_remove(&c->timers, n);
+    t->fire(t);
+    settle(c);
+    w.current = -1;
+}
+
+static bool step(void)
+{
+    int64_t at = w.nheap ? w.heap[0]->at : INT64_MAX;
+    int timer = -1;
+
+    for (int i = 0; i < w.plan->procs * SLOTS; i++)
+        if (w.next_true[i] < at ||
+            (w.next_true[i] == at && at < INT64_MAX && draw(2) == 0)) {
+            at = w.next_true[i];
+            timer = i;
+        }
+    while (w.next_act < w.plan->n && w.plan->acts[w.next_act].dropped)
+        w.next_act++;
+    if (w.next_act < w.plan->n && w.plan->acts[w.next_act].at <= at) {
+        const struct act *a = &w.plan->acts[w.next_act++];
+
+        w.now = a->at > w.now ? a->at : w.now;
+        if (a->kind >= A_CUT)
+            fault(a);
+        else
+            work_act(a);
+    } else if (!w.quiet && w.next_act == w.plan->n && at >= w.plan->end) {
+        w.now = w.plan->end > w.now ? w.plan->end : w.now;
+        begin_quiet();
+    } else if (timer >= 0) {
+        w.now = at > w.now ? at : w.now;
+        fire_timer(timer);
+    } else if (w.nheap) {
+        w.now = at > w.now ? at : w.now;
+        dispatch(pop_event());
+    } else {
+        return false;
+    }
+    if ((++w.steps & 1023) == 0)
+        oracle_full();
+    return true;
+}
+
+static void close_all(void)
+{
+    for (int i = 0; i < PROCS; i++)
+        for (int k = 0; k < SLOTS; k++)
+            if (!w.broke && w.procs[i].clients[k]) {
+                oracle_end_of_client(w.procs[i].clients[k]);
+                close_client(w.procs[i].clients[k]);
+            }
+}
+
+/* Everybody is served, then nothing may be left in the lines: neither what was left, nor, one
+ * ttl later, what belonged to the dead. */
+static void finish(void)
+{
+    int64_t bound = w.quiet_at + (6 * longest_ttl() + 120000) * US;
+
+    while (!w.broke && (w.ops > 0 || w.leases > 0) && step())
+        if (w.now > bound)
+            violate("liveness", "%zu operations and %zu leases are not done %lld s after the "
+                    "last fault", w.ops, w.leases, (long long)(w.now - w.quiet_at) / 1000000);
+    bound = w.now + (2 * longest_ttl() + 20000) * US;
+    while (!w.broke && w.now < bound && step())
+        ;
+    w.now = bound > w.now ? bound : w.now;
+    if (!w.broke && !store_empty())
+        violate("G7", "something is left in a line one ttl after everybody has left");
+    if (!w.broke)
+        oracle_full();
+    if (!w.broke)
+        close_all();
+}
+
+static void clear_world(void)
+{
+    struct ev **heap = w.heap;
+    size_t room = w.heap_room;
+
+    memset(&w, 0, sizeof w);
+    w.heap = heap;
+    w.heap_room = room;
+    w.current = -1;
+    for (int i = 0; i < PROCS; i++)
+        list_init(&w.procs[i].blocks);
+    for (int i = 0; i < PROCS * SLOTS; i++)
+        w.next_true[i] = INT64_MAX;
+}
+
+static void end_world(void)
+{
+    while (w.nheap) {
+        struct ev *e = w.heap[--w.nheap];
+
+        free_snap(e->m.snap);
+        free_event(e);
+    }
+    work_done();
+    mem_reset();
+    store_done();
+}
+
+void run_world(const struct plan *p, int mutant, bool trace)
+{
+    clear_world();
+    hf__mutant = mutant;
+    w.plan = p;
+    w.trace = trace;
+    w.rng = mix(p->seed ^ 0x51);
+    w.now = 1000;
+    w.wall = (int64_t)1700000000 * 1000000;
+    w.forgot_at = w.abnormal_at = -1;
+    store_init();
+    for (int i = 0; i < p->procs; i++)
+        start_process(i);
+    while (!w.broke && !w.quiet && step())
+        ;
+    finish();
+    end_world();
+}
