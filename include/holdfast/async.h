@@ -26,7 +26,7 @@ int hf_acquire_all_start(hf_client *, const char *const *names, size_t n, int64_
                          const hf_request *, hf_done *, void *user, hf_op **ret, hf_error *);
 
 /* As hf_release: consumes the lease whatever it returns (unless HF_EINVAL). done and ret may
- * be NULL: then nobody is told. */
+ * be NULL: then nobody is told. HF_ECLOSED while the client closes: released, no callback. */
 int hf_release_start(hf_lease *, hf_done *, void *user, hf_op **ret, hf_error *);
 
 /* Its callback still runs once: with HF_ECANCELED, or with the grant that came first. */
@@ -47,7 +47,7 @@ int hf_client_fd(hf_client *);      /* never changes */
 int hf_client_process(hf_client *); /* never blocks; > 0: did something; HF_EREENTRANT ... */
 
 /* Waits until something was done or the time is over, and processes: for programs without a
- * loop. > 0: did something; 0: time over. */
+ * loop. > 0: did something; 0: time over; HF_ECLOSED ... */
 int hf_client_wait(hf_client *, int64_t wait_ms);
 
 #ifdef __cplusplus

@@ -223,7 +223,8 @@ int hf_acquire(hf_client *, const char *name, int64_t wait_ms, const hf_request 
                hf_lease **ret, hf_error *);
 
 /* All of them or none, as one lease. Taken in the order of their bytes, so that two callers
- * cannot block each other; a name given twice counts once. */
+ * cannot block each other; a name given twice counts once. HF_ELOST: one was lost while
+ * waiting for another. */
 int hf_acquire_all(hf_client *, const char *const *names, size_t n, int64_t wait_ms,
                    const hf_request *, hf_lease **ret, hf_error *);
 
@@ -232,8 +233,8 @@ int hf_acquire_all(hf_client *, const char *const *names, size_t n, int64_t wait
 int hf_release(hf_lease *, hf_error *);
 
 /* Gives the handle up but leaves the place taken for `keep_ms` from now, also beyond the ttl
- * and the end of this process. HF_ENOTSUP and HF_EINVAL: nothing changed, the handle is
- * still yours; else as hf_release. Only for the last handle of a hold: else HF_EBUSY. */
+ * and the end of this process. HF_ENOTSUP, HF_EINVAL, and HF_EBUSY if the hold has other
+ * handles: nothing changed, the handle is still yours; else as hf_release. */
 int hf_release_after(hf_lease *, int64_t keep_ms, hf_error *);
 
 /* Acquire, call, release. *ret_body is what the body returned; the result is that of the
@@ -250,9 +251,9 @@ enum { HF_HELD = 0, HF_AT_RISK = 1, HF_LOST = 2 }; /* at risk: renewal overdue, 
 int hf_lease_check(const hf_lease *);
 int hf_lease_state(const hf_lease *);             /* HF_HELD, HF_AT_RISK, HF_LOST */
 int64_t hf_lease_remaining_ms(const hf_lease *);  /* until check says lost; never negative */
-uint64_t hf_lease_fence(const hf_lease *);        /* of several names: of the first */
+uint64_t hf_lease_fence(const hf_lease *);        /* several names: of the first by bytes */
 uint64_t hf_lease_fence_of(const hf_lease *, const char *name); /* 0: not in this lease */
-const char *hf_lease_name(const hf_lease *);      /* of several names: the first */
+const char *hf_lease_name(const hf_lease *);      /* several names: the first by bytes */
 
 /* A descriptor that is readable while the state is not HF_HELD. Made at the first call, the
  * lease's own: do not read or close it. */

@@ -2,8 +2,8 @@
  *
  * Happy path: queued -> the verb is called (client.c) -> rows -> answer. A follow is answered
  * again after each change, until it is stopped. Asking changes no line but by evict, which
- * names a ticket by its token (G8) and may therefore be repeated; after the store was away
- * everything that is unanswered is asked again. */
+ * names a ticket by its token (G8) and may therefore be repeated. What the store has not answered
+ * when it goes away, the driver ends with an error (seam.h, rule 6). */
 #include "core/core.h"
 #include "util/text.h"
 

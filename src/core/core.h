@@ -36,7 +36,7 @@ struct client {
     const struct host *host;
     struct url url;
     int64_t ttl_ms;              /* for requests that name none */
-    uint32_t caps;               /* the store's, as of its last UP */
+    _Atomic uint32_t caps;       /* any thread: the store's, as of its last UP */
     int64_t least_ttl_ms, most_ttl_ms;
     struct owner acts_for;       /* hf_options.owner; both 0: none */
     char *acts_hints;            /* the names that owner holds: "a\0b\0" */
@@ -72,7 +72,6 @@ struct hold {
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
     bool leave_sent;      /* leave was called and is not answered */
-    uint32_t position;
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
     struct hf_op *op;     /* the acquire that wants it */
     struct hf_op *leaver; /* the release that waits for it to be out */
@@ -92,7 +91,6 @@ enum { HOLD_AMEND = 1 << 20, HF_HINTS_ROOM = 1024 };
 
 struct request { /* hf_request, checked */
     enum line_kind kind;
-    uint32_t mode;
     int64_t weight, capacity;
     bool barge, no_renew;
     int64_t ttl_ms, max_hold_ms;

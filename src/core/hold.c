@@ -223,12 +223,11 @@ static void set_hints(struct hold *h)
 static void set_until(struct hold *h)
 {
     const struct life *l = h->t.life;
+    bool deadline = h->client->caps & HF_CAP_DEADLINE;
     int64_t until = 0;
 
-    if (h->state == TICKET_HELD && !h->lost)
-        until = (h->client->caps & HF_CAP_DEADLINE) && l
-                    ? hf__until(l->sent_at, l->given_ms)
-                    : INT64_MAX;
+    if (h->state == TICKET_HELD && !h->lost && (l || !deadline))
+        until = deadline ? hf__until(l->sent_at, l->given_ms) : INT64_MAX;
     atomic_store_explicit(&h->until_at, until, memory_order_release);
 }
 
@@ -360,10 +359,14 @@ static bool waits_for_itself(const struct hold *h)
 }
 
 /* Its owner holds something, or may come to hold something while this one waits: a named owner
- * may act on several threads, or in another process. A call on its own thread cannot. */
+ * may act on several threads, or in another process. A call on its own thread cannot. What it
+ * holds is looked up: for the ticket's own hints there may have been no memory. */
 static bool may_deadlock(const struct hold *h)
 {
-    return !owner_none(h->t.owner) && (h->thread == 0 || h->t.hints_len > 0);
+    char hints[HF_HINTS_ROOM];
+
+    return !owner_none(h->t.owner) &&
+           (h->thread == 0 || hf__hold_hints(h->client, h->t.owner, hints) > 0);
 }
 
 /* The ticket goes from one state to another: what that means for the client's books. */
@@ -490,8 +493,7 @@ void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
 {
     struct hold *h = hold_of(t);
 
-    if (position > 0)
-        h->position = position;
+    (void)position; /* what an application sees of it, it sees by looking */
     if (recheck_ms >= 0 && t->life) {
         int64_t at = plus_ms(now_of(h), recheck_ms) + 1000;
 

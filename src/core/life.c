@@ -278,13 +278,22 @@ static void died(struct hold *h, const void *arg)
     hf__hold_step(h, TICKET_DEAD, *why, NULL);
 }
 
+/* A grant that waits to be confirmed cannot be any more: it stands in line again. */
+static void broken(struct hold *h, const void *arg)
+{
+    if (h->state == TICKET_CONFIRMING)
+        hf__hold_step(h, TICKET_DEAD, HF_ELOST, NULL);
+    else
+        at_risk(h, arg);
+}
+
 void ev_dead(struct life *l, int why)
 {
     answered(l->store->client, l);
     if (why == HF_EBUSY) {
         l->marked = l->risk_told = true;
         list_remove(&l->due);
-        each_ticket(l, at_risk, NULL);
+        each_ticket(l, broken, NULL);
     } else {
         l->dead = true;
         hf__life_end(l->store->client, l);

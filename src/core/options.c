@@ -167,7 +167,6 @@ int hf__check_request(const struct client *c, const hf_request *given, bool bloc
         rc = check_times(c, &in, out, err);
     if (rc < 0)
         return rc;
-    out->mode = in.mode;
     out->barge = in.flags & HF_BARGE;
     out->no_renew = in.flags & HF_NO_RENEW;
     out->note = in.note ? in.note : "";

@@ -6,7 +6,7 @@
  *
  * Rules
  *  1 An event may be raised inside the verb that causes it (local does); the core calls no
- *    verb inside an event, it queues.
+ *    verb but `stop` inside an event, it queues.
  *  2 `join` is repeatable: a token that is already in line answers its present place and never
  *    makes a second ticket. `leave` may come at any time after `join`, also before any answer;
  *    the driver then makes sure that a join on the wire leaves nothing, and ends in ev_left.
@@ -18,8 +18,10 @@
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
  *  6 DOWN is not loss. After UP the core repeats what was unanswered (renew for holders and
- *    waiters, leave for leavers, join for joiners); before it reports UP the driver makes old
- *    requests impossible (G7).
+ *    waiters, leave for leavers, join for joiners, amend); before it reports UP the driver makes
+ *    old requests impossible (G7). Looks, cells and evictions that DOWN leaves unanswered the
+ *    driver ends with ev_done(HF_EUNREACHABLE); follows it takes up again by itself and answers
+ *    anew, because something may have changed meanwhile.
  *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer ev_granted,
  *    ev_waiting or ev_gone for the tickets on it. `look` is inspection only and never moves an
  *    expiry. A renewal that cannot be made now is simply not answered; the core repeats it.

@@ -43,7 +43,7 @@ static hf_client *new_client(const hf_options *o)
     c->log_user = o->user;
     c->drive = o->drive;
     c->refs = 1;
-    c->keeper_fd = -1;
+    c->keeper_fd = c->app_fd = c->news_fd = -1;
     c->loop.epfd = c->loop.timerfd = c->loop.wakefd = -1;
     list_init(&c->waiters);
     list_init(&c->ops);
@@ -55,11 +55,21 @@ static hf_client *new_client(const hf_options *o)
     return c;
 }
 
+static void close_fds(hf_client *c)
+{
+    if (c->app_fd >= 0)
+        close(c->app_fd);
+    if (c->news_fd >= 0)
+        close(c->news_fd);
+    c->app_fd = c->news_fd = -1;
+    hf__loop_done(&c->loop);
+}
+
 static void free_client(hf_client *c)
 {
     if (c->keeper_fd >= 0)
         close(c->keeper_fd);
-    hf__loop_done(&c->loop);
+    close_fds(c);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->quiet);
     if (c->alive)
@@ -171,6 +181,9 @@ void hf__drop_forked(hf_client *c)
 
     if (--c->refs > 0)
         return;
+    if (pthread_mutex_trylock(&c->lock) != 0)
+        return; /* a thread that is not here was at work: nothing can be trusted, all is left */
+    pthread_mutex_unlock(&c->lock);
     if (c->core.store && c->core.store->driver->forked)
         c->core.store->driver->forked(c->core.store);
     while ((op = c->orphans) != NULL) {
@@ -211,7 +224,7 @@ void hf_close(hf_client *c)
     while (hf__run_callbacks(c) > 0)
         ;
     hf__client_done(&c->core);
-    hf__loop_done(&c->loop);
+    close_fds(c);
     c->closed = true;
     c->refs--;
     hf__leave(c);

@@ -11,6 +11,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 static _Thread_local unsigned in_callback;
 
@@ -175,8 +178,7 @@ int hf__run_callbacks(hf_client *c)
     for (; ops > 0 && (n = list_pop(&c->ready)) != NULL; ops--, ran++)
         run_op(c, container_of(n, struct hf_op, node));
     hf__client_run(&c->core); /* what the callbacks started */
-    if (c->exposed && (!list_empty(&c->ready) || !list_empty(&c->changed)))
-        hf__loop_wake(&c->loop);
+    hf__show_news(c);
     return ran;
 }
 
@@ -366,16 +368,32 @@ void hf__end_all(hf_client *c, int rc)
 
 /* ---- the descriptor ------------------------------------------------------------------------- */
 
+static int make_app_fd(hf_client *c)
+{
+    struct epoll_event ev = { .events = EPOLLIN };
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+
+    if (c->news_fd < 0)
+        c->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0 || c->news_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
+        epoll_ctl(fd, EPOLL_CTL_ADD, c->news_fd, &ev) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return HF_ESYS;
+    }
+    c->app_fd = fd;
+    hf__show_news(c);
+    return 0;
+}
+
 int hf_client_fd(hf_client *c)
 {
     int rc = hf__enter(c, NULL);
 
     if (rc < 0)
         return rc;
-    c->exposed = true;
-    if (!list_empty(&c->ready) || !list_empty(&c->changed))
-        hf__loop_wake(&c->loop);
-    rc = c->loop.epfd;
+    if (c->app_fd >= 0 || (rc = make_app_fd(c)) == 0)
+        rc = c->app_fd;
     hf__leave(c);
     return rc;
 }

@@ -29,7 +29,9 @@ struct hf_client {
     unsigned inside;     /* threads in a blocking call, process() or wait() */
     bool leading;        /* somebody leads */
     bool asleep;         /* the leader is in the loop, without the lock */
-    bool exposed;        /* the application has the descriptor */
+    int app_fd;          /* what the application polls: the loop and news_fd; -1: not asked for */
+    int news_fd;         /* readable while there are callbacks to run */
+    bool news_shown;
     bool closing, closed;
     struct list waiters; /* followers */
     struct list ops;     /* op.node: not done */
@@ -62,6 +64,7 @@ void hf__leave(hf_client *);                   /* runs what is queued, gives the
                                                   frees the client if it was the last reference */
 void hf__drop_forked(hf_client *);             /* in a forked child: one reference less */
 void hf__news(hf_client *);                    /* there is a callback to run */
+void hf__show_news(hf_client *);               /* news_fd says whether there is one */
 int hf__lead(hf_client *, bool block);         /* one turn; returns how much it did */
 void hf__wait_turn(hf_client *, struct waiter *); /* leads one turn, or follows */
 void hf__wake(hf_client *, struct waiter *);

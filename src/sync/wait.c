@@ -19,13 +19,15 @@
  *    the timerfd, which is in the epoll set it sleeps on.
  *  - If nobody is inside, the keeper (keeper.c) serves the timers.
  *
- * Callbacks are never run here: they are queued, and the descriptor is made readable. A leader
- * that drains that wake-up by its own turn hands it on when it stops leading (hf__lead). */
+ * Callbacks are never run here: they are queued, and a descriptor of its own (news_fd) is readable
+ * as long as there are any. The application polls that one and the loop's through an outer epoll;
+ * the leader sleeps on the loop's alone, so waiting callbacks do not keep it from sleeping. */
 #include "sync/sync.h"
 
 #include "core/url.h"
 #include "sync/perturb.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -101,7 +103,7 @@ void hf__leave(hf_client *c)
 
     if (!c->closed) {
         hf__client_run(&c->core);
-        if (c->leading || c->exposed)
+        if (c->leading || c->app_fd >= 0)
             hf__loop_arm(&c->loop);
         hf__keeper_need(c);
     }
@@ -110,10 +112,24 @@ void hf__leave(hf_client *c)
         destroy(c);
 }
 
+void hf__show_news(hf_client *c)
+{
+    bool news = !list_empty(&c->ready) || !list_empty(&c->changed);
+    uint64_t n = 1;
+
+    if (c->app_fd < 0 || news == c->news_shown)
+        return;
+    c->news_shown = news;
+    while ((news ? write(c->news_fd, &n, sizeof n) : read(c->news_fd, &n, sizeof n)) < 0 &&
+           errno == EINTR)
+        ;
+}
+
 void hf__news(hf_client *c)
 {
-    if (c->exposed || c->asleep)
-        hf__loop_wake(&c->loop);
+    hf__show_news(c);
+    if (c->asleep)
+        hf__loop_wake(&c->loop); /* the leader may be in hf_client_wait */
     list_for(n, &c->waiters) {
         struct waiter *w = container_of(n, struct waiter, node);
 
@@ -138,8 +154,6 @@ int hf__lead(hf_client *c, bool block)
     n = hf__loop_turn(&c->loop, evs, n);
     hf__client_run(&c->core);
     c->leading = false;
-    if (c->exposed && (!list_empty(&c->ready) || !list_empty(&c->changed)))
-        hf__loop_wake(&c->loop);
     return n;
 }
 

@@ -51,7 +51,8 @@ static void send(struct sim_client *c, struct msg *m)
 {
     m->id = c->id;
     m->epoch = c->epoch;
-    m->inc = c->inc;
+    if (w.plan->family == ORDERED)
+        m->inc = c->inc;
     if (w.plan->family == SYNC) {
         store_receive(m);
         free_snap(m->snap);
@@ -193,9 +194,8 @@ static int ttl_index(int64_t ttl_ms)
 }
 
 /* The tickets that wait on a life, as far as we know. */
-static struct snap *waiting_on(struct sim_client *c, int line, int64_t ttl_ms)
+static struct snap *waiting_on(struct sim_client *c, const struct life *l)
 {
-    const struct life *l = c->waits[line][ttl_index(ttl_ms)];
     struct snap *s;
 
     if (!l || w.plan->family == ORDERED)
@@ -219,12 +219,12 @@ void driver_tidy(struct sim_client *c)
                 c->waits[i][k] = NULL;
             }
     for (int i = 0; i < c->nold;) {
-        if (c->old_sessions[i]->ntickets > 0) {
+        if (c->old_lives[i]->ntickets > 0) {
             i++;
             continue;
         }
-        hf__life_free(c->old_sessions[i]);
-        c->old_sessions[i] = c->old_sessions[--c->nold];
+        hf__life_free(c->old_lives[i]);
+        c->old_lives[i] = c->old_lives[--c->nold];
     }
 }
 
@@ -233,7 +233,7 @@ static void retire(struct sim_client *c, struct life *l)
 {
     if (c->nold == TICKETS)
         abort();
-    c->old_sessions[c->nold++] = l;
+    c->old_lives[c->nold++] = l;
 }
 
 static void session_dead(struct sim_client *c)
@@ -368,7 +368,7 @@ static void join(struct store *s, struct ticket *t)
     m.try_only = t->try_only;
     m.barge = t->barge;
     m.hints = hints_of(t);
-    m.snap = waiting_on(c, m.line, t->ttl_ms);
+    m.snap = waiting_on(c, c->waits[m.line][ttl_index(t->ttl_ms)]);
     d->withdrawing = 0;
     d->woken = 0;
     d->watch = 1; /* nobody's token */
@@ -428,8 +428,10 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
         m.ttl_ms = lives[i]->ttl_ms;
         if (m.kind == M_SESSION)
             m.slot = -1;
-        if (m.kind == M_WAIT)
-            m.snap = waiting_on(c, m.line, m.ttl_ms);
+        if (m.kind == M_WAIT) {
+            m.snap = waiting_on(c, lives[i]);
+            m.inc = (uint32_t)lives[i]->drv[0];
+        }
         SAY("client %u: renew %s, ticket %04x%s", c->id, t->name, TOK(d->token),
             m.kind == M_WAIT ? " and those that wait with it" : "");
         send(c, &m);
@@ -477,20 +479,38 @@ static void stop(struct store *s, struct look *l, struct cell *cell)
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
+/* The life of the group that the store has put a ticket into. If that is a new one, who hangs on
+ * the old one's life is not renewed by this join. */
+static struct life *life_of_group(struct sim_client *c, struct life **at, int64_t ttl_ms,
+                                  uint32_t number)
+{
+    struct life *l = *at;
+
+    if (l && (l->drv[0] == number || MUTANT(OLD_LIFE)))
+        return l;
+    l = hf__life_new(&c->store, LIFE_WAIT, ttl_ms);
+    if (!l)
+        return NULL;
+    l->drv[0] = number;
+    if (*at)
+        retire(c, *at);
+    return *at = l;
+}
+
 static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
 {
     struct ticket *t = d->t;
-    struct life **l = &c->waits[m->line][ttl_index(t->ttl_ms)];
+    struct life *l = life_of_group(c, &c->waits[m->line][ttl_index(t->ttl_ms)], t->ttl_ms,
+                                   m->inc);
 
-    d->state = DT_WAITING;
-    if (!*l && (*l = hf__life_new(&c->store, LIFE_WAIT, t->ttl_ms)) == NULL) {
-        d->state = DT_JOINING;
+    if (!l) {
         withdraw(c, d, HF_ENOMEM);
         return;
     }
-    if (t->life != *l)
-        hf__hang(t, *l);
-    ev_alive(*l, m->sent_at, t->ttl_ms);
+    d->state = DT_WAITING;
+    if (t->life != l)
+        hf__hang(t, l);
+    ev_alive(l, m->sent_at, t->ttl_ms);
     if (d->woken) { /* the grant came first */
         d->state = DT_HELD;
         ev_granted(t, d->woken, m->sent_at);
@@ -570,10 +590,11 @@ static const struct srow *place(const struct sim_client *c, const struct snap *s
 /* The answer to a safety look: where each ticket of that life stands. */
 static void looked(struct sim_client *c, const struct msg *m)
 {
-    int k = ttl_index(m->ttl_ms);
-    struct life *l = k < 0 ? NULL : c->waits[m->line][k];
+    struct life *l = c->waits[m->line][ttl_index(m->ttl_ms)];
 
-    if (!l)
+    for (int i = 0; (!l || l->drv[0] != m->inc) && i < c->nold; i++)
+        l = c->old_lives[i];
+    if (!l || l->drv[0] != m->inc)
         return;
     ev_alive(l, m->sent_at, m->ttl_ms);
     list_for_safe(n, &l->tickets) {
@@ -811,7 +832,7 @@ static void close_store(struct store *s)
             c->waits[i][k] = NULL;
         }
     for (int i = 0; i < c->nold; i++)
-        hf__life_free(c->old_sessions[i]);
+        hf__life_free(c->old_lives[i]);
     c->nold = 0;
     hf__life_free(c->session);
     c->session = NULL;

@@ -91,7 +91,7 @@ static struct grp *group(struct line *l, uint8_t id, int64_t ttl_ms, bool make)
             empty = g;
     }
     if (make && empty)
-        *empty = (struct grp){ .id = id, .ttl_ms = ttl_ms };
+        *empty = (struct grp){ .id = id, .ttl_ms = ttl_ms, .number = ++w.groups };
     return make ? empty : NULL;
 }
 
@@ -273,6 +273,7 @@ static void answer_place(struct line *l, struct st *s, struct msg *a)
         return;
     }
     a->fence = 0;
+    a->inc = s->g->number;
     a->position = position(l, s);
     a->recheck_ms = recheck_ms(l, s);
 }
@@ -394,7 +395,7 @@ static void look_of_waiters(const struct msg *m, struct msg *a)
 
     a->snap = new_snap();
     a->rc = 0;
-    if (g && g->expires <= w.now)
+    if (g && (g->expires <= w.now || g->number != m->inc))
         g = NULL;
     /* if none waits any more: what was granted meanwhile is untold and may be renewed */
     renew_group(l, g ? g : &(struct grp){ .ttl_ms = m->ttl_ms }, m->snap);

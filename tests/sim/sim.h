@@ -43,6 +43,7 @@ enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
     X(MONOTONIC, "monotonic", "the clock stands still while the machine is suspended")     \
     X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
     X(UNTOLD, "untold", "a join renews the waiters, not the grant still under way to them") \
+    X(OLD_LIFE, "old-life", "a join into a new group renews the life of the expired one")  \
     X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")
 
 enum sim_mutant {
@@ -135,7 +136,8 @@ struct msg {
     enum msg_kind kind;
     uint8_t id, line, lk; /* lk: the line's kind */
     bool try_only, barge, now, again;
-    uint32_t epoch, inc, gen, hints, position;
+    uint32_t epoch, gen, hints, position;
+    uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
     uint64_t token, fence, watch;
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
@@ -197,7 +199,7 @@ struct sim_client {
     int free_dt;
     struct look_slot looks[LOOKS];
     struct life *waits[LINES][TTLS];
-    struct life *session, *old_sessions[TICKETS];
+    struct life *session, *old_lives[TICKETS];
     int nold;
     uint32_t inc;
     struct list ops;    /* sim_op.on_client */
@@ -253,6 +255,7 @@ struct sim_lease {
 
 struct grp { /* the waiting tickets of one client, line and ttl */
     uint8_t id;
+    uint32_t number;
     int64_t ttl_ms, expires;
     int n;
 };
@@ -317,6 +320,7 @@ struct world {
     bool store_up, quiet;
     int64_t store_back, wall, quiet_at, forgot_at, abnormal_at, drift_worst;
     uint64_t revision, joins;
+    uint32_t groups;
     size_t ops, leases;
     int current; /* process whose code runs; -1: none */
     bool trace;

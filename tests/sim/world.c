@@ -656,6 +656,9 @@ static void finish(void)
         if (w.now > bound)
             violate("liveness", "%zu operations and %zu leases are not done %lld s after the "
                     "last fault", w.ops, w.leases, (long long)(w.now - w.quiet_at) / 1000000);
+    if (!w.broke && (w.ops > 0 || w.leases > 0))
+        violate("liveness", "%zu operations and %zu leases are not done and never will be",
+                w.ops, w.leases);
     bound = w.now + (2 * longest_ttl() + 20000) * US;
     while (!w.broke && w.now < bound && step())
         ;

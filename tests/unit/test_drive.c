@@ -411,6 +411,40 @@ static void descriptor_tells_of_a_callback_while_another_thread_blocks(void **st
     hf_release(a.lease, NULL);
 }
 
+static int64_t cpu_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* A callback that the application has not fetched keeps its descriptor readable, and the thread
+ * that leads asleep. */
+static void waiting_callback_does_not_make_the_leader_spin(void **state)
+{
+    hf_lease *x = hold(other, "x", 0);
+    struct call a = { .name = "x", .wait_ms = 600 }, cb = { 0 };
+    struct pollfd p = { .fd = hf_client_fd(c), .events = POLLIN };
+    int64_t before;
+    hf_op *op;
+
+    (void)state;
+    assert_int_equal(hf_acquire_start(c, "free", 0, NULL, granted, &cb, &op, NULL), 0);
+    before = cpu_ms();
+    begin(&a);
+    pthread_join(a.thread, NULL);
+    assert_int_equal(a.rc, HF_ETIMEDOUT);
+    assert_in_range(cpu_ms() - before, 0, 200); /* spinning takes all of the 600 ms */
+    assert_int_equal(poll(&p, 1, 0), 1);
+    assert_true(hf_client_process(c) > 0);
+    assert_int_equal(cb.took_ms, 1);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    hf_op_free(op);
+    hf_release(cb.lease, NULL);
+    hf_release(x, NULL);
+}
+
 static atomic_int told = -1;
 static atomic_ulong told_by;
 
@@ -794,14 +828,6 @@ static void owner_text_that_ends_in_the_middle(void **state)
     }
 }
 
-static int64_t cpu_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void button_fired_in_a_forked_child_wakes_nobody_for_ever(void **state)
 {
     hf_lease *x = hold(other, "x", 0);
@@ -877,6 +903,7 @@ int main(void)
         TEST(cancelled_thread_does_not_take_the_lead_with_it),
         TEST(closing_ends_leader_and_followers),
         TEST(descriptor_tells_of_a_callback_while_another_thread_blocks),
+        TEST(waiting_callback_does_not_make_the_leader_spin),
         TEST(watch_is_told_once_more_of_a_change_during_its_callback),
         TEST(watch_with_unseen_news_is_told_of_the_close),
         APP(callback_that_takes_long_does_not_stop_the_others),
