@@ -6,6 +6,7 @@
  * us and be writable by nobody else. Its one symbol carries the build id of the seam; another
  * one is HF_EVERSION, naming both. The table of loaded modules is process-wide. */
 #include "core/core.h"
+#include "driver/builtin.h"
 
 #include "hf-config.h"
 
@@ -21,8 +22,6 @@
 #include <unistd.h>
 
 enum { LOADED_MAX = 16 };
-
-extern const struct hf_driver *const hf__builtin_drivers[];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct hf_driver *loaded[LOADED_MAX];
@@ -47,6 +46,15 @@ static const struct hf_driver *known(const char *scheme)
         if (has_word(loaded[i]->schemes, scheme))
             return loaded[i];
     return NULL;
+}
+
+/* Which module serves a scheme: that of a driver we know, else the one of that name. */
+static const char *module_of(const char *scheme)
+{
+    for (const struct known_driver *k = hf__known_drivers; k->name; k++)
+        if (has_word(k->schemes, scheme))
+            return k->name;
+    return scheme;
 }
 
 static bool ours_alone(const struct stat *st)
@@ -103,13 +111,13 @@ static int take_module(void *dl, const char *path, hf_error *err)
 static int load(const char *scheme, hf_error *err)
 {
     char folder[PATH_MAX], path[PATH_MAX + 300];
-    int len = (int)strcspn(scheme, "+"); /* redis+unix: is in holdfast-redis.so */
+    const char *module = module_of(scheme);
     bool exists;
 
     for (int i = 0; folder_at(i, folder, sizeof folder); i++) {
         void *dl;
 
-        snprintf(path, sizeof path, "%s/holdfast-%.*s.so", folder, len, scheme);
+        snprintf(path, sizeof path, "%s/holdfast-%s.so", folder, module);
         if (!trusted(folder, path, &exists)) {
             if (exists)
                 return hf__fail(err, HF_EMODULE, 0, NULL,
@@ -122,8 +130,8 @@ static int load(const char *scheme, hf_error *err)
         return take_module(dl, path, err);
     }
     return hf__fail(err, HF_EINVAL, 0, NULL,
-                    "URL: no store is called %s: (and there is no module holdfast-%.*s.so)",
-                    scheme, len, scheme);
+                    "URL: no store is called %s: (and there is no module holdfast-%s.so)",
+                    scheme, module);
 }
 
 int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *err)
@@ -155,25 +163,50 @@ int hf_preload(const char *schemes, hf_error *err)
     return rc;
 }
 
+/* Where the module of a driver is, or why it cannot be used. */
+static uint32_t module_state(const char *name, char *detail, size_t size)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 300];
+    bool exists;
+
+    for (int i = 0; folder_at(i, folder, sizeof folder); i++) {
+        bool good;
+
+        snprintf(path, sizeof path, "%s/holdfast-%s.so", folder, name);
+        good = trusted(folder, path, &exists);
+        if (!exists)
+            continue;
+        snprintf(detail, size, "%.*s%s", (int)size - 40, path,
+                 good ? "" : ": can be written by others");
+        return good ? HF_BACKEND_MODULE : HF_BACKEND_MISSING;
+    }
+    snprintf(detail, size, "the module holdfast-%s.so is not installed", name);
+    return HF_BACKEND_MISSING;
+}
+
 int hf_backend_at(size_t i, hf_backend *ret)
 {
-    const struct hf_driver *d = NULL;
+    const struct known_driver *k = hf__known_drivers;
     size_t size;
 
     if (!ret || ret->size < sizeof *ret)
         return HF_EINVAL;
-    for (size_t n = 0; hf__builtin_drivers[n]; n++)
-        if (n == i)
-            d = hf__builtin_drivers[n];
-    if (!d)
+    while (k->name && i-- > 0)
+        k++;
+    if (!k->name)
         return HF_ENOENT;
     size = ret->size;
     memset(ret, 0, sizeof *ret);
     ret->size = (uint32_t)size;
-    ret->state = HF_BACKEND_BUILTIN;
-    ret->name = d->name;
-    ret->schemes = d->schemes;
-    if (d->detail)
-        d->detail(ret->detail, sizeof ret->detail);
+    ret->name = k->name;
+    ret->schemes = k->schemes;
+    ret->state = (uint32_t)k->state;
+    if (k->state == HF_BACKEND_MISSING)
+        snprintf(ret->detail, sizeof ret->detail, "left out when this library was built");
+    else if (k->state == HF_BACKEND_MODULE)
+        ret->state = module_state(k->name, ret->detail, sizeof ret->detail);
+    for (size_t n = 0; k->state == HF_BACKEND_BUILTIN && hf__builtin_drivers[n]; n++)
+        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 && hf__builtin_drivers[n]->detail)
+            hf__builtin_drivers[n]->detail(ret->detail, sizeof ret->detail);
     return 0;
 }

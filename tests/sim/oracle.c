@@ -195,6 +195,7 @@ void oracle_lease_changed(struct hf_lease *l)
             continue;
         now = o->told_at = proc_now(&w.procs[o->proc]);
         SAY("client %u: %s is lost", o->id, h->t.name);
+        abnormal(0); /* it frees others, though its owner waits */
         if (certain() && now > deadline(h) && !stood_still(o, deadline(h)))
             violate("G6", "loss of %s is told %" PRId64 " us after the deadline", h->t.name,
                     now - deadline(h));

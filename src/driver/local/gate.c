@@ -151,7 +151,7 @@ static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
 
 static int blocked(struct shared *sh, hf_error *err)
 {
-    uint32_t pid = sh->gate->inside;
+    uint32_t pid = __atomic_load_n(&sh->gate->inside, __ATOMIC_RELAXED); /* from outside */
     char path[64], stat[256] = "", *state;
     FILE *f;
 
@@ -191,7 +191,7 @@ int hf__gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
         return hf__fail(err, HF_EFOREIGN, 0, sh->path,
                         "the store was given to another namespace while it was open here");
     }
-    g->inside = sh->pid;
+    __atomic_store_n(&g->inside, sh->pid, __ATOMIC_RELAXED);
     return 0;
 }
 

@@ -1,0 +1,344 @@
+/* answer.c: the client's end of the network, the other half: what the store answers or tells becomes
+ * events of the seam. In the ordered family the driver decides here, by the line that it has read,
+ * whether its ticket holds, and watches the ticket whose end concerns it. */
+#include "sim.h"
+
+#include <string.h>
+
+/* ---- deciding by reading (ORDERED) ------------------------------------------------------------- */
+
+static const struct srow *row_of(const struct snap *s, uint64_t token, int *at)
+{
+    for (*at = 0; *at < s->n; ++*at)
+        if (s->rows[*at].token == token)
+            return &s->rows[*at];
+    return NULL;
+}
+
+static bool in_prefix(const struct snap *s, int mine)
+{
+    const struct srow *head = &s->rows[0];
+    int64_t sum = 0;
+
+    for (int i = 0; i <= mine; i++) {
+        const struct srow *r = &s->rows[i];
+
+        if (r->kind != head->kind || r->capacity != head->capacity)
+            return false;
+        sum = sum_of(sum, r->weight);
+        if (sum > head->capacity)
+            return false;
+    }
+    return true;
+}
+
+/* Exclusive: the predecessor; shared: the nearest exclusive ahead; permits: any change. */
+static uint64_t whom_to_watch(const struct snap *s, int mine)
+{
+    if (s->rows[mine].kind == LINE_PERMITS)
+        return 0;
+    for (int i = mine - 1; i >= 0; i--)
+        if (s->rows[mine].weight > 1 || s->rows[i].weight > 1 ||
+            s->rows[i].kind != s->rows[mine].kind)
+            return s->rows[i].token;
+    return 0;
+}
+
+static void read_again(struct sim_client *c, struct dt *d, uint64_t watch)
+{
+    struct msg m = about(c, M_READ, d);
+
+    d->watch = m.watch = watch;
+    send(c, &m);
+}
+
+static void withdraw(struct sim_client *c, struct dt *d, int why)
+{
+    struct msg m = about(c, M_LEAVE, d);
+
+    if (d->withdrawing)
+        return;
+    d->withdrawing = why;
+    send(c, &m);
+}
+
+static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
+{
+    int mine;
+    const struct srow *r = row_of(s, d->token, &mine);
+    struct ticket *t = d->t;
+    uint64_t watch;
+
+    if (d->state != DT_JOINING && d->state != DT_WAITING)
+        return;
+    if (!r) {
+        gone(c, d, HF_ELOST);
+        return;
+    }
+    if (s->rows[0].kind != t->kind || s->rows[0].capacity != t->capacity) {
+        withdraw(c, d, HF_EMISMATCH);
+        return;
+    }
+    if (in_prefix(s, mine)) {
+        d->state = DT_HELD;
+        ev_granted(t, r->fence, t->life->sent_at);
+        return;
+    }
+    watch = whom_to_watch(s, mine);
+    d->state = DT_WAITING;
+    ev_waiting(t, (uint32_t)mine, -1);
+    if (d->state == DT_WAITING && d->watch != watch)
+        read_again(c, d, watch);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+/* The life of the group that the store has put a ticket into. If that is a new one, who hangs on
+ * the old one's life is not renewed by this join. */
+static struct life *life_of_group(struct sim_client *c, struct life **at, int64_t ttl_ms,
+                                  uint32_t number)
+{
+    struct life *l = *at;
+
+    if (l && (l->drv[0] == number || MUTANT(OLD_LIFE)))
+        return l;
+    l = hf__life_new(&c->store, LIFE_WAIT, ttl_ms);
+    if (!l)
+        return NULL;
+    l->drv[0] = number;
+    if (*at)
+        retire(c, *at);
+    return *at = l;
+}
+
+static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
+{
+    struct ticket *t = d->t;
+    struct life *l = life_of_group(c, &c->waits[m->line][ttl_index(t->ttl_ms)], t->ttl_ms,
+                                   m->inc);
+
+    if (!l) {
+        withdraw(c, d, HF_ENOMEM);
+        return;
+    }
+    d->state = DT_WAITING;
+    if (t->life != l)
+        hf__hang(t, l);
+    ev_alive(l, m->sent_at, t->ttl_ms);
+    if (d->woken) { /* the grant came first */
+        d->state = DT_HELD;
+        ev_granted(t, d->woken, m->sent_at);
+        return;
+    }
+    ev_waiting(t, m->position, m->recheck_ms);
+}
+
+static void joined(struct sim_client *c, const struct msg *m)
+{
+    struct dt *d = known(c, m);
+
+    if (!d)
+        return;
+    if (w.plan->family == ORDERED && m->inc == c->inc && m->rc == HF_ELOST && !m->again) {
+        session_dead(c);
+        return;
+    }
+    if (w.plan->family == ORDERED && m->again && c->session && m->inc == c->inc)
+        ev_alive(c->session, m->sent_at, m->ttl_ms);
+    d = known(c, m);
+    if (d && d->state == DT_LEAVING && m->rc == 0 && m->fence && d->t->life != c->session)
+        ev_granted(d->t, m->fence, m->sent_at); /* too late: its leave is on the way */
+    if (!d || d->state != DT_JOINING)
+        return;
+    if (m->rc < 0) {
+        gone(c, d, m->rc);
+    } else if (w.plan->family == ORDERED) {
+        decide(c, d, m->snap);
+    } else if (m->fence) {
+        d->state = DT_HELD;
+        ev_granted(d->t, m->fence, m->sent_at);
+    } else {
+        now_waits(c, d, m);
+    }
+}
+
+static void left(struct sim_client *c, const struct msg *m)
+{
+    struct dt *d = known(c, m);
+    struct ticket *t;
+
+    if (!d)
+        return;
+    t = d->t;
+    if (d->state == DT_LEAVING) {
+        forget(c, d);
+        ev_left(t, 0);
+    } else if (d->withdrawing) {
+        gone(c, d, d->withdrawing);
+    }
+}
+
+static void renewed(struct sim_client *c, const struct msg *m)
+{
+    struct dt *d = known(c, m);
+
+    if (!d || d->state != DT_HELD)
+        return;
+    if (m->rc == 0)
+        ev_alive(&d->t->own, m->sent_at, m->ttl_ms);
+    else if (m->rc == HF_EBUSY || w.plan->deaths_by_dead)
+        ev_dead(&d->t->own, m->rc);
+    else
+        gone(c, d, HF_ELOST);
+}
+
+static const struct srow *place(const struct sim_client *c, const struct snap *s,
+                                const struct dt *d)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->rows[i].mine && s->rows[i].gen == d->gen && s->rows[i].slot == d - c->dts)
+            return &s->rows[i];
+    return NULL;
+}
+
+/* The answer to a safety look: where each ticket of that life stands. */
+static void looked(struct sim_client *c, const struct msg *m)
+{
+    struct life *l = c->waits[m->line][ttl_index(m->ttl_ms)];
+
+    for (int i = 0; (!l || l->drv[0] != m->inc) && i < c->nold; i++)
+        l = c->old_lives[i];
+    if (!l || l->drv[0] != m->inc)
+        return;
+    ev_alive(l, m->sent_at, m->ttl_ms);
+    list_for_safe(n, &l->tickets) {
+        struct ticket *t = container_of(n, struct ticket, on_life);
+        struct dt *d = dt_of(c, t);
+        const struct srow *r = d ? place(c, m->snap, d) : NULL;
+
+        if (!d || d->state != DT_WAITING)
+            continue;
+        if (!r) {
+            gone(c, d, HF_ELOST);
+        } else if (r->position == 0) {
+            d->state = DT_HELD;
+            ev_granted(t, r->fence, m->sent_at);
+        } else {
+            ev_waiting(t, r->position, r->expires_ms);
+        }
+    }
+}
+
+static void session_answered(struct sim_client *c, const struct msg *m)
+{
+    if (m->inc != c->inc || !c->session)
+        return;
+    if (m->rc < 0) {
+        session_dead(c);
+        return;
+    }
+    ev_alive(c->session, m->sent_at, m->ttl_ms);
+    for (int i = 0; i < TICKETS; i++)
+        if (c->dts[i].state == DT_WAITING)
+            read_again(c, &c->dts[i], c->dts[i].watch == 1 ? 0 : c->dts[i].watch);
+}
+
+static size_t hint_text(uint32_t mask, char *buf)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < LINES; i++)
+        if (mask & 1u << i) {
+            memcpy(buf + n, line_names[i], 3);
+            n += 3;
+        }
+    return n;
+}
+
+static void saw(struct sim_client *c, const struct msg *m)
+{
+    struct look *l = c->looks[m->slot].look;
+    char hints[3 * LINES];
+
+    if (!l || c->looks[m->slot].gen != m->gen)
+        return;
+    c->looks[m->slot].look = NULL;
+    for (int i = 0; m->snap && i < m->snap->n; i++) {
+        const struct srow *r = &m->snap->rows[i];
+        struct row row = { .name = line_names[m->line], .name_len = 2, .kind = r->kind,
+                           .capacity = r->capacity, .oldest_ms = -1, .has_ticket = true,
+                           .fence = r->position ? 0 : r->fence, .position = r->position,
+                           .weight = r->weight, .owner = r->owner, .host = "", .note = "",
+                           .age_ms = -1, .expires_ms = -1, .joined = r->joined,
+                           .broken = r->marked, .hints = hints,
+                           .hints_len = hint_text(r->hints, hints) };
+
+        memcpy(row.token, &r->token, sizeof r->token);
+        ev_row(l, &row);
+    }
+    ev_done(l, NULL, m->rc, NULL);
+}
+
+static void told(struct sim_client *c, struct msg *m)
+{
+    struct dt *d = known(c, m);
+
+    if (!d)
+        return;
+    if (m->kind == N_GONE && d->state != DT_LEAVING && d->state != DT_JOINING) {
+        gone(c, d, HF_ELOST);
+    } else if (m->kind == N_MARK && d->state == DT_HELD) {
+        ev_dead(&d->t->own, HF_EBUSY);
+    } else if (m->kind == N_FIRED && d->state == DT_WAITING) {
+        read_again(c, d, d->watch);
+    } else if (m->kind == N_GRANT && d->state == DT_JOINING) {
+        d->woken = m->fence;
+    } else if (m->kind == N_GRANT && d->state == DT_LEAVING && d->t->life) {
+        ev_granted(d->t, m->fence, d->t->life->sent_at); /* too late, too */
+    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->t->life) {
+        d->state = DT_HELD;
+        ev_granted(d->t, m->fence, d->t->life->sent_at);
+    }
+}
+
+static void is_up(struct sim_client *c, const struct msg *m)
+{
+    if (c->up)
+        return;
+    c->up = true;
+    if (m->rc == HF_ELOST && m->inc == c->inc)
+        session_dead(c);
+    ev_store(&c->store, STORE_UP, NULL);
+}
+
+static void decide_by(struct sim_client *c, const struct msg *m)
+{
+    struct dt *d = known(c, m);
+
+    if (d)
+        decide(c, d, m->snap);
+}
+
+static void amended(struct sim_client *c, const struct msg *m)
+{
+    struct dt *d = known(c, m);
+
+    if (d && d->state == DT_HELD)
+        ev_amended(d->t, m->rc);
+}
+
+void driver_receive(struct sim_client *c, struct msg *m)
+{
+    static void (*const handle[])(struct sim_client *, const struct msg *) = {
+        is_up, joined, left, amended, renewed, looked, session_answered, saw, saw, decide_by
+    };
+
+    if (m->epoch == c->epoch && c->open) {
+        if (m->kind >= N_GRANT)
+            told(c, m);
+        else
+            handle[m->kind - R_HELLO](c, m);
+    }
+    free_snap(m->snap);
+}
+

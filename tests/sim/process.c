@@ -1,0 +1,310 @@
+/* process.c: simulated processes and their clients, and what befalls them: they are paused, suspended,
+ * killed, started again, cut off, short of memory, given wrong clocks; and the store stops. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the core may use of the world -------------------------------------------------------- */
+
+static struct sim_client *env_client(struct env *e)
+{
+    return container_of(e, struct sim_client, env);
+}
+
+static int64_t env_now(struct env *e)
+{
+    return proc_now(&w.procs[env_client(e)->proc]);
+}
+
+static int64_t env_wall(struct env *e)
+{
+    return env_now(e);
+}
+
+static void env_random(struct env *e, void *buf, size_t n)
+{
+    uint64_t x = mix(++w.tokens); /* never the same; the rest of a token stays 0 */
+
+    (void)e;
+    memset(buf, 0, n);
+    memcpy(buf, &x, n < sizeof x ? n : sizeof x);
+}
+
+static int env_reserve(struct env *e, int n)
+{
+    struct sim_client *c = env_client(e);
+
+    if (n > 0 && hf__heap_reserve(&c->timers, (size_t)(c->reserved + n)) < 0)
+        return HF_ENOMEM;
+    c->reserved += n;
+    return 0;
+}
+
+static void env_timer(struct env *e, struct timer *t, int64_t at)
+{
+    struct sim_client *c = env_client(e);
+
+    if (at == LOOP_NEVER)
+        hf__heap_remove(&c->timers, &t->node);
+    else
+        hf__heap_set(&c->timers, &t->node, at);
+}
+
+/* ---- clients ------------------------------------------------------------------------------------- */
+
+static struct url client_url(void)
+{
+    static char scheme[] = "sim", empty[] = "", shown[] = "sim:";
+
+    return (struct url){ .scheme = scheme, .path = empty, .ns = empty, .shown = shown,
+                         .connect_ms = 2000 };
+}
+
+struct sim_client *open_client(int proc, int slot)
+{
+    static const hf_options none = HF_OPTIONS_INIT;
+    int at = proc * SLOTS + slot;
+    struct sim_client *c = client_pool[at];
+    struct url url = client_url();
+    hf_options o = none;
+
+    if (w.ids == IDS)
+        return NULL;
+    if (!c && (c = client_pool[at] = malloc(sizeof *c)) == NULL)
+        abort();
+    memset(c, 0, sizeof *c);
+    c->env = (struct env){ .now = env_now, .wall = env_wall, .random = env_random,
+                           .reserve = env_reserve, .timer = env_timer };
+    c->alive_word = 1;
+    c->core.alive = &c->alive_word;
+    c->id = (uint8_t)w.ids++;
+    c->proc = (uint8_t)proc;
+    c->slot = (uint8_t)slot;
+    list_init(&c->ops);
+    list_init(&c->leases);
+    w.current = proc;
+    o.ttl_ms = w.plan->ttl_ms[0];
+    if (hf__client_init(&c->core, &sim_driver, &url, &o, &c->env, &sim_host, NULL) < 0) {
+        w.current = -1;
+        return NULL;
+    }
+    w.current = -1;
+    w.procs[proc].clients[slot] = c;
+    w.by_id[c->id] = c;
+    c->open = true;
+    if (w.plan->family != SYNC)
+        driver_connect(c);
+    return c;
+}
+
+static void unlink_client(struct sim_client *c)
+{
+    c->open = false;
+    w.by_id[c->id] = NULL;
+    w.procs[c->proc].clients[c->slot] = NULL;
+    w.next_true[c->proc * SLOTS + c->slot] = INT64_MAX;
+}
+
+void close_client(struct sim_client *c)
+{
+    w.current = c->proc;
+    hf__client_done(&c->core);
+    oracle_gone(c->id);
+    work_drop_client(c);
+    if (c->reserved != 0 || c->timers.count != 0)
+        violate("G7", "client %u is closed and has %d timers reserved, %zu set", c->id,
+                c->reserved, c->timers.count);
+    hf__heap_done(&c->timers);
+    w.current = -1;
+    unlink_client(c);
+    if (!w.procs[c->proc].clients[0] && !w.procs[c->proc].clients[1] &&
+        w.procs[c->proc].nblocks > 0)
+        violate("G7", "process %u has closed its clients and leaks %zu blocks of memory",
+                c->proc, w.procs[c->proc].nblocks);
+}
+
+void drop_client(struct sim_client *c)
+{
+    uint8_t id = c->id;
+
+    oracle_gone(id);
+    work_drop_client(c);
+    unlink_client(c);
+    if (w.plan->family == SYNC)
+        store_process_died(id);
+}
+
+void settle(struct sim_client *c)
+{
+    if (!c->open)
+        return;
+    hf__client_run(&c->core);
+    work_drain();
+    driver_tidy(c);
+    touch(c);
+}
+
+/* ---- processes ------------------------------------------------------------------------------------- */
+
+static void start_process(int i)
+{
+    struct proc *p = &w.procs[i];
+
+    p->alive = true;
+    p->beyond = false;
+    p->gen++;
+    p->id = mix(w.plan->seed + (uint64_t)i * 1000 + p->gen) << 2;
+    p->base_t = w.now;
+    p->base_p = 1000000000 + (int64_t)(mix(p->id) % 1000000000);
+    p->ppm = w.plan->ppm[i];
+    p->paused_until = p->no_memory_until = 0;
+    p->ran_at = w.now;
+    for (int t = 0; t < THREADS; t++) {
+        p->threads[t] = (struct sim_thread){ .number = ++w.numbers, .identity = w.numbers };
+        list_init(&p->threads[t].leases);
+    }
+    for (int s = 0; s < w.plan->slots; s++) {
+        struct sim_client *c = open_client(i, s);
+
+        if (c)
+            touch(c);
+    }
+}
+
+static void kill_process(struct proc *p, int64_t restart_us)
+{
+    struct ev *e;
+
+    if (!p->alive)
+        return;
+    SAY("process %d is killed", (int)(p - w.procs));
+    p->alive = false;
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            drop_client(p->clients[i]);
+    mem_drop(p);
+    abnormal(longest_ttl() * US); /* until then it stands in line as if it lived */
+    e = new_event(E_RESTART, w.now + restart_us);
+    e->id = (uint8_t)(p - w.procs);
+    push_event(e);
+}
+
+static void pause_process(struct proc *p, int64_t us, bool suspend)
+{
+    SAY("process %d %s for %lld ms", (int)(p - w.procs),
+        suspend ? "sleeps with its machine" : "stands still", (long long)us / US);
+    if (w.now + us > p->paused_until)
+        p->paused_until = w.now + us;
+    p->ran_at = p->paused_until;
+    abnormal(us);
+    if (suspend && MUTANT(MONOTONIC)) {
+        p->base_p = proc_now(p) - us;
+        p->base_t = w.now;
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            in_trouble(p->clients[i], p->paused_until);
+    touch_all(p);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------ */
+
+static void stop_store(const struct act *a)
+{
+    struct ev *e;
+
+    if (w.plan->family == SYNC || !w.store_up)
+        return;
+    SAY("store: stops for %lld ms%s", (long long)a->dur_us / US,
+        a->kind == A_STORE_FORGETS ? " and loses its memory" : "");
+    w.store_up = false;
+    w.store_back = w.now + a->dur_us;
+    abnormal(a->dur_us);
+    for (int i = 0; i < PROCS * SLOTS; i++) {
+        struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
+
+        if (!c)
+            continue;
+        w.current = c->proc;
+        driver_cut(c, a->dur_us + (int64_t)(a->rnd % (20 * US)));
+        settle(c);
+        w.current = -1;
+    }
+    if (a->kind == A_STORE_FORGETS)
+        store_forget();
+    e = new_event(E_STORE_UP, w.now + a->dur_us);
+    push_event(e);
+}
+
+static void fault(const struct act *a)
+{
+    struct proc *p = &w.procs[a->proc];
+    struct sim_client *c = p->clients[a->slot];
+
+    switch (a->kind) {
+    case A_CUT:
+        if (c && can(p)) {
+            w.current = a->proc;
+            abnormal(a->dur_us);
+            driver_cut(c, a->dur_us);
+            settle(c);
+            w.current = -1;
+        }
+        break;
+    case A_PAUSE:
+    case A_SUSPEND:
+        pause_process(p, a->dur_us, a->kind == A_SUSPEND);
+        break;
+    case A_KILL:
+        kill_process(p, a->dur_us);
+        break;
+    case A_DRIFT:
+        set_clock(p, (int32_t)(a->rnd % 18001) - 9000);
+        break;
+    case A_BEYOND:
+        p->beyond = true;
+        set_clock(p, -(int32_t)(20000 + a->rnd % 200000));
+        break;
+    case A_STORE_STOP:
+    case A_STORE_FORGETS:
+        stop_store(a);
+        break;
+    case A_WALL:
+        w.wall += (int64_t)(a->rnd % 20000000) - 10000000;
+        break;
+    case A_NO_MEMORY:
+        p->no_memory_until = w.now + a->dur_us;
+        abnormal(a->dur_us);
+        for (int i = 0; i < SLOTS; i++)
+            if (p->clients[i])
+                in_trouble(p->clients[i], p->no_memory_until);
+        break;
+    case A_END_HOLD:
+        store_end_hold(a->rnd);
+        break;
+    default:
+        break;
+    }
+}
+
+static void begin_quiet(void)
+{
+    w.quiet = true;
+    w.quiet_at = w.now;
+    SAY("from here on nothing more goes wrong");
+    for (int i = 0; i < w.plan->procs; i++) {
+        struct proc *p = &w.procs[i];
+
+        p->no_memory_until = 0;
+        if (p->paused_until > w.now)
+            p->paused_until = p->ran_at = w.now;
+        touch_all(p);
+        for (int k = 0; k < SLOTS; k++)
+            if (p->clients[k])
+                p->clients[k]->blocked_until = 0;
+    }
+    w.store_up = true;
+    work_quiet();
+}
+

@@ -1,0 +1,249 @@
+/* scripted.c: the requests of the reference store's scripted family, each one atomic step. A token
+ * that is in line already answers its present place; renew, leave and evict name the ticket (G8),
+ * and find it or change nothing. */
+#include "sim.h"
+
+#include <string.h>
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static void answer_place(struct line *l, struct st *s, struct msg *a)
+{
+    a->rc = 0;
+    if (s->held) {
+        a->fence = s->fence;
+        return;
+    }
+    a->fence = 0;
+    a->inc = s->g->number;
+    a->position = position(l, s);
+    a->recheck_ms = recheck_ms(l, s);
+}
+
+static void queue_up(struct line *l, const struct msg *m, struct msg *a)
+{
+    struct grp *g = group(l, m->id, m->ttl_ms, true);
+    struct st *s;
+
+    if (!g) {
+        a->rc = HF_EFULL;
+        return;
+    }
+    s = new_st(m);
+    s->g = g;
+    g->n++;
+    renew_group(l, g, MUTANT(UNTOLD) ? NULL : m->snap);
+    if (MUTANT(FENCE_AT_JOIN))
+        s->fence = next_fence(l);
+    list_push(&l->queue, &s->node);
+    step(l);
+    answer_place(l, s, a);
+}
+
+static void join_again(struct line *l, struct st *s, const struct snap *known, struct msg *a)
+{
+    if (s->held)
+        s->expires = w.now + s->ttl_ms * US;
+    else
+        renew_group(l, s->g, known);
+    answer_place(l, s, a);
+}
+
+static void join(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s;
+    bool empty;
+
+    step(l);
+    if ((s = store_find(m->line, m->token)) != NULL) {
+        join_again(l, s, m->snap, a);
+        return;
+    }
+    empty = list_empty(&l->holders) && list_empty(&l->queue);
+    if (empty) {
+        l->kind = (enum line_kind)m->lk;
+        l->capacity = m->capacity;
+        l->sum = 0;
+    }
+    if (l->kind != (enum line_kind)m->lk || l->capacity != m->capacity) {
+        a->rc = HF_EMISMATCH;
+    } else if (fits(l, m->weight) && (m->barge || list_empty(&l->queue))) {
+        s = new_st(m);
+        grant(l, s);
+        step(l);
+        answer_place(l, s, a);
+    } else if (m->try_only) {
+        a->rc = HF_EBUSY;
+    } else {
+        queue_up(l, m, a);
+    }
+}
+
+static void leave(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s = store_find(m->line, m->token);
+
+    if (MUTANT(RELEASE_BY_NAME) && !list_empty(&l->holders))
+        s = container_of(list_first(&l->holders), struct st, node);
+    a->rc = 0;
+    if (s && s->held && m->keep_ms > 0) {
+        s->expires = w.now + m->keep_ms * US;
+        s->kept = s->told = true;
+    } else if (s) {
+        drop(l, s);
+    }
+    step(l);
+}
+
+static void amend(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s = find_in(&l->holders, m->token);
+
+    a->rc = HF_ELOST;
+    if (!s || st_dead(s))
+        return;
+    a->rc = 0;
+    if (m->weight < s->weight) {
+        l->sum -= s->weight - m->weight;
+        s->weight = m->weight;
+    }
+    step(l);
+}
+
+static void renew(const struct msg *m, struct msg *a)
+{
+    struct st *s = find_in(&w.lines[m->line].holders, m->token);
+
+    a->rc = HF_ELOST;
+    if (!s || st_dead(s) || s->kept)
+        return;
+    a->rc = HF_EBUSY;
+    if (s->marked)
+        return;
+    a->rc = 0;
+    a->ttl_ms = s->ttl_ms = m->ttl_ms;
+    s->expires = w.now + m->ttl_ms * US;
+    s->told = true;
+}
+
+/* The safety look: proves the waiters alive, and answers with the places of them all. */
+static void look_of_waiters(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct grp *g = group(l, m->id, m->ttl_ms, false);
+
+    a->snap = new_snap();
+    a->rc = 0;
+    if (g && (g->expires <= w.now || g->number != m->inc))
+        g = NULL;
+    /* if none waits any more: what was granted meanwhile is untold and may be renewed */
+    renew_group(l, g ? g : &(struct grp){ .ttl_ms = m->ttl_ms }, m->snap);
+    step(l);
+    fill_rows(a->snap, l, m->id);
+}
+
+void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
+{
+    const struct list *lists[2] = { &l->holders, &l->queue };
+    uint32_t pos = 0;
+
+    for (int i = 0; i < 2; i++)
+        list_for(n, lists[i]) {
+            const struct st *s = container_of(n, struct st, node);
+
+            if (st_dead(s) || snap->n == TICKETS)
+                continue;
+            snap->rows[snap->n++] = (struct srow){
+                .token = s->token, .fence = s->fence, .slot = s->slot, .gen = s->gen,
+                .position = i == 0 ? 0 : ++pos, .id = s->id, .kind = s->lk,
+                .weight = s->weight, .capacity = s->capacity, .joined = s->joined,
+                .expires_ms = i == 0 ? recheck_ms(l, s) : -1, .owner = s->owner,
+                .hints = s->hints, .marked = s->marked,
+                .mine = s->id == id && (i == 1 || !s->told)
+            };
+            if (i == 1)
+                snap->rows[snap->n - 1].expires_ms = recheck_ms(l, s);
+        }
+}
+
+static void evict(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct st *s;
+
+    step(l);
+    s = store_find(m->line, m->token);
+    a->rc = s ? 0 : HF_ENOENT;
+    if (!s)
+        return;
+    if (s->held && !m->now && !s->kept) {
+        s->marked = true;
+        tell(s, N_MARK);
+        return;
+    }
+    oracle_evicted(s);
+    tell(s, N_GONE);
+    drop(l, s);
+    step(l);
+}
+
+static void scripted(struct msg *m, struct msg *a)
+{
+    switch (m->kind) {
+    case M_JOIN:
+        join(m, a);
+        break;
+    case M_LEAVE:
+        leave(m, a);
+        break;
+    case M_AMEND:
+        amend(m, a);
+        break;
+    case M_RENEW:
+        renew(m, a);
+        break;
+    case M_WAIT:
+        look_of_waiters(m, a);
+        break;
+    case M_LOOK:
+        clean(&w.lines[m->line]);
+        a->snap = new_snap();
+        a->rc = 0;
+        fill_rows(a->snap, &w.lines[m->line], m->id);
+        break;
+    case M_EVICT:
+        evict(m, a);
+        break;
+    default:
+        break;
+    }
+}
+
+void store_receive(struct msg *m)
+{
+    struct msg a = *m;
+
+    a.snap = NULL;
+    if (!w.store_up)
+        return;
+    if (m->kind == M_HELLO) {
+        if (m->epoch > w.conn_epoch[m->id])
+            w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
+        a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc &&
+                       m->inc > 0 && !w.sessions[m->id].alive
+                   ? HF_ELOST
+                   : 0;
+    } else if (m->epoch < w.conn_epoch[m->id] && !MUTANT(OLD_REQUESTS)) {
+        return;
+    } else if (w.plan->family == ORDERED) {
+        order_receive(m);
+        return;
+    } else {
+        scripted(m, &a);
+    }
+    store_reply(m, &a);
+}
+
