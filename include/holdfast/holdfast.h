@@ -323,7 +323,8 @@ const char *hf_ticket_note(const hf_ticket *);
 enum { HF_EVICT_NOW = 1u << 0 };
 
 /* Breaks that one ticket or nothing (HF_ENOENT). By default it only ends its renewal: the
- * owner is told at once and the line moves at its expiry. HF_EVICT_NOW admits the next at
+ * owner is told at once and the line moves at its expiry (a place that hf_release_after
+ * left has no owner any more and ends at once). HF_EVICT_NOW admits the next at
  * once; from then on only the fence protects the resource. */
 int hf_evict(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
              hf_error *);

@@ -221,7 +221,7 @@ void hf_close(hf_client *c)
         pthread_cond_wait(&c->quiet, &c->lock);
     hf__keeper_end(c);
     settle(c);
-    while (hf__run_callbacks(c) > 0)
+    while (hf__run_callbacks(c, false) > 0)
         ;
     hf__client_done(&c->core);
     close_fds(c);

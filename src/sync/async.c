@@ -164,10 +164,10 @@ static size_t length(const struct list *l)
 }
 
 /* Only those that are there now: a callback may start what is done at once, and so on for ever,
- * while our caller has other things to do. */
-int hf__run_callbacks(hf_client *c)
+ * while our caller has other things to do. The keeper tells changes of leases only (rule 5). */
+int hf__run_callbacks(hf_client *c, bool keeper)
 {
-    size_t changes = length(&c->changed), ops = length(&c->ready);
+    size_t changes = length(&c->changed), ops = keeper ? 0 : length(&c->ready);
     struct list *n;
     int ran = 0;
 
@@ -415,7 +415,7 @@ int hf_client_process(hf_client *c)
     c->inside++;
     if (!c->leading)
         did = hf__lead(c, false);
-    did += hf__run_callbacks(c);
+    did += hf__run_callbacks(c, false);
     inside_ends(c);
     hf__leave(c);
     return did;
@@ -439,7 +439,7 @@ static int pump(hf_client *c, struct waiter *w, int64_t end)
     bool turned = false;
 
     for (;; turned = true) {
-        int did = hf__run_callbacks(c);
+        int did = hf__run_callbacks(c, false);
 
         if (did > 0)
             return did;

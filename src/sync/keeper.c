@@ -70,7 +70,7 @@ static void stay(hf_client *c)
 
     hf__waiter_init(&w, true);
     while (!c->keeper_stop)
-        if (hf__run_callbacks(c) == 0)
+        if (hf__run_callbacks(c, true) == 0)
             hf__wait_turn(c, &w);
     hf__promote(c);
     hf__waiter_done(&w);

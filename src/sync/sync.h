@@ -80,7 +80,7 @@ int hf__keeper_start(hf_client *, hf_error *);
 void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhile */
 
 /* async.c */
-int hf__run_callbacks(hf_client *);
+int hf__run_callbacks(hf_client *, bool keeper);
 bool hf__in_callback(void);
 void hf__op_ready(struct hf_op *);
 void hf__end_all(hf_client *, int rc);

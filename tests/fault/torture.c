@@ -159,8 +159,7 @@ static bool print_waits(unsigned line)
     const hf_line *l;
 
     if (hf_open(place.url, NULL, &c, E()) == 0 &&
-        hf_look(c, line_names[line], &list, E()) == 0 &&
-        (l = hf_list_at(list, 0)) != NULL)
+        hf_look(c, line_names[line], &list, E()) == 0 && (l = hf_list_at(list, 0)) != NULL)
         for (size_t i = 0; i < hf_line_tickets(l); i++) {
             const hf_ticket *t = hf_line_ticket(l, i);
 
@@ -300,11 +299,13 @@ static bool finds(struct held a, struct held b)
 
 static bool oracle_sees(void)
 {
-    const struct held w = { .fence = 5, .id = 1, .from = 10, .till = 20, .weight = 1,
-                            .exclusive = true };
+    const struct held w = {
+        .fence = 5, .id = 1, .from = 10, .till = 20, .weight = 1, .exclusive = true
+    };
     struct held r = { .fence = 6, .id = 2, .from = 19, .till = 30, .weight = 1 };
-    struct held p = { .fence = 1, .id = 1, .from = 10, .till = 20, .line = PERMITS,
-                      .weight = 3 };
+    struct held p = {
+        .fence = 1, .id = 1, .from = 10, .till = 20, .line = PERMITS, .weight = 3
+    };
     struct held q = p;
     bool good = finds(w, r) && finds(r, w);
 
@@ -335,7 +336,8 @@ static bool oracle_sees_force(void)
     CHECK_RC(hf_look(b, line_names[0], &list, E()), 0);
     CHECK_RC(hf_evict(b, line_names[0],
                       hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)), HF_EVICT_NOW,
-                      E()), 0);
+                      E()),
+             0);
     CHECK_RC(hf_acquire(b, line_names[0], 0, NULL, &two, E()), 0);
     h[1] = held_add(0, 2, hf_lease_fence(two), true, 1, now_us());
     for (int i = 0; i < 2; i++) {

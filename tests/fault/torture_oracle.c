@@ -50,8 +50,9 @@ void event_add(enum what what, unsigned line, pid_t pid, int rc, uint64_t fence)
 {
     struct event *e = &area->events[atomic_fetch_add(&area->nevents, 1) % EVENTS];
 
-    *e = (struct event){ now_us(), fence, pid, gettid(), rc, (uint16_t)line,
-                         (uint16_t)what };
+    *e = (struct event){
+        now_us(), fence, pid, gettid(), rc, (uint16_t)line, (uint16_t)what
+    };
 }
 
 /* NULL: the round has been too long; what follows is not judged. */
@@ -78,8 +79,8 @@ struct held *held_add(unsigned line, uint64_t id, uint64_t fence, bool exclusive
 /* Of that line and of the processes: the last ones, or those around a moment. */
 void events_print(unsigned line, int64_t around)
 {
-    static const char *const names[] = { "asks",     "granted", "failed",    "lost",
-                                         "released", "kept",    "downgrade", "KILLED",
+    static const char *const names[] = { "asks",     "granted",  "failed",    "lost",
+                                         "released", "kept",     "downgrade", "KILLED",
                                          "STOPPED",  "CONTINUED" };
     uint64_t n = area->nevents, first = n > EVENTS ? n - EVENTS : 0, seen = 0;
 
@@ -204,8 +205,8 @@ int oracle_judge(bool say)
             if (area->holds[i].line == line && area->holds[i].till != 0)
                 all[count++] = &area->holds[i];
         qsort(all, count, sizeof(*all), by_from);
-        found = line == PERMITS ? judge_permits(all, count, say)
-                                : judge_lock(all, count, say);
+        found =
+            line == PERMITS ? judge_permits(all, count, say) : judge_lock(all, count, say);
         if (line != PERMITS)
             found += judge_fences(all, count, line, say);
         bad += found;

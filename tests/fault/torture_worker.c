@@ -29,10 +29,8 @@ enum { THREADS_MAX = 4, DEPTH = 2 };
 
 /* The last one is longer than what fits into a key of the embedded store. */
 #define LONG8(x) x x x x x x x x
-const char *const line_names[LINES] = {
-    "t/a", "t/b \xc3\xa4\xe2\x82\xac/\"'", "t/c",
-    "t/" LONG8(LONG8("1234567")), "t/permits"
-};
+const char *const line_names[LINES] = { "t/a", "t/b \xc3\xa4\xe2\x82\xac/\"'", "t/c",
+                                        "t/" LONG8(LONG8("1234567")), "t/permits" };
 
 struct grip { /* one lease, and its records */
     hf_client *client;
@@ -50,7 +48,8 @@ struct thread {
     unsigned seed;
     hf_client *own;
     hf_cancel *cancel;
-    int depth; /* leases that this thread holds */
+    bool prompt; /* its client has a thread of its own, which may run callbacks */
+    int depth;   /* leases that this thread holds */
 };
 
 static const struct torture *setting;
@@ -83,12 +82,13 @@ _Noreturn static void violation(unsigned line, const char *what, uint64_t fence,
 
 static hf_client *open_client(struct thread *t)
 {
-    const uint32_t drive = one_in(t, 3) ? HF_DRIVE_PROMPT : HF_DRIVE_CALLER;
+    hf_options options = HF_OPTIONS_INIT;
     hf_client *c = NULL;
     int rc;
 
-    while ((rc = hf_open(setting->url, HF_OPTIONS(.drive = drive), &c, E())) ==
-           HF_EBUSYSTORE)
+    t->prompt = one_in(t, 3);
+    options.drive = t->prompt ? HF_DRIVE_PROMPT : HF_DRIVE_CALLER;
+    while ((rc = hf_open(setting->url, &options, &c, E())) == HF_EBUSYSTORE)
         atomic_fetch_add(&area->blocked, 1);
     CHECK_RC(rc, 0);
     return c;
@@ -394,14 +394,14 @@ static void started_lock(struct thread *t)
     until = now_ms() + below(t, 200);
     while (!s.done && now_ms() < until)
         hf_client_wait(t->own, 10);
-    if (!s.done && one_in(t, 2)) {
+    if (!s.done && !t->prompt && one_in(t, 2)) { /* else it may be running just now */
         hf_op_free(op);
         return;
     }
     if (!s.done)
         hf_op_cancel(op);
     while (!s.done)
-        hf_client_wait(t->own, 1000);
+        hf_client_wait(t->own, 100);
     hf_op_free(op);
     g.lease = s.lease;
     if (s.rc != HF_ECANCELED)
@@ -562,12 +562,13 @@ void worker(const struct torture *how)
     pthread_t ids[THREADS_MAX];
 
     setting = how;
+    threads[0].seed = how->seed;
+    common = open_client(&threads[0]);
     for (int i = 0; i < how->threads; i++) {
         threads[i].seed = how->seed * 31 + (unsigned)i;
         threads[i].own = open_client(&threads[i]);
         CHECK_RC(hf_cancel_new(&threads[i].cancel, E()), 0);
     }
-    common = open_client(&threads[0]);
     sigaction(SIGUSR1, &act, NULL);
     for (int i = 0; i < how->threads; i++)
         CHECK(pthread_create(&ids[i], NULL, run, &threads[i]) == 0);

@@ -46,20 +46,20 @@ static uint64_t whom_to_watch(const struct snap *s, int mine)
 
 static void read_again(struct sim_client *c, struct dt *d, uint64_t watch)
 {
-    struct msg m = about(c, M_READ, d);
+    struct msg m = drv_about(c, M_READ, d);
 
     d->watch = m.watch = watch;
-    send(c, &m);
+    drv_send(c, &m);
 }
 
 static void withdraw(struct sim_client *c, struct dt *d, int why)
 {
-    struct msg m = about(c, M_LEAVE, d);
+    struct msg m = drv_about(c, M_LEAVE, d);
 
     if (d->withdrawing)
         return;
     d->withdrawing = why;
-    send(c, &m);
+    drv_send(c, &m);
 }
 
 static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
@@ -72,7 +72,7 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
     if (d->state != DT_JOINING && d->state != DT_WAITING)
         return;
     if (!r) {
-        gone(c, d, HF_ELOST);
+        drv_gone(c, d, HF_ELOST);
         return;
     }
     if (s->rows[0].kind != t->kind || s->rows[0].capacity != t->capacity) {
@@ -107,14 +107,14 @@ static struct life *life_of_group(struct sim_client *c, struct life **at, int64_
         return NULL;
     l->drv[0] = number;
     if (*at)
-        retire(c, *at);
+        drv_retire(c, *at);
     return *at = l;
 }
 
 static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
 {
     struct ticket *t = d->t;
-    struct life *l = life_of_group(c, &c->waits[m->line][ttl_index(t->ttl_ms)], t->ttl_ms,
+    struct life *l = life_of_group(c, &c->waits[m->line][drv_ttl(t->ttl_ms)], t->ttl_ms,
                                    m->inc);
 
     if (!l) {
@@ -135,23 +135,23 @@ static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
 
 static void joined(struct sim_client *c, const struct msg *m)
 {
-    struct dt *d = known(c, m);
+    struct dt *d = drv_known(c, m);
 
     if (!d)
         return;
     if (w.plan->family == ORDERED && m->inc == c->inc && m->rc == HF_ELOST && !m->again) {
-        session_dead(c);
+        drv_session_dead(c);
         return;
     }
     if (w.plan->family == ORDERED && m->again && c->session && m->inc == c->inc)
         ev_alive(c->session, m->sent_at, m->ttl_ms);
-    d = known(c, m);
+    d = drv_known(c, m);
     if (d && d->state == DT_LEAVING && m->rc == 0 && m->fence && d->t->life != c->session)
         ev_granted(d->t, m->fence, m->sent_at); /* too late: its leave is on the way */
     if (!d || d->state != DT_JOINING)
         return;
     if (m->rc < 0) {
-        gone(c, d, m->rc);
+        drv_gone(c, d, m->rc);
     } else if (w.plan->family == ORDERED) {
         decide(c, d, m->snap);
     } else if (m->fence) {
@@ -164,23 +164,23 @@ static void joined(struct sim_client *c, const struct msg *m)
 
 static void left(struct sim_client *c, const struct msg *m)
 {
-    struct dt *d = known(c, m);
+    struct dt *d = drv_known(c, m);
     struct ticket *t;
 
     if (!d)
         return;
     t = d->t;
     if (d->state == DT_LEAVING) {
-        forget(c, d);
+        drv_forget(c, d);
         ev_left(t, 0);
     } else if (d->withdrawing) {
-        gone(c, d, d->withdrawing);
+        drv_gone(c, d, d->withdrawing);
     }
 }
 
 static void renewed(struct sim_client *c, const struct msg *m)
 {
-    struct dt *d = known(c, m);
+    struct dt *d = drv_known(c, m);
 
     if (!d || d->state != DT_HELD)
         return;
@@ -189,7 +189,7 @@ static void renewed(struct sim_client *c, const struct msg *m)
     else if (m->rc == HF_EBUSY || w.plan->deaths_by_dead)
         ev_dead(&d->t->own, m->rc);
     else
-        gone(c, d, HF_ELOST);
+        drv_gone(c, d, HF_ELOST);
 }
 
 static const struct srow *place(const struct sim_client *c, const struct snap *s,
@@ -204,7 +204,7 @@ static const struct srow *place(const struct sim_client *c, const struct snap *s
 /* The answer to a safety look: where each ticket of that life stands. */
 static void looked(struct sim_client *c, const struct msg *m)
 {
-    struct life *l = c->waits[m->line][ttl_index(m->ttl_ms)];
+    struct life *l = c->waits[m->line][drv_ttl(m->ttl_ms)];
 
     for (int i = 0; (!l || l->drv[0] != m->inc) && i < c->nold; i++)
         l = c->old_lives[i];
@@ -213,13 +213,13 @@ static void looked(struct sim_client *c, const struct msg *m)
     ev_alive(l, m->sent_at, m->ttl_ms);
     list_for_safe(n, &l->tickets) {
         struct ticket *t = container_of(n, struct ticket, on_life);
-        struct dt *d = dt_of(c, t);
+        struct dt *d = drv_ticket(c, t);
         const struct srow *r = d ? place(c, m->snap, d) : NULL;
 
         if (!d || d->state != DT_WAITING)
             continue;
         if (!r) {
-            gone(c, d, HF_ELOST);
+            drv_gone(c, d, HF_ELOST);
         } else if (r->position == 0) {
             d->state = DT_HELD;
             ev_granted(t, r->fence, m->sent_at);
@@ -234,7 +234,7 @@ static void session_answered(struct sim_client *c, const struct msg *m)
     if (m->inc != c->inc || !c->session)
         return;
     if (m->rc < 0) {
-        session_dead(c);
+        drv_session_dead(c);
         return;
     }
     ev_alive(c->session, m->sent_at, m->ttl_ms);
@@ -281,12 +281,12 @@ static void saw(struct sim_client *c, const struct msg *m)
 
 static void told(struct sim_client *c, struct msg *m)
 {
-    struct dt *d = known(c, m);
+    struct dt *d = drv_known(c, m);
 
     if (!d)
         return;
     if (m->kind == N_GONE && d->state != DT_LEAVING && d->state != DT_JOINING) {
-        gone(c, d, HF_ELOST);
+        drv_gone(c, d, HF_ELOST);
     } else if (m->kind == N_MARK && d->state == DT_HELD) {
         ev_dead(&d->t->own, HF_EBUSY);
     } else if (m->kind == N_FIRED && d->state == DT_WAITING) {
@@ -307,13 +307,13 @@ static void is_up(struct sim_client *c, const struct msg *m)
         return;
     c->up = true;
     if (m->rc == HF_ELOST && m->inc == c->inc)
-        session_dead(c);
+        drv_session_dead(c);
     ev_store(&c->store, STORE_UP, NULL);
 }
 
 static void decide_by(struct sim_client *c, const struct msg *m)
 {
-    struct dt *d = known(c, m);
+    struct dt *d = drv_known(c, m);
 
     if (d)
         decide(c, d, m->snap);
@@ -321,7 +321,7 @@ static void decide_by(struct sim_client *c, const struct msg *m)
 
 static void amended(struct sim_client *c, const struct msg *m)
 {
-    struct dt *d = known(c, m);
+    struct dt *d = drv_known(c, m);
 
     if (d && d->state == DT_HELD)
         ev_amended(d->t, m->rc);

@@ -47,7 +47,7 @@ static void queue_to_store(struct sim_client *c, const struct msg *m)
     push_event(e);
 }
 
-static void send(struct sim_client *c, struct msg *m)
+void drv_send(struct sim_client *c, struct msg *m)
 {
     m->id = c->id;
     m->epoch = c->epoch;
@@ -59,7 +59,8 @@ static void send(struct sim_client *c, struct msg *m)
         return;
     }
     queue_to_store(c, m);
-    if (m->kind == M_READ || m->kind == M_HELLO || w.quiet ||
+    /* no transport doubles a join behind what follows it: its ticket could stand up again */
+    if (m->kind == M_READ || m->kind == M_HELLO || m->kind == M_JOIN || w.quiet ||
         mix(w.plan->seed ^ c->sent * 77) % 1000000 >= w.plan->twice_ppm)
         return;
     if (m->snap) {
@@ -95,19 +96,22 @@ void store_reply(const struct msg *to, struct msg *a)
     push_event(e);
 }
 
-/* News that was not asked for comes on a channel of its own: it may overtake, come twice, or
- * not at all. */
+/* News that was not asked for comes on a channel of its own: it may overtake, come twice, much
+ * later, or not at all. */
 void store_notify(uint8_t id, struct msg *m)
 {
     struct sim_client *c = w.by_id[id];
+    int64_t late = 0;
     int copies = 1;
 
     if (!c || (!c->up && w.plan->family != SYNC))
         return;
-    if (!w.quiet && draw(1000000) < w.plan->wake_lost_ppm)
-        copies = (int)draw(2) * 2;
+    if (!w.quiet && draw(1000000) < w.plan->wake_lost_ppm) {
+        copies = (int)draw(3);
+        late = copies == 1 ? (int64_t)draw((uint64_t)w.plan->ttl_ms[0] * US) : 0;
+    }
     while (copies-- > 0) {
-        struct ev *e = new_event(E_TO_CLIENT, w.now + delay(c, 3));
+        struct ev *e = new_event(E_TO_CLIENT, w.now + delay(c, 3) + late);
 
         m->epoch = c->epoch;
         e->id = id;
@@ -126,14 +130,14 @@ static uint64_t token_of(const struct ticket *t)
     return x;
 }
 
-static struct dt *dt_of(struct sim_client *c, const struct ticket *t)
+struct dt *drv_ticket(struct sim_client *c, const struct ticket *t)
 {
     return t->drv[0] ? &c->dts[t->drv[0] - 1] : NULL;
 }
 
 static struct dt *remember(struct sim_client *c, struct ticket *t, enum dt_state state)
 {
-    struct dt *d = dt_of(c, t);
+    struct dt *d = drv_ticket(c, t);
 
     if (!d) {
         if (c->free_dt < 0)
@@ -148,7 +152,7 @@ static struct dt *remember(struct sim_client *c, struct ticket *t, enum dt_state
     return d;
 }
 
-static void forget(struct sim_client *c, struct dt *d)
+void drv_forget(struct sim_client *c, struct dt *d)
 {
     d->t->drv[0] = 0;
     mem_ticket(hold_of(d->t), false);
@@ -158,14 +162,14 @@ static void forget(struct sim_client *c, struct dt *d)
     c->free_dt = (int)(d - c->dts);
 }
 
-static struct dt *known(struct sim_client *c, const struct msg *m)
+struct dt *drv_known(struct sim_client *c, const struct msg *m)
 {
     struct dt *d = &c->dts[m->slot];
 
     return m->slot >= 0 && d->state != DT_FREE && d->gen == m->gen ? d : NULL;
 }
 
-static struct msg about(struct sim_client *c, enum msg_kind kind, const struct dt *d)
+struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *d)
 {
     const struct ticket *t = d->t;
 
@@ -175,17 +179,17 @@ static struct msg about(struct sim_client *c, enum msg_kind kind, const struct d
                          .lk = (uint8_t)t->kind, .owner = t->owner };
 }
 
-static void gone(struct sim_client *c, struct dt *d, int why)
+void drv_gone(struct sim_client *c, struct dt *d, int why)
 {
     struct ticket *t = d->t;
 
-    forget(c, d);
+    drv_forget(c, d);
     ev_gone(t, why, NULL);
 }
 
 /* ---- lives ----------------------------------------------------------------------------------- */
 
-static int ttl_index(int64_t ttl_ms)
+int drv_ttl(int64_t ttl_ms)
 {
     for (int i = 0; i < w.plan->nttls; i++)
         if (w.plan->ttl_ms[i] == ttl_ms)
@@ -202,7 +206,7 @@ static struct snap *waiting_on(struct sim_client *c, const struct life *l)
         return NULL;
     s = new_snap();
     list_for(n, &l->tickets) {
-        const struct dt *d = dt_of(c, container_of(n, struct ticket, on_life));
+        const struct dt *d = drv_ticket(c, container_of(n, struct ticket, on_life));
 
         if (d && d->state == DT_WAITING && s->n < TICKETS)
             s->rows[s->n++].token = d->token;
@@ -229,14 +233,14 @@ void driver_tidy(struct sim_client *c)
 }
 
 /* The life is dead or of no use: who still hangs on it finds its own way. */
-static void retire(struct sim_client *c, struct life *l)
+void drv_retire(struct sim_client *c, struct life *l)
 {
     if (c->nold == TICKETS)
         abort();
     c->old_lives[c->nold++] = l;
 }
 
-static void session_dead(struct sim_client *c)
+void drv_session_dead(struct sim_client *c)
 {
     struct life *l = c->session;
 
@@ -244,7 +248,7 @@ static void session_dead(struct sim_client *c)
     if (!l)
         return;
     c->session = NULL;
-    retire(c, l);
+    drv_retire(c, l);
     ev_dead(l, HF_ELOST);
 }
 
@@ -272,23 +276,23 @@ static void join(struct store *s, struct ticket *t)
     if (w.plan->family == ORDERED && !c->session) {
         c->session = hf__life_new(s, LIFE_WIDE, t->ttl_ms);
         if (!c->session) {
-            gone(c, d, HF_ENOMEM);
+            drv_gone(c, d, HF_ENOMEM);
             return;
         }
     }
     if (w.plan->family == ORDERED && t->life != c->session)
         hf__hang(t, c->session);
-    m = about(c, M_JOIN, d);
+    m = drv_about(c, M_JOIN, d);
     m.try_only = t->try_only;
     m.barge = t->barge;
     m.hints = hints_of(t);
-    m.snap = waiting_on(c, c->waits[m.line][ttl_index(t->ttl_ms)]);
+    m.snap = waiting_on(c, c->waits[m.line][drv_ttl(t->ttl_ms)]);
     d->withdrawing = 0;
     d->woken = 0;
     d->watch = 1; /* nobody's token */
     SAY("client %u: join %s, ticket %04x%s", c->id, t->name, TOK(d->token),
         t->try_only ? ", only if free" : "");
-    send(c, &m);
+    drv_send(c, &m);
 }
 
 static void leave(struct store *s, struct ticket *t)
@@ -300,22 +304,22 @@ static void leave(struct store *s, struct ticket *t)
     oracle_left(t);
     if (!d || !c->up) {
         if (d)
-            forget(c, d);
+            drv_forget(c, d);
         ev_left(t, HF_EUNKNOWN);
         return;
     }
-    m = about(c, M_LEAVE, d);
+    m = drv_about(c, M_LEAVE, d);
     m.keep_ms = t->keep_ms;
     SAY("client %u: leave %s, ticket %04x", c->id, t->name, TOK(d->token));
-    send(c, &m);
+    drv_send(c, &m);
 }
 
 static void amend(struct store *s, struct ticket *t)
 {
     struct sim_client *c = sim_of(s);
-    struct msg m = about(c, M_AMEND, dt_of(c, t));
+    struct msg m = drv_about(c, M_AMEND, drv_ticket(c, t));
 
-    send(c, &m);
+    drv_send(c, &m);
 }
 
 static struct ticket *first_on(const struct life *l)
@@ -331,12 +335,12 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         struct ticket *t = first_on(lives[i]);
-        struct dt *d = t ? dt_of(c, t) : NULL;
+        struct dt *d = t ? drv_ticket(c, t) : NULL;
         struct msg m;
 
         if (!d)
             continue;
-        m = about(c, lives[i]->kind == LIFE_OWN    ? M_RENEW
+        m = drv_about(c, lives[i]->kind == LIFE_OWN    ? M_RENEW
                      : lives[i]->kind == LIFE_WAIT ? M_WAIT
                                                    : M_SESSION, d);
         m.ttl_ms = lives[i]->ttl_ms;
@@ -348,7 +352,7 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
         }
         SAY("client %u: renew %s, ticket %04x%s", c->id, t->name, TOK(d->token),
             m.kind == M_WAIT ? " and those that wait with it" : "");
-        send(c, &m);
+        drv_send(c, &m);
     }
 }
 
@@ -368,7 +372,7 @@ static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
     m.gen = ++c->looks[i].gen;
     memcpy(&m.token, l->token, sizeof m.token);
     SAY("client %u: %s %s", c->id, kind == M_LOOK ? "looks at" : "evicts from", l->name);
-    send(c, &m);
+    drv_send(c, &m);
 }
 
 static void look(struct store *s, struct look *l)
@@ -414,7 +418,7 @@ void driver_connect(struct sim_client *c)
     }
     c->epoch++; /* also if the last attempt had no answer */
     c->last_in = c->last_out = w.now;
-    send(c, &m);
+    drv_send(c, &m);
     try_later(c, 4 * (w.plan->delay_us + w.plan->jitter_us) + 100 * US);
 }
 
@@ -440,7 +444,7 @@ void driver_cut(struct sim_client *c, int64_t blocked_us)
         if (c->dts[i].state == DT_LEAVING) {
             struct ticket *t = c->dts[i].t;
 
-            forget(c, &c->dts[i]);
+            drv_forget(c, &c->dts[i]);
             ev_left(t, HF_EUNKNOWN);
         }
     for (int i = 0; i < LOOKS; i++)
@@ -488,7 +492,7 @@ static void close_store(struct store *s)
 
     for (int i = 0; i < TICKETS; i++)
         if (c->dts[i].state != DT_FREE)
-            forget(c, &c->dts[i]);
+            drv_forget(c, &c->dts[i]);
     for (int i = 0; i < LINES; i++)
         for (int k = 0; k < TTLS; k++) {
             hf__life_free(c->waits[i][k]);

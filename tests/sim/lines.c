@@ -60,7 +60,7 @@ bool st_dead(const struct st *s)
     return (s->held ? s->expires : s->g->expires) <= w.now;
 }
 
-static struct st *find_in(const struct list *l, uint64_t token)
+struct st *line_find(const struct list *l, uint64_t token)
 {
     list_for(n, l) {
         struct st *s = container_of(n, struct st, node);
@@ -73,12 +73,12 @@ static struct st *find_in(const struct list *l, uint64_t token)
 
 struct st *store_find(int line, uint64_t token)
 {
-    struct st *s = find_in(&w.lines[line].holders, token);
+    struct st *s = line_find(&w.lines[line].holders, token);
 
-    return s ? s : find_in(&w.lines[line].queue, token);
+    return s ? s : line_find(&w.lines[line].queue, token);
 }
 
-static struct grp *group(struct line *l, uint8_t id, int64_t ttl_ms, bool make)
+struct grp *line_group(struct line *l, uint8_t id, int64_t ttl_ms, bool make)
 {
     struct grp *empty = NULL;
 
@@ -95,7 +95,7 @@ static struct grp *group(struct line *l, uint8_t id, int64_t ttl_ms, bool make)
     return make ? empty : NULL;
 }
 
-static void drop(struct line *l, struct st *s)
+void line_drop(struct line *l, struct st *s)
 {
     if (s->held)
         l->sum = MUTANT(SUM32) ? (int64_t)(uint32_t)(l->sum - s->weight) : l->sum - s->weight;
@@ -105,7 +105,7 @@ static void drop(struct line *l, struct st *s)
 }
 
 /* max(mark + 1, the store's wall clock) */
-static uint64_t next_fence(struct line *l)
+uint64_t line_fence(struct line *l)
 {
     uint64_t wall = (uint64_t)(w.now + w.wall);
 
@@ -113,7 +113,7 @@ static uint64_t next_fence(struct line *l)
     return l->last_fence;
 }
 
-static void grant(struct line *l, struct st *s)
+void line_grant(struct line *l, struct st *s)
 {
     if (s->g) {
         s->expires = s->g->expires;
@@ -128,13 +128,13 @@ static void grant(struct line *l, struct st *s)
     s->held = true;
     l->sum = sum_of(l->sum, s->weight);
     if (s->fence == 0)
-        s->fence = next_fence(l);
+        s->fence = line_fence(l);
     SAY("store: %s granted to ticket %04x of client %u, fence %llu", line_names[s->line],
         TOK(s->token), s->id, (unsigned long long)s->fence);
     oracle_store_grant(s);
 }
 
-static void tell(const struct st *s, enum msg_kind kind)
+void line_tell(const struct st *s, enum msg_kind kind)
 {
     struct msg m = { .kind = kind, .id = s->id, .slot = s->slot, .gen = s->gen,
                      .token = s->token, .fence = s->fence, .line = s->line };
@@ -142,7 +142,7 @@ static void tell(const struct st *s, enum msg_kind kind)
     store_notify(s->id, &m);
 }
 
-static bool fits(const struct line *l, int64_t weight)
+bool line_fits(const struct line *l, int64_t weight)
 {
     return sum_of(l->sum, weight) <= l->capacity;
 }
@@ -155,11 +155,11 @@ static void drop_dead(struct line *l, struct list *from)
         if (!st_dead(s))
             continue;
         SAY("store: ticket %04x of client %u has expired", TOK(s->token), s->id);
-        drop(l, s);
+        line_drop(l, s);
     }
 }
 
-static void clean(struct line *l)
+void line_clean(struct line *l)
 {
     drop_dead(l, &l->holders);
     drop_dead(l, &l->queue);
@@ -170,9 +170,9 @@ static void admit(struct line *l)
     list_for_safe(n, &l->queue) {
         struct st *s = container_of(n, struct st, node);
 
-        if (fits(l, s->weight)) {
-            grant(l, s);
-            tell(s, N_GRANT);
+        if (line_fits(l, s->weight)) {
+            line_grant(l, s);
+            line_tell(s, N_GRANT);
         } else if (!MUTANT(READER_PAST)) {
             break;
         }
@@ -190,12 +190,12 @@ static int64_t earliest(const struct line *l)
 }
 
 /* Drops what has expired, admits whom that and the request make room for. */
-static void step(struct line *l)
+void line_step(struct line *l)
 {
     struct list *head;
     int64_t at;
 
-    clean(l);
+    line_clean(l);
     admit(l);
     head = list_first(&l->queue);
     if (!w.plan->eager || !head)
@@ -218,10 +218,10 @@ void store_sweep(int line)
 {
     w.lines[line].sweep_at = 0;
     if (w.store_up)
-        step(&w.lines[line]);
+        line_step(&w.lines[line]);
 }
 
-static uint32_t position(const struct line *l, const struct st *s)
+uint32_t line_position(const struct line *l, const struct st *s)
 {
     uint32_t p = 0;
 
@@ -234,7 +234,7 @@ static uint32_t position(const struct line *l, const struct st *s)
 }
 
 /* The first waiter is told when the earliest hold ahead of it ends. */
-static int64_t recheck_ms(const struct line *l, const struct st *s)
+int64_t line_recheck_ms(const struct line *l, const struct st *s)
 {
     int64_t at = earliest(l);
 
@@ -252,7 +252,7 @@ static bool listed(const struct snap *known, uint64_t token)
 }
 
 /* known: the tickets that wait, as far as their owner knows. */
-static void renew_group(struct line *l, struct grp *g, const struct snap *known)
+void line_renew(struct line *l, struct grp *g, const struct snap *known)
 {
     g->expires = w.now + g->ttl_ms * US;
     list_for(n, &l->holders) {
@@ -309,11 +309,11 @@ static void drop_of(struct line *l, uint8_t id)
     list_for_safe(n, &l->holders)
         if (container_of(n, struct st, node)->id == id &&
             !container_of(n, struct st, node)->kept)
-            drop(l, container_of(n, struct st, node));
+            line_drop(l, container_of(n, struct st, node));
     list_for_safe(n, &l->queue)
         if (container_of(n, struct st, node)->id == id)
-            drop(l, container_of(n, struct st, node));
-    step(l);
+            line_drop(l, container_of(n, struct st, node));
+    line_step(l);
 }
 
 void store_process_died(uint8_t id)
@@ -331,16 +331,16 @@ void store_end_hold(uint32_t rnd)
         return;
     SAY("store: ends the hold of ticket %04x", TOK(container_of(n, struct st, node)->token));
     oracle_evicted(container_of(n, struct st, node));
-    tell(container_of(n, struct st, node), N_GONE);
-    drop(l, container_of(n, struct st, node));
-    step(l);
+    line_tell(container_of(n, struct st, node), N_GONE);
+    line_drop(l, container_of(n, struct st, node));
+    line_step(l);
 }
 
 bool store_empty(void)
 {
     for (int i = 0; i < w.plan->lines; i++) {
         if (w.plan->family != ORDERED)
-            clean(&w.lines[i]);
+            line_clean(&w.lines[i]);
         if (!list_empty(&w.lines[i].holders) || !list_empty(&w.lines[i].queue))
             return false;
     }

@@ -3,19 +3,22 @@
  *   sim --time SECONDS [--seed N] [--mutation NAME]   runs seeds from N on (fresh if not given)
  *   sim --seed N [--verbose]                          repeats one seed
  *   sim --mutations SECONDS [NAME...]                 how long until each mutation is found
- *   sim --tap SEEDS_FILE                              for ./check: SIM_SECONDS, SIM_MUTATIONS=all
+ *   sim --tap SEEDS_FILE SECONDS few|all              for ./check
  *
  * A failing seed is shrunk and told as a history that ends with the guarantee that broke. */
 #include "sim.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct plan plan;
+static volatile sig_atomic_t running; /* a seed is being run: w.plan->seed */
 
 static const struct mutation {
     int number;
@@ -84,6 +87,17 @@ static void tell_failure(uint64_t seed, int mutant)
     fflush(stdout);
 }
 
+static void crashed(int sig)
+{
+    char text[80];
+    int n = snprintf(text, sizeof text, "# seed %" PRIu64 " crashes\n",
+                     running ? w.plan->seed : 0);
+
+    (void)!write(STDOUT_FILENO, text, (size_t)n);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
 /* ---- running ----------------------------------------------------------------------------------- */
 
 struct tally {
@@ -98,6 +112,7 @@ static struct tally search(uint64_t seed, double limit, int mutant)
     struct tally t = { .seed = seed };
     double start = seconds();
 
+    running = 1;
     do {
         plan_make(&plan, t.seed);
         run_world(&plan, mutant, false);
@@ -128,6 +143,7 @@ static int run_time(uint64_t seed, double limit, int mutant)
 
 static int run_seed(uint64_t seed, int mutant, bool verbose)
 {
+    running = 1;
     plan_make(&plan, seed);
     run_world(&plan, mutant, verbose);
     printf("# seed %" PRIu64 ": %" PRIu64 " steps\n", seed, w.steps);
@@ -206,17 +222,15 @@ static int replay(const char *file)
     return failed;
 }
 
-static int tap(const char *file)
+static int tap(const char *file, double limit, bool all)
 {
-    static const char *const few[] = { "receipt", "forget-join", "one-reading" };
-    const char *limit = getenv("SIM_SECONDS"), *which = getenv("SIM_MUTATIONS");
-    bool all = which && strcmp(which, "all") == 0;
+    static const char *const few[] = { "receipt", "forget-join", "no-hints" };
     uint64_t seed = fresh_seed();
     char name[200];
     int failed = replay(file), bad;
     double start = seconds();
 
-    bad = run_time(seed, limit && *limit ? atof(limit) : 100, 0);
+    bad = run_time(seed, limit, 0);
     snprintf(name, sizeof name, "fresh seeds from %" PRIu64, seed);
     failed += result(!bad, seconds() - start, name);
     for (size_t i = 0; i < MUTATIONS; i++) {
@@ -252,6 +266,8 @@ int main(int argc, char **argv)
     int mutant = 0;
 
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    signal(SIGSEGV, crashed);
+    signal(SIGABRT, crashed);
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
 
@@ -259,8 +275,8 @@ int main(int argc, char **argv)
             verbose = true;
             continue;
         }
-        if (strcmp(arg, "--tap") == 0)
-            return tap(value);
+        if (strcmp(arg, "--tap") == 0 && i + 3 < argc)
+            return tap(value, parse_seconds(argv[i + 2]), strcmp(argv[i + 3], "all") == 0);
         if (strcmp(arg, "--mutations") == 0)
             return hunt_all(parse_seconds(value), argv + i + 2, argc - i - 2);
         if (strcmp(arg, "--time") == 0)

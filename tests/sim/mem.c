@@ -10,7 +10,12 @@
 enum { CLASS = 64, CLASSES = 96 };
 
 /* Under the sanitizer every block is its own, so that it sees each wrong access. */
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(SANITIZED)
 enum { POOLED = 0 };
 #else
 enum { POOLED = 1 };

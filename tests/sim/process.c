@@ -5,6 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct sim_client *client_pool[PROCS * SLOTS];
+
+/* ---- clocks -------------------------------------------------------------------------------- */
+
+static void touch_all(const struct proc *p)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            touch(p->clients[i]);
+}
+
+static void set_clock(struct proc *p, int32_t ppm)
+{
+    p->base_p = proc_now(p);
+    p->base_t = w.now;
+    p->ppm = ppm;
+    touch_all(p);
+}
+
 /* ---- what the core may use of the world -------------------------------------------------------- */
 
 static struct sim_client *env_client(struct env *e)
@@ -124,7 +143,7 @@ void close_client(struct sim_client *c)
                 c->proc, w.procs[c->proc].nblocks);
 }
 
-void drop_client(struct sim_client *c)
+static void drop_client(struct sim_client *c)
 {
     uint8_t id = c->id;
 
@@ -147,7 +166,7 @@ void settle(struct sim_client *c)
 
 /* ---- processes ------------------------------------------------------------------------------------- */
 
-static void start_process(int i)
+void process_start(int i)
 {
     struct proc *p = &w.procs[i];
 
@@ -237,7 +256,7 @@ static void stop_store(const struct act *a)
     push_event(e);
 }
 
-static void fault(const struct act *a)
+void process_fault(const struct act *a)
 {
     struct proc *p = &w.procs[a->proc];
     struct sim_client *c = p->clients[a->slot];
@@ -288,7 +307,7 @@ static void fault(const struct act *a)
     }
 }
 
-static void begin_quiet(void)
+void process_quiet(void)
 {
     w.quiet = true;
     w.quiet_at = w.now;

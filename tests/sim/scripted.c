@@ -16,13 +16,13 @@ static void answer_place(struct line *l, struct st *s, struct msg *a)
     }
     a->fence = 0;
     a->inc = s->g->number;
-    a->position = position(l, s);
-    a->recheck_ms = recheck_ms(l, s);
+    a->position = line_position(l, s);
+    a->recheck_ms = line_recheck_ms(l, s);
 }
 
 static void queue_up(struct line *l, const struct msg *m, struct msg *a)
 {
-    struct grp *g = group(l, m->id, m->ttl_ms, true);
+    struct grp *g = line_group(l, m->id, m->ttl_ms, true);
     struct st *s;
 
     if (!g) {
@@ -32,11 +32,11 @@ static void queue_up(struct line *l, const struct msg *m, struct msg *a)
     s = new_st(m);
     s->g = g;
     g->n++;
-    renew_group(l, g, MUTANT(UNTOLD) ? NULL : m->snap);
+    line_renew(l, g, MUTANT(UNTOLD) ? NULL : m->snap);
     if (MUTANT(FENCE_AT_JOIN))
-        s->fence = next_fence(l);
+        s->fence = line_fence(l);
     list_push(&l->queue, &s->node);
-    step(l);
+    line_step(l);
     answer_place(l, s, a);
 }
 
@@ -45,7 +45,7 @@ static void join_again(struct line *l, struct st *s, const struct snap *known, s
     if (s->held)
         s->expires = w.now + s->ttl_ms * US;
     else
-        renew_group(l, s->g, known);
+        line_renew(l, s->g, known);
     answer_place(l, s, a);
 }
 
@@ -55,7 +55,7 @@ static void join(const struct msg *m, struct msg *a)
     struct st *s;
     bool empty;
 
-    step(l);
+    line_step(l);
     if ((s = store_find(m->line, m->token)) != NULL) {
         join_again(l, s, m->snap, a);
         return;
@@ -68,10 +68,10 @@ static void join(const struct msg *m, struct msg *a)
     }
     if (l->kind != (enum line_kind)m->lk || l->capacity != m->capacity) {
         a->rc = HF_EMISMATCH;
-    } else if (fits(l, m->weight) && (m->barge || list_empty(&l->queue))) {
+    } else if (line_fits(l, m->weight) && (m->barge || list_empty(&l->queue))) {
         s = new_st(m);
-        grant(l, s);
-        step(l);
+        line_grant(l, s);
+        line_step(l);
         answer_place(l, s, a);
     } else if (m->try_only) {
         a->rc = HF_EBUSY;
@@ -91,16 +91,17 @@ static void leave(const struct msg *m, struct msg *a)
     if (s && s->held && m->keep_ms > 0) {
         s->expires = w.now + m->keep_ms * US;
         s->kept = s->told = true;
+        s->owner = (struct owner){ 0, 0 }; /* nobody's now: it ends by itself */
     } else if (s) {
-        drop(l, s);
+        line_drop(l, s);
     }
-    step(l);
+    line_step(l);
 }
 
 static void amend(const struct msg *m, struct msg *a)
 {
     struct line *l = &w.lines[m->line];
-    struct st *s = find_in(&l->holders, m->token);
+    struct st *s = line_find(&l->holders, m->token);
 
     a->rc = HF_ELOST;
     if (!s || st_dead(s))
@@ -110,12 +111,12 @@ static void amend(const struct msg *m, struct msg *a)
         l->sum -= s->weight - m->weight;
         s->weight = m->weight;
     }
-    step(l);
+    line_step(l);
 }
 
 static void renew(const struct msg *m, struct msg *a)
 {
-    struct st *s = find_in(&w.lines[m->line].holders, m->token);
+    struct st *s = line_find(&w.lines[m->line].holders, m->token);
 
     a->rc = HF_ELOST;
     if (!s || st_dead(s) || s->kept)
@@ -133,15 +134,15 @@ static void renew(const struct msg *m, struct msg *a)
 static void look_of_waiters(const struct msg *m, struct msg *a)
 {
     struct line *l = &w.lines[m->line];
-    struct grp *g = group(l, m->id, m->ttl_ms, false);
+    struct grp *g = line_group(l, m->id, m->ttl_ms, false);
 
     a->snap = new_snap();
     a->rc = 0;
     if (g && (g->expires <= w.now || g->number != m->inc))
         g = NULL;
     /* if none waits any more: what was granted meanwhile is untold and may be renewed */
-    renew_group(l, g ? g : &(struct grp){ .ttl_ms = m->ttl_ms }, m->snap);
-    step(l);
+    line_renew(l, g ? g : &(struct grp){ .ttl_ms = m->ttl_ms }, m->snap);
+    line_step(l);
     fill_rows(a->snap, l, m->id);
 }
 
@@ -160,12 +161,12 @@ void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
                 .token = s->token, .fence = s->fence, .slot = s->slot, .gen = s->gen,
                 .position = i == 0 ? 0 : ++pos, .id = s->id, .kind = s->lk,
                 .weight = s->weight, .capacity = s->capacity, .joined = s->joined,
-                .expires_ms = i == 0 ? recheck_ms(l, s) : -1, .owner = s->owner,
+                .expires_ms = i == 0 ? line_recheck_ms(l, s) : -1, .owner = s->owner,
                 .hints = s->hints, .marked = s->marked,
                 .mine = s->id == id && (i == 1 || !s->told)
             };
             if (i == 1)
-                snap->rows[snap->n - 1].expires_ms = recheck_ms(l, s);
+                snap->rows[snap->n - 1].expires_ms = line_recheck_ms(l, s);
         }
 }
 
@@ -174,20 +175,20 @@ static void evict(const struct msg *m, struct msg *a)
     struct line *l = &w.lines[m->line];
     struct st *s;
 
-    step(l);
+    line_step(l);
     s = store_find(m->line, m->token);
     a->rc = s ? 0 : HF_ENOENT;
     if (!s)
         return;
     if (s->held && !m->now && !s->kept) {
         s->marked = true;
-        tell(s, N_MARK);
+        line_tell(s, N_MARK);
         return;
     }
     oracle_evicted(s);
-    tell(s, N_GONE);
-    drop(l, s);
-    step(l);
+    line_tell(s, N_GONE);
+    line_drop(l, s);
+    line_step(l);
 }
 
 static void scripted(struct msg *m, struct msg *a)
@@ -209,7 +210,7 @@ static void scripted(struct msg *m, struct msg *a)
         look_of_waiters(m, a);
         break;
     case M_LOOK:
-        clean(&w.lines[m->line]);
+        line_clean(&w.lines[m->line]);
         a->snap = new_snap();
         a->rc = 0;
         fill_rows(a->snap, &w.lines[m->line], m->id);

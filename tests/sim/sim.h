@@ -4,11 +4,13 @@
  * store, a network, one true clock. Everything that happens is a step: a message arrives, a timer
  * fires, the plan acts. All of it follows from a seed, and so a run can be repeated and shrunk.
  *
- * mem.c     the core's memory        world.c   clock, steps, processes, faults
- * plan.c    what shall happen        driver.c  client's end of the network: the seam
- * lines.c   the reference store, scripted family     order.c  the same, ordered family
- * work.c    applications             oracle.c  invariants
- * shrink.c  a short history          main.c    command line, TAP
+ * mem.c       the core's memory             world.c    clock, steps, the end of a run
+ * plan.c      what shall happen             process.c  processes, clients, faults
+ * driver.c    the seam: verbs, connection   answer.c   the seam: answers become events
+ * lines.c     the reference store           order.c    its ordered family
+ * scripted.c  requests of its other ones    work.c     applications
+ * oracle.c    invariants                    shrink.c   a short history
+ * main.c      command line, TAP
  */
 #ifndef HF_SIM_H
 #define HF_SIM_H
@@ -346,10 +348,6 @@ struct ev *new_event(enum ev_kind, int64_t at);
 uint64_t draw(uint64_t below);
 int64_t proc_now(const struct proc *);
 void touch(struct sim_client *);        /* its timers may have changed */
-void settle(struct sim_client *);       /* after anything was done with a client */
-struct sim_client *open_client(int proc, int slot);
-void close_client(struct sim_client *); /* memory, driver: everything */
-void drop_client(struct sim_client *);  /* its process was killed */
 struct snap *new_snap(void);
 void free_snap(struct snap *);
 bool can(const struct proc *); /* runs now */
@@ -360,15 +358,44 @@ void violate(const char *id, const char *fmt, ...) __attribute__((format(printf,
 #define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
 #define TOK(x) ((unsigned)((x) & 0xffff))
 
-/* ---- driver.c ---- */
+/* ---- process.c ---- */
+void process_start(int i);
+void process_fault(const struct act *);
+void process_quiet(void); /* no more faults */
+struct sim_client *open_client(int proc, int slot);
+void close_client(struct sim_client *); /* memory, driver: everything */
+void settle(struct sim_client *);       /* after anything was done with a client */
+
+/* ---- driver.c, answer.c ---- */
 extern const struct hf_driver sim_driver;
 void driver_start(struct sim_client *);
 void driver_receive(struct sim_client *, struct msg *);
+void drv_retire(struct sim_client *c, struct life *l);
+int drv_ttl(int64_t ttl_ms);
+struct dt *drv_known(struct sim_client *c, const struct msg *m);
+void drv_session_dead(struct sim_client *c);
+void drv_forget(struct sim_client *c, struct dt *d);
+struct dt *drv_ticket(struct sim_client *c, const struct ticket *t);
+struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *d);
+void drv_send(struct sim_client *c, struct msg *m);
+void drv_gone(struct sim_client *c, struct dt *d, int why);
 void driver_connect(struct sim_client *);
 void driver_cut(struct sim_client *, int64_t blocked_us);
 void driver_tidy(struct sim_client *);
 
-/* ---- lines.c, order.c ---- */
+/* ---- lines.c, scripted.c, order.c ---- */
+uint32_t line_position(const struct line *l, const struct st *s);
+int64_t line_recheck_ms(const struct line *l, const struct st *s);
+struct grp *line_group(struct line *l, uint8_t id, int64_t ttl_ms, bool make);
+void line_renew(struct line *l, struct grp *g, const struct snap *known);
+uint64_t line_fence(struct line *l);
+void line_step(struct line *l);
+bool line_fits(const struct line *l, int64_t weight);
+void line_grant(struct line *l, struct st *s);
+void line_drop(struct line *l, struct st *s);
+struct st *line_find(const struct list *l, uint64_t token);
+void line_tell(const struct st *s, enum msg_kind kind);
+void line_clean(struct line *l);
 void store_init(void);
 void store_receive(struct msg *); /* answers by store_reply */
 void store_reply(const struct msg *to, struct msg *answer);

@@ -17,7 +17,6 @@ const char *const line_names[LINES] = { "n0", "n1", "n2", "n3", "n4", "n5", "n6"
 
 static struct ev *ev_pool;
 static struct snap *snap_pool;
-static struct sim_client *client_pool[PROCS * SLOTS];
 
 /* ---- saying ------------------------------------------------------------------------------ */
 
@@ -201,21 +200,6 @@ void touch(struct sim_client *c)
     w.next_true[c->proc * SLOTS + c->slot] = at;
 }
 
-static void touch_all(const struct proc *p)
-{
-    for (int i = 0; i < SLOTS; i++)
-        if (p->clients[i])
-            touch(p->clients[i]);
-}
-
-static void set_clock(struct proc *p, int32_t ppm)
-{
-    p->base_p = proc_now(p);
-    p->base_t = w.now;
-    p->ppm = ppm;
-    touch_all(p);
-}
-
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
 static void dispatch(struct ev *e)
@@ -273,7 +257,7 @@ static void dispatch(struct ev *e)
         break;
     case E_RESTART:
         if (!w.quiet && w.ids + SLOTS <= IDS)
-            start_process(e->id);
+            process_start(e->id);
         break;
     }
     if (c)
@@ -313,12 +297,12 @@ static bool step(void)
 
         w.now = a->at > w.now ? a->at : w.now;
         if (a->kind >= A_CUT)
-            fault(a);
+            process_fault(a);
         else
             work_act(a);
     } else if (!w.quiet && w.next_act == w.plan->n && at >= w.plan->end) {
         w.now = w.plan->end > w.now ? w.plan->end : w.now;
-        begin_quiet();
+        process_quiet();
     } else if (timer >= 0) {
         w.now = at > w.now ? at : w.now;
         fire_timer(timer);
@@ -408,7 +392,7 @@ void run_world(const struct plan *p, int mutant, bool trace)
     w.forgot_at = w.abnormal_at = -1;
     store_init();
     for (int i = 0; i < p->procs; i++)
-        start_process(i);
+        process_start(i);
     while (!w.broke && !w.quiet && step())
         ;
     finish();
