@@ -143,6 +143,8 @@ static void run_due(struct client *c)
         if (l->dead || l->ntickets == 0 || (MUTANT(SKIP_RENEW) && c->asked > 0))
             continue;
         l->tried_at = now;
+        if (l->kind == LIFE_WAIT)
+            c->waits_kept_at = now;
         c->asked += !l->asked;
         l->asked = true;
         hf__life_plan(l);

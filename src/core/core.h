@@ -52,6 +52,7 @@ struct client {
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;            /* holds in LEAVING */
     size_t asked;                /* lives whose renewal is unanswered */
+    int64_t waits_kept_at;       /* last request that may have kept a shared waiting life alive */
 };
 
 /* ---- holds ---------------------------------------------------------------------------- */
@@ -71,6 +72,7 @@ struct hold {
     int64_t max_hold_ms;
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
+    bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
     bool leave_sent;      /* leave was called and is not answered */
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
     struct hf_op *op;     /* the acquire that wants it */

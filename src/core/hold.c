@@ -283,8 +283,14 @@ static void became_held(struct hold *h)
     set_timer(h, plus_ms(now_of(h), longest(h)));
 }
 
-/* The store has ended the ticket by then, whatever became of our requests: one ttl after the
- * last of them that could have kept it alive. */
+/* How long after the last request that could have kept it alive the store has ended a ticket,
+ * even if its clock is slower than ours. */
+static int64_t out_after_ms(int64_t ttl_ms)
+{
+    return ttl_ms + ttl_ms / 50 + 10;
+}
+
+/* The store has ended the ticket by then, whatever became of our requests. */
 static int64_t latest_end(const struct hold *h)
 {
     int64_t last = h->join_sent_at, ttl_ms = h->t.ttl_ms;
@@ -293,12 +299,13 @@ static int64_t latest_end(const struct hold *h)
         last = h->t.life->tried_at;
     if (h->t.own.ttl_ms > ttl_ms)
         ttl_ms = h->t.own.ttl_ms; /* asked for, not answered */
-    return plus_ms(last, ttl_ms + ttl_ms / 50 + 10);
+    return plus_ms(last, out_after_ms(ttl_ms));
 }
 
-static void began_leaving(struct hold *h)
+static void began_leaving(struct hold *h, bool queued)
 {
     h->client->unsettled++;
+    h->queued = queued;
     h->settled_by = latest_end(h);
     hf__walk_stop(h->walk);
     set_timer(h, LOOP_NEVER);
@@ -377,7 +384,7 @@ static void moved(struct hold *h, enum ticket_state old)
     if (old == TICKET_LEAVING && h->state != TICKET_LEAVING)
         h->client->unsettled--;
     if (old != TICKET_LEAVING && h->state == TICKET_LEAVING)
-        began_leaving(h);
+        began_leaving(h, old != TICKET_HELD);
 }
 
 static void arrange(struct hold *h, unsigned effects)
@@ -424,12 +431,16 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
         hf__hold_release_memory(h);
 }
 
-/* A session or lease lives on, renewed for the others on it, and its tickets with it. */
+/* A session or lease lives on, renewed for the others on it, and its tickets with it. So does the
+ * life that the waiting tickets of a line share: every join and look of theirs keeps it. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
+    int64_t now = now_of(h);
 
-    return now_of(h) >= h->settled_by && (!l || l->kind != LIFE_WIDE || l->dead);
+    if (h->queued && now < plus_ms(h->client->waits_kept_at, out_after_ms(h->t.ttl_ms)))
+        return false;
+    return now >= h->settled_by && (!l || l->kind != LIFE_WIDE || l->dead);
 }
 
 static void fired(struct timer *t)
@@ -479,7 +490,7 @@ void hf__hold_run(struct hold *h)
     } else if (h->todo & DO_JOIN) {
         h->todo &= ~(unsigned)DO_JOIN;
         set_hints(h);
-        h->join_sent_at = now_of(h);
+        h->join_sent_at = h->client->waits_kept_at = now_of(h);
         s->driver->join(s, &h->t);
     } else if (h->todo & HOLD_AMEND) {
         h->todo &= ~(unsigned)HOLD_AMEND;

@@ -258,6 +258,11 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     answered(l->store->client, l);
     if (l->dead || sent_at < l->sent_at)
         return; /* an answer that was overtaken */
+    if (carries_holds(l) && l->sent_at > 0 && !l->lost_told && now >= lost_at(l)) {
+        each_ticket(l, past_deadline, NULL); /* what is over is not revived by a late answer */
+        if (l->dead)
+            return;
+    }
     l->sent_at = MUTANT(RECEIPT) ? now : sent_at;
     if (l->tried_at < sent_at)
         l->tried_at = sent_at;

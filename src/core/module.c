@@ -48,13 +48,15 @@ static const struct hf_driver *known(const char *scheme)
     return NULL;
 }
 
-/* Which module serves a scheme: that of a driver we know, else the one of that name. */
-static const char *module_of(const char *scheme)
+/* Which module serves a scheme: that of a driver we know, else the one of that name; variants of
+ * a scheme (name+variant) share a module. */
+static const char *module_of(const char *scheme, char *buf, size_t size)
 {
     for (const struct known_driver *k = hf__known_drivers; k->name; k++)
         if (has_word(k->schemes, scheme))
             return k->name;
-    return scheme;
+    snprintf(buf, size, "%.*s", (int)strcspn(scheme, "+"), scheme);
+    return buf;
 }
 
 static bool ours_alone(const struct stat *st)
@@ -110,8 +112,8 @@ static int take_module(void *dl, const char *path, hf_error *err)
 
 static int load(const char *scheme, hf_error *err)
 {
-    char folder[PATH_MAX], path[PATH_MAX + 300];
-    const char *module = module_of(scheme);
+    char folder[PATH_MAX], path[PATH_MAX + 300], name[64];
+    const char *module = module_of(scheme, name, sizeof name);
     bool exists;
 
     for (int i = 0; folder_at(i, folder, sizeof folder); i++) {

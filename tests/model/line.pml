@@ -19,12 +19,13 @@
  * properties (G1, G2, G7). LIVE: all of these come from a purse of FAULTS, everything else
  * happens before the next tick; whoever wants is served or gone in the end (G4).
  *
- * A token is random, so that old messages never fit a new ticket: starting anew voids all
- * that is on its way. A fence is kept as the number of writers' grants since it was given,
+ * A token is random, so that old messages never fit a new ticket. That is assumed, not
+ * checked: starting anew voids all that is on its way. A fence is kept as the number of writers' grants since it was given,
  * and FAR stands for "many": comparing FAR with FAR counts as a breach, so that rounding can
  * raise a false alarm but never hide a true one.
  *
- * What the model takes for granted, the driver must see to: a request is executed after an
+ * What the model takes for granted, the driver must see to: a client has one request under
+ * way at a time; a request is executed after an
  * earlier one of the same ticket or not at all, and once a leave is given up (one ttl), the
  * requests before it are executed or impossible (G7: CLIENT KILL and its like).
  *
@@ -151,9 +152,6 @@ byte faults = FAULTS;
 
 byte req[N];
 byte req_age[N];
-#ifdef NOTOKEN
-bool late[N];    /* a leave of an earlier ticket is still on its way */
-#endif
 byte ans[N];
 byte ans_age[N]; /* of the sending of the request that it answers */
 byte ans_back[N];
@@ -352,9 +350,6 @@ inline send(what) { req[me] = what; req_age[me] = 0; set_asked(me, true) }
 
 inline start()
 {
-#ifdef NOTOKEN
-    if :: req[me] == LEAVE -> late[me] = true :: else fi;
-#endif
     drop_answer(); drop_wake(); /* they are of an earlier ticket, and fit nothing now */
     st[me] = JOINING; set_wants(me, true); age[me] = 0;
     say(" sends join\n");
@@ -525,9 +520,6 @@ active [N] proctype Client()
 #endif
     /* its wires */
     :: d_step { req[me] != NONE -> execute() }
-#ifdef NOTOKEN
-    :: d_step { late[me] -> say("'s old leave arrives\n"); late[me] = false; execute_leave() }
-#endif
     :: d_step { req[me] != NONE && MAY_FAIL -> FAIL; say("'s request is lost\n"); sent() }
     :: d_step { ans[me] != NONE && MAY_FAIL -> FAIL; say("'s answer is lost\n"); drop_answer() }
     :: d_step { wake[me] != NONE && MAY_FAIL -> FAIL; say("'s wake is lost\n"); drop_wake() }

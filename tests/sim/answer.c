@@ -125,7 +125,8 @@ static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
     if (t->life != l)
         hf__hang(t, l);
     ev_alive(l, m->sent_at, t->ttl_ms);
-    if (d->woken) { /* the grant came first */
+    d->seq = m->seq;
+    if (d->woken && d->woken_seq == m->seq) { /* the grant came first */
         d->state = DT_HELD;
         ev_granted(t, d->woken, m->sent_at);
         return;
@@ -293,9 +294,10 @@ static void told(struct sim_client *c, struct msg *m)
         read_again(c, d, d->watch);
     } else if (m->kind == N_GRANT && d->state == DT_JOINING) {
         d->woken = m->fence;
+        d->woken_seq = m->seq;
     } else if (m->kind == N_GRANT && d->state == DT_LEAVING && d->t->life) {
         ev_granted(d->t, m->fence, d->t->life->sent_at); /* too late, too */
-    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->t->life) {
+    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq) {
         d->state = DT_HELD;
         ev_granted(d->t, m->fence, d->t->life->sent_at);
     }

@@ -137,7 +137,8 @@ void line_grant(struct line *l, struct st *s)
 void line_tell(const struct st *s, enum msg_kind kind)
 {
     struct msg m = { .kind = kind, .id = s->id, .slot = s->slot, .gen = s->gen,
-                     .token = s->token, .fence = s->fence, .line = s->line };
+                     .token = s->token, .fence = s->fence, .line = s->line,
+                     .seq = s->seq };
 
     store_notify(s->id, &m);
 }

@@ -26,7 +26,7 @@ struct block {
     size_t room;
     struct block *next;
     uint8_t proc;
-    bool hold, known;
+    bool live, hold, known;
     _Alignas(16) char data[];
 };
 
@@ -62,6 +62,7 @@ void *sim_malloc(size_t n)
     b->room = POOLED ? class * CLASS : n;
     b->proc = (uint8_t)(p - w.procs);
     b->hold = b->known = false;
+    b->live = true;
     list_push(&p->blocks, &b->on);
     p->nblocks++;
     mem_live++;
@@ -80,6 +81,7 @@ static void put_back(struct block *b)
     list_remove(&b->on);
     w.procs[b->proc].nblocks--;
     mem_live--;
+    b->live = false;
     if (POOLED && b->room / CLASS < CLASSES) {
         b->next = pools[b->room / CLASS];
         pools[b->room / CLASS] = b;
@@ -95,6 +97,10 @@ void sim_free(void *data)
     if (!data)
         return;
     b = block_of(data);
+    if (!b->live) {
+        violate("memory", "the core frees something twice");
+        return;
+    }
     if (b->hold) {
         oracle_freed(data, b->known);
         if (w.broke)

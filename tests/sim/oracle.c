@@ -232,6 +232,8 @@ void oracle_left(const struct ticket *t)
     const struct hold *h = container_of(t, struct hold, t);
     const struct oh *o = find(h);
 
+    if (h->lost)
+        abnormal(0); /* also one of several names, of which nobody was told yet */
     if (o && o->handles > 0 && !h->lost)
         violate("G9", "%s is left while %d handles on it are in use", t->name, o->handles);
 }

@@ -319,11 +319,16 @@ void process_quiet(void)
         if (p->paused_until > w.now)
             p->paused_until = p->ran_at = w.now;
         touch_all(p);
-        for (int k = 0; k < SLOTS; k++)
-            if (p->clients[k])
-                p->clients[k]->blocked_until = 0;
     }
     w.store_up = true;
+    for (int i = 0; i < PROCS * SLOTS; i++) {
+        struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
+
+        if (!c)
+            continue;
+        c->blocked_until = 0;
+        driver_connect(c);
+    }
     work_quiet();
 }
 

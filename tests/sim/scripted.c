@@ -15,6 +15,7 @@ static void answer_place(struct line *l, struct st *s, struct msg *a)
         return;
     }
     a->fence = 0;
+    a->seq = s->seq;
     a->inc = s->g->number;
     a->position = line_position(l, s);
     a->recheck_ms = line_recheck_ms(l, s);

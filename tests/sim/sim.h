@@ -141,7 +141,7 @@ struct msg {
     uint32_t epoch, gen, hints, position;
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
-    uint64_t token, fence, watch;
+    uint64_t token, fence, watch, seq; /* seq: which coming of the ticket it is about */
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
     struct owner owner;
     struct snap *snap;
@@ -167,7 +167,8 @@ enum dt_state { DT_FREE, DT_JOINING, DT_WAITING, DT_HELD, DT_LEAVING };
 
 struct dt { /* what the driver knows of a ticket */
     struct ticket *t;
-    uint64_t token, woken, watch;
+    uint64_t token, watch, seq;
+    uint64_t woken, woken_seq; /* a grant that came before the answer to the join */
     uint32_t gen;
     enum dt_state state;
     int withdrawing; /* why */

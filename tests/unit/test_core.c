@@ -374,6 +374,52 @@ static void unknown_leave_is_repeated_for_one_ttl(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* Waiting tickets share a life: what keeps one of them in line keeps them all. */
+static void unknown_leave_of_a_waiter_is_repeated_while_others_wait(void **state)
+{
+    struct hf_op op, next;
+    struct ticket *t;
+
+    (void)state;
+    start(&op, NULL, 1000, NULL);
+    t = w.joined;
+    ev_waiting(t, 1, -1);
+    pass(SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    ev_left(t, HF_EUNKNOWN);
+    for (int i = 0; i < 4; i++) {
+        pass(SEC);
+        ev_left(t, HF_EUNKNOWN);
+    }
+    start(&next, NULL, HF_FOREVER, NULL); /* may have renewed the life that t is on */
+    for (int i = 0; i < 8; i++) {
+        pass(SEC);
+        assert_ptr_equal(w.left, t);
+        ev_left(t, HF_EUNKNOWN);
+    }
+    assert_int_equal(w.c.unsettled, 1);
+    ev_left(t, 0);
+    assert_int_equal(w.c.unsettled, 0);
+    ev_granted(w.joined, 9, w.now);
+    w.left = NULL;
+    release(next.lease);
+}
+
+static void late_answer_does_not_revive(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+    int64_t sent = w.now;
+
+    (void)state;
+    w.now = hf__until(sent, TTL); /* nobody has driven us since */
+    ev_alive(&w.joined->own, sent + SEC, TTL);
+    assert_int_equal(hf_lease_check(l), HF_ELOST);
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    w.left = NULL;
+    release(l);
+}
+
 static void waiter_whose_place_is_gone_joins_again(void **state)
 {
     unsigned char first[HF_TOKEN];
@@ -779,6 +825,8 @@ int main(void)
         TEST(short_grant_renews_thin_grant_confirms),
         TEST(late_grant_after_time_out_is_left),
         TEST(unknown_leave_is_repeated_for_one_ttl),
+        TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),
+        TEST(late_answer_does_not_revive),
         TEST(waiter_whose_place_is_gone_joins_again),
         TEST(refused_join_tells_why),
         TEST(max_hold_gives_the_place_up),

@@ -71,6 +71,24 @@ static void two_who_wait_for_each_other(void **state)
     assert_int_equal(k.signature, ask(2, 0, 1).signature);
 }
 
+/* It joined last, but to give way would help nobody, and holding nothing it does not walk. */
+static void who_only_stands_behind_is_no_victim(void **state)
+{
+    struct knot k;
+
+    (void)state;
+    clear();
+    holds(0, 1);
+    waits(0, 2, 1, 20);
+    waits(0, 3, 2, 30);
+    holds(1, 2);
+    waits(1, 1, 1, 10);
+    k = ask(1, 1, 1);
+    assert_true(k.mine);
+    assert_int_equal(k.victim[0], 2);
+    assert_false(ask(3, 0, 2).mine);
+}
+
 static void three_in_a_ring(void **state)
 {
     (void)state;
@@ -169,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_who_wait_for_each_other),
+        cmocka_unit_test(who_only_stands_behind_is_no_victim),
         cmocka_unit_test(three_in_a_ring),
         cmocka_unit_test(a_chain_is_no_deadlock),
         cmocka_unit_test(permit_cycle_with_a_way_out),
