@@ -47,7 +47,7 @@ void hf__life_init(struct life *l, struct store *store, enum life_kind kind, int
     l->store = store;
     l->kind = kind;
     l->ttl_ms = l->given_ms = ttl_ms;
-    l->sent_at = l->tried_at = l->recheck_at = 0;
+    l->sent_at = l->tried_at = l->recheck_at = l->asked_at = 0;
     l->asked = l->marked = l->dead = l->risk_told = l->lost_told = false;
     l->ntickets = 0;
     list_init(&l->tickets);
@@ -121,6 +121,7 @@ void hf__life_ask(struct life *l, int64_t ttl_ms)
     int64_t now = l->store->env->now(l->store->env);
 
     l->ttl_ms = ttl_ms;
+    l->asked_at = now;
     if (hf__deadline(now, ttl_ms) < hf__deadline(l->sent_at, l->given_ms)) {
         l->sent_at = now;
         l->given_ms = ttl_ms;
@@ -258,6 +259,11 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     answered(l->store->client, l);
     if (l->dead || sent_at < l->sent_at)
         return; /* an answer that was overtaken */
+    if (sent_at < l->asked_at &&
+        hf__deadline(l->asked_at, l->ttl_ms) < hf__deadline(sent_at, ttl_ms)) {
+        sent_at = l->asked_at; /* a shorter time was asked for since (hf__life_ask) */
+        ttl_ms = l->ttl_ms;
+    }
     if (carries_holds(l) && l->sent_at > 0 && !l->lost_told && now >= lost_at(l)) {
         each_ticket(l, past_deadline, NULL); /* what is over is not revived by a late answer */
         if (l->dead)
@@ -266,8 +272,6 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     l->sent_at = MUTANT(RECEIPT) ? now : sent_at;
     if (l->tried_at < sent_at)
         l->tried_at = sent_at;
-    if (l->kind == LIFE_OWN && ttl_ms > l->ttl_ms)
-        ttl_ms = l->ttl_ms; /* a shorter time was asked for since (hf__life_ask) */
     l->given_ms = ttl_ms;
     l->recheck_at = 0;
     l->risk_told = l->lost_told = false;

@@ -121,6 +121,7 @@ struct life {
     struct list due;
     int64_t tried_at; /* sending of the last renewal, answered or not */
     int64_t recheck_at;
+    int64_t asked_at; /* since when ttl_ms is asked for; 0: since the join */
     bool asked, marked, dead, risk_told, lost_told;
 };
 

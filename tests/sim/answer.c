@@ -1,11 +1,13 @@
-/* answer.c: the client's end of the network, the other half: what the store answers or tells becomes
- * events of the seam. In the ordered family the driver decides here, by the line that it has read,
- * whether its ticket holds, and watches the ticket whose end concerns it. */
+/* answer.c: the client's end of the network, the other half: what the store answers or
+ * tells becomes events of the seam. In the ordered family the driver decides here, by
+ * the line that it has read, whether its ticket holds, and watches the ticket whose
+ * end concerns it. */
 #include "sim.h"
 
 #include <string.h>
 
-/* ---- deciding by reading (ORDERED) ------------------------------------------------------------- */
+/* ---- deciding by reading (ORDERED)
+ * ------------------------------------------------------------- */
 
 static const struct srow *row_of(const struct snap *s, uint64_t token, int *at)
 {
@@ -91,10 +93,11 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
         read_again(c, d, watch);
 }
 
-/* ---- answers ----------------------------------------------------------------------------------- */
+/* ---- answers
+ * ----------------------------------------------------------------------------------- */
 
-/* The life of the group that the store has put a ticket into. If that is a new one, who hangs on
- * the old one's life is not renewed by this join. */
+/* The life of the group that the store has put a ticket into. If that is a new one,
+ * who hangs on the old one's life is not renewed by this join. */
 static struct life *life_of_group(struct sim_client *c, struct life **at, int64_t ttl_ms,
                                   uint32_t number)
 {
@@ -114,8 +117,8 @@ static struct life *life_of_group(struct sim_client *c, struct life **at, int64_
 static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
 {
     struct ticket *t = d->t;
-    struct life *l = life_of_group(c, &c->waits[m->line][drv_ttl(t->ttl_ms)], t->ttl_ms,
-                                   m->inc);
+    struct life *l =
+        life_of_group(c, &c->waits[m->line][drv_ttl(t->ttl_ms)], t->ttl_ms, m->inc);
 
     if (!l) {
         withdraw(c, d, HF_ENOMEM);
@@ -128,7 +131,7 @@ static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
     d->seq = m->seq;
     if (d->woken && d->woken_seq == m->seq) { /* the grant came first */
         d->state = DT_HELD;
-        ev_granted(t, d->woken, m->sent_at);
+        ev_granted(t, d->woken, d->woken_sent);
         return;
     }
     ev_waiting(t, m->position, m->recheck_ms);
@@ -211,7 +214,8 @@ static void looked(struct sim_client *c, const struct msg *m)
         l = c->old_lives[i];
     if (!l || l->drv[0] != m->inc)
         return;
-    ev_alive(l, m->sent_at, m->ttl_ms);
+    if (m->rc == 0)
+        ev_alive(l, m->sent_at, m->ttl_ms);
     list_for_safe(n, &l->tickets) {
         struct ticket *t = container_of(n, struct ticket, on_life);
         struct dt *d = drv_ticket(c, t);
@@ -223,7 +227,7 @@ static void looked(struct sim_client *c, const struct msg *m)
             drv_gone(c, d, HF_ELOST);
         } else if (r->position == 0) {
             d->state = DT_HELD;
-            ev_granted(t, r->fence, m->sent_at);
+            ev_granted(t, r->fence, MUTANT(OUTDATED) ? m->sent_at : r->sent_at);
         } else {
             ev_waiting(t, r->position, r->expires_ms);
         }
@@ -266,12 +270,23 @@ static void saw(struct sim_client *c, const struct msg *m)
     c->looks[m->slot].look = NULL;
     for (int i = 0; m->snap && i < m->snap->n; i++) {
         const struct srow *r = &m->snap->rows[i];
-        struct row row = { .name = line_names[m->line], .name_len = 2, .kind = r->kind,
-                           .capacity = r->capacity, .oldest_ms = -1, .has_ticket = true,
-                           .fence = r->position ? 0 : r->fence, .position = r->position,
-                           .weight = r->weight, .owner = r->owner, .host = "", .note = "",
-                           .age_ms = -1, .expires_ms = -1, .joined = r->joined,
-                           .broken = r->marked, .hints = hints,
+        struct row row = { .name = line_names[m->line],
+                           .name_len = 2,
+                           .kind = r->kind,
+                           .capacity = r->capacity,
+                           .oldest_ms = -1,
+                           .has_ticket = true,
+                           .fence = r->position ? 0 : r->fence,
+                           .position = r->position,
+                           .weight = r->weight,
+                           .owner = r->owner,
+                           .host = "",
+                           .note = "",
+                           .age_ms = -1,
+                           .expires_ms = -1,
+                           .joined = r->joined,
+                           .broken = r->marked,
+                           .hints = hints,
                            .hints_len = hint_text(r->hints, hints) };
 
         memcpy(row.token, &r->token, sizeof r->token);
@@ -295,11 +310,13 @@ static void told(struct sim_client *c, struct msg *m)
     } else if (m->kind == N_GRANT && d->state == DT_JOINING) {
         d->woken = m->fence;
         d->woken_seq = m->seq;
+        d->woken_sent = m->sent_at;
     } else if (m->kind == N_GRANT && d->state == DT_LEAVING && d->t->life) {
-        ev_granted(d->t, m->fence, d->t->life->sent_at); /* too late, too */
+        ev_granted(d->t, m->fence, m->sent_at); /* too late, too */
     } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq) {
         d->state = DT_HELD;
-        ev_granted(d->t, m->fence, d->t->life->sent_at);
+        ev_granted(d->t, m->fence,
+                   MUTANT(OUTDATED) ? d->t->life->sent_at : m->sent_at);
     }
 }
 
@@ -343,4 +360,3 @@ void driver_receive(struct sim_client *c, struct msg *m)
     }
     free_snap(m->snap);
 }
-

@@ -1,10 +1,12 @@
-/* driver.c: the client's end of the network: one driver for all families. It translates verbs
- * into messages and answers into events, and keeps the seam's promises: it forgets a ticket with
- * its last event; it answers every leave, also while the store is away; it reports UP only when
- * the store refuses the requests of older connections (G7); it takes sent_at before sending.
+/* driver.c: the client's end of the network: one driver for all families. It
+ * translates verbs into messages and answers into events, and keeps the seam's
+ * promises: it forgets a ticket with its last event; it answers every leave, also
+ * while the store is away; it reports UP only when the store refuses the requests of
+ * older connections (G7); it takes sent_at before sending.
  *
- * SYNC (the embedded store): the answer comes inside the verb. ORDERED: the driver decides by the
- * line that it reads whether its ticket holds, and watches the ticket whose end concerns it. */
+ * * SYNC (the embedded store): the answer comes inside the verb. ORDERED: the driver
+ * decides by the line that it reads whether its ticket holds, and watches the ticket
+ * whose end concerns it. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -20,7 +22,8 @@ static int64_t now_of(struct sim_client *c)
     return proc_now(&w.procs[c->proc]);
 }
 
-/* ---- sending ----------------------------------------------------------------------------- */
+/* ---- sending
+ * ----------------------------------------------------------------------------- */
 
 static int64_t delay(struct sim_client *c, uint64_t salt)
 {
@@ -55,21 +58,14 @@ void drv_send(struct sim_client *c, struct msg *m)
         m->inc = c->inc;
     if (w.plan->family == SYNC) {
         store_receive(m);
-        free_snap(m->snap);
         return;
     }
     queue_to_store(c, m);
-    /* no transport doubles a join behind what follows it: its ticket could stand up again */
+    /* no transport doubles a join behind what follows it: its ticket could stand up
+     * again */
     if (m->kind == M_READ || m->kind == M_HELLO || m->kind == M_JOIN || w.quiet ||
         mix(w.plan->seed ^ c->sent * 77) % 1000000 >= w.plan->twice_ppm)
         return;
-    if (m->snap) {
-        struct snap *copy = new_snap();
-
-        memcpy(copy->rows, m->snap->rows, sizeof copy->rows);
-        copy->n = m->snap->n;
-        m->snap = copy;
-    }
     queue_to_store(c, m);
 }
 
@@ -96,8 +92,8 @@ void store_reply(const struct msg *to, struct msg *a)
     push_event(e);
 }
 
-/* News that was not asked for comes on a channel of its own: it may overtake, come twice, much
- * later, or not at all. */
+/* News that was not asked for comes on a channel of its own: it may overtake, come
+ * twice, much later, or not at all. */
 void store_notify(uint8_t id, struct msg *m)
 {
     struct sim_client *c = w.by_id[id];
@@ -120,7 +116,8 @@ void store_notify(uint8_t id, struct msg *m)
     }
 }
 
-/* ---- tickets ------------------------------------------------------------------------------- */
+/* ---- tickets
+ * ------------------------------------------------------------------------------- */
 
 static uint64_t token_of(const struct ticket *t)
 {
@@ -173,10 +170,17 @@ struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *
 {
     const struct ticket *t = d->t;
 
-    return (struct msg){ .kind = kind, .line = (uint8_t)line_of(t->name), .slot = (int)(d - c->dts),
-                         .gen = d->gen, .token = d->token, .sent_at = now_of(c),
-                         .ttl_ms = t->ttl_ms, .weight = t->weight, .capacity = t->capacity,
-                         .lk = (uint8_t)t->kind, .owner = t->owner };
+    return (struct msg){ .kind = kind,
+                         .line = (uint8_t)line_of(t->name),
+                         .slot = (int)(d - c->dts),
+                         .gen = d->gen,
+                         .token = d->token,
+                         .sent_at = now_of(c),
+                         .ttl_ms = t->ttl_ms,
+                         .weight = t->weight,
+                         .capacity = t->capacity,
+                         .lk = (uint8_t)t->kind,
+                         .owner = t->owner };
 }
 
 void drv_gone(struct sim_client *c, struct dt *d, int why)
@@ -187,7 +191,8 @@ void drv_gone(struct sim_client *c, struct dt *d, int why)
     ev_gone(t, why, NULL);
 }
 
-/* ---- lives ----------------------------------------------------------------------------------- */
+/* ---- lives
+ * ----------------------------------------------------------------------------------- */
 
 int drv_ttl(int64_t ttl_ms)
 {
@@ -195,23 +200,6 @@ int drv_ttl(int64_t ttl_ms)
         if (w.plan->ttl_ms[i] == ttl_ms)
             return i;
     return -1;
-}
-
-/* The tickets that wait on a life, as far as we know. */
-static struct snap *waiting_on(struct sim_client *c, const struct life *l)
-{
-    struct snap *s;
-
-    if (!l || w.plan->family == ORDERED)
-        return NULL;
-    s = new_snap();
-    list_for(n, &l->tickets) {
-        const struct dt *d = drv_ticket(c, container_of(n, struct ticket, on_life));
-
-        if (d && d->state == DT_WAITING && s->n < TICKETS)
-            s->rows[s->n++].token = d->token;
-    }
-    return s;
 }
 
 void driver_tidy(struct sim_client *c)
@@ -252,7 +240,8 @@ void drv_session_dead(struct sim_client *c)
     ev_dead(l, HF_ELOST);
 }
 
-/* ---- verbs ----------------------------------------------------------------------------------- */
+/* ---- verbs
+ * ----------------------------------------------------------------------------------- */
 
 static uint32_t hints_of(const struct ticket *t)
 {
@@ -286,7 +275,6 @@ static void join(struct store *s, struct ticket *t)
     m.try_only = t->try_only;
     m.barge = t->barge;
     m.hints = hints_of(t);
-    m.snap = waiting_on(c, c->waits[m.line][drv_ttl(t->ttl_ms)]);
     d->withdrawing = 0;
     d->woken = 0;
     d->watch = 1; /* nobody's token */
@@ -340,16 +328,16 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
 
         if (!d)
             continue;
-        m = drv_about(c, lives[i]->kind == LIFE_OWN    ? M_RENEW
-                     : lives[i]->kind == LIFE_WAIT ? M_WAIT
-                                                   : M_SESSION, d);
+        m = drv_about(c,
+                      lives[i]->kind == LIFE_OWN    ? M_RENEW
+                      : lives[i]->kind == LIFE_WAIT ? M_WAIT
+                                                    : M_SESSION,
+                      d);
         m.ttl_ms = lives[i]->ttl_ms;
         if (m.kind == M_SESSION)
             m.slot = -1;
-        if (m.kind == M_WAIT) {
-            m.snap = waiting_on(c, lives[i]);
+        if (m.kind == M_WAIT)
             m.inc = (uint32_t)lives[i]->drv[0];
-        }
         SAY("client %u: renew %s, ticket %04x%s", c->id, t->name, TOK(d->token),
             m.kind == M_WAIT ? " and those that wait with it" : "");
         drv_send(c, &m);
@@ -395,7 +383,8 @@ static void stop(struct store *s, struct look *l, struct cell *cell)
             c->looks[i].look = NULL;
 }
 
-/* ---- the connection ---------------------------------------------------------------------------- */
+/* ---- the connection
+ * ---------------------------------------------------------------------------- */
 
 static void try_later(struct sim_client *c, int64_t us)
 {
@@ -457,22 +446,28 @@ void driver_cut(struct sim_client *c, int64_t blocked_us)
     try_later(c, blocked_us);
 }
 
-/* ---- opening and closing -------------------------------------------------------------------------- */
+/* ---- opening and closing
+ * -------------------------------------------------------------------------- */
 
-static int open_store(struct store **ret, const struct url *u, struct env *env, hf_error *err)
+static int open_store(struct store **ret, const struct url *u, struct env *env,
+                      hf_error *err)
 {
-    static const uint32_t caps[FAMILIES] = {
-        [SYNC] = 0x4ff, [SCRIPTED] = 0x4ff, [LOOSE] = 0x4fe,
-        [ORDERED] = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_SHARED |
-                    HF_CAP_PERMITS | HF_CAP_LINE
-    };
+    static const uint32_t caps[FAMILIES] = { [SYNC] = 0x4ff,
+                                             [SCRIPTED] = 0x4ff,
+                                             [LOOSE] = 0x4fe,
+                                             [ORDERED] = HF_CAP_DEADLINE | HF_CAP_FIFO |
+                                                         HF_CAP_FENCE | HF_CAP_SHARED |
+                                                         HF_CAP_PERMITS | HF_CAP_LINE };
     struct sim_client *c = container_of(env, struct sim_client, env);
 
     (void)u;
     (void)err;
-    c->store = (struct store){ .driver = &sim_driver, .env = env,
-                               .caps = caps[w.plan->family], .least_ttl_ms = 10,
-                               .most_ttl_ms = 1000000, .name_max = 512,
+    c->store = (struct store){ .driver = &sim_driver,
+                               .env = env,
+                               .caps = caps[w.plan->family],
+                               .least_ttl_ms = 10,
+                               .most_ttl_ms = 1000000,
+                               .name_max = 512,
                                .starts_down = w.plan->family != SYNC };
     c->free_dt = -1;
     for (int i = TICKETS - 1; i >= 0; i--) {
@@ -506,7 +501,14 @@ static void close_store(struct store *s)
     ev_store(s, STORE_CLOSED, NULL);
 }
 
-const struct hf_driver sim_driver = { .name = "sim", .schemes = "sim", .open = open_store,
-                                      .close = close_store, .join = join, .leave = leave,
-                                      .amend = amend, .renew = renew, .look = look,
-                                      .evict = evict, .stop = stop };
+const struct hf_driver sim_driver = { .name = "sim",
+                                      .schemes = "sim",
+                                      .open = open_store,
+                                      .close = close_store,
+                                      .join = join,
+                                      .leave = leave,
+                                      .amend = amend,
+                                      .renew = renew,
+                                      .look = look,
+                                      .evict = evict,
+                                      .stop = stop };

@@ -1,12 +1,13 @@
-/* lines.c: the reference store, written from the design and not from any driver: lines of
- * tickets, kept by requests that each are one atomic step. Here the scripted family (Redis, SQL,
- * the embedded store): a request that makes room admits the next in the same step and tells their
- * clients; every hold has an expiry of its own; the waiting tickets of one client, line and ttl
- * share one. Whoever comes first drops what has expired; an `eager` store drops it at the moment.
+/* lines.c: the reference store, written from the design and not from any driver: lines
+ * of tickets, kept by requests that each are one atomic step. Here the scripted family
+ * (Redis, SQL, the embedded store): a request that makes room admits the next in the
+ * same step and tells their clients; every hold has an expiry of its own; the waiting
+ * tickets of one client, line and ttl share one. Whoever comes first drops what has
+ * expired; an `eager` store drops it at the moment.
  *
- * A grant copies the expiry of its waiters' group and moves nothing (G1). But what renews the
- * group renews also a hold that the owner, by its own request, still believes to wait: when the
- * news of the grant reaches it, it will count from that request. */
+ * * A grant copies the expiry of its waiters' group and moves nothing (G1). It also copies, and
+ * tells, when the request that set this expiry was sent, by its owner's clock: the owner may have
+ * sent others since, which renewed the group but not the hold. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -98,7 +99,8 @@ struct grp *line_group(struct line *l, uint8_t id, int64_t ttl_ms, bool make)
 void line_drop(struct line *l, struct st *s)
 {
     if (s->held)
-        l->sum = MUTANT(SUM32) ? (int64_t)(uint32_t)(l->sum - s->weight) : l->sum - s->weight;
+        l->sum =
+            MUTANT(SUM32) ? (int64_t)(uint32_t)(l->sum - s->weight) : l->sum - s->weight;
     else
         s->g->n--;
     free_st(s);
@@ -117,6 +119,7 @@ void line_grant(struct line *l, struct st *s)
 {
     if (s->g) {
         s->expires = s->g->expires;
+        s->sent_at = s->g->sent_at;
         s->g->n--;
         s->g = NULL;
     } else {
@@ -136,9 +139,15 @@ void line_grant(struct line *l, struct st *s)
 
 void line_tell(const struct st *s, enum msg_kind kind)
 {
-    struct msg m = { .kind = kind, .id = s->id, .slot = s->slot, .gen = s->gen,
-                     .token = s->token, .fence = s->fence, .line = s->line,
-                     .seq = s->seq };
+    struct msg m = { .kind = kind,
+                     .id = s->id,
+                     .slot = s->slot,
+                     .gen = s->gen,
+                     .token = s->token,
+                     .fence = s->fence,
+                     .line = s->line,
+                     .seq = s->seq,
+                     .sent_at = s->sent_at };
 
     store_notify(s->id, &m);
 }
@@ -156,6 +165,7 @@ static void drop_dead(struct line *l, struct list *from)
         if (!st_dead(s))
             continue;
         SAY("store: ticket %04x of client %u has expired", TOK(s->token), s->id);
+        abnormal(0);
         line_drop(l, s);
     }
 }
@@ -244,27 +254,15 @@ int64_t line_recheck_ms(const struct line *l, const struct st *s)
     return at <= w.now ? 1 : (at - w.now) / US + 1;
 }
 
-static bool listed(const struct snap *known, uint64_t token)
-{
-    for (int i = 0; known && i < known->n; i++)
-        if (known->rows[i].token == token)
-            return true;
-    return false;
-}
-
-/* known: the tickets that wait, as far as their owner knows. */
-void line_renew(struct line *l, struct grp *g, const struct snap *known)
+/* By a request of its owner, sent at that time of the owner's own clock. */
+void line_renew(struct grp *g, int64_t sent_at)
 {
     g->expires = w.now + g->ttl_ms * US;
-    list_for(n, &l->holders) {
-        struct st *s = container_of(n, struct st, node);
-
-        if (!s->told && !st_dead(s) && listed(known, s->token))
-            s->expires = g->expires;
-    }
+    g->sent_at = sent_at;
 }
 
-/* ---- what happens to a store ------------------------------------------------------------------ */
+/* ---- what happens to a store
+ * ------------------------------------------------------------------ */
 
 void store_init(void)
 {
@@ -330,7 +328,8 @@ void store_end_hold(uint32_t rnd)
 
     if (!n || w.plan->family != LOOSE)
         return;
-    SAY("store: ends the hold of ticket %04x", TOK(container_of(n, struct st, node)->token));
+    SAY("store: ends the hold of ticket %04x",
+        TOK(container_of(n, struct st, node)->token));
     oracle_evicted(container_of(n, struct st, node));
     line_tell(container_of(n, struct st, node), N_GONE);
     line_drop(l, container_of(n, struct st, node));

@@ -57,7 +57,8 @@ static uint64_t fresh_seed(void)
     return x >> 24;
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- telling
+ * --------------------------------------------------------------------------------- */
 
 static void describe(const struct plan *p)
 {
@@ -71,8 +72,9 @@ static void describe(const struct plan *p)
            p->slots, p->lines, (long long)p->ttl_ms[0]);
     for (size_t i = 0; i < p->n; i++)
         if (!p->acts[i].dropped)
-            printf("# plan %10.3f ms  process %u client %u: %s\n", (double)p->acts[i].at / US,
-                   p->acts[i].proc, p->acts[i].slot, act_word(p->acts[i].kind));
+            printf("# plan %10.3f ms  process %u client %u: %s\n",
+                   (double)p->acts[i].at / US, p->acts[i].proc, p->acts[i].slot,
+                   act_word(p->acts[i].kind));
 }
 
 static void tell_failure(uint64_t seed, int mutant)
@@ -98,7 +100,8 @@ static void crashed(int sig)
     raise(sig);
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running
+ * ----------------------------------------------------------------------------------- */
 
 struct tally {
     uint64_t steps, runs, seed; /* seed: the failing one */
@@ -133,9 +136,10 @@ static int run_time(uint64_t seed, double limit, int mutant)
 {
     struct tally t = search(seed, limit, mutant);
 
-    printf("# %" PRIu64 " runs from seed %" PRIu64 ", %" PRIu64 " steps, %.1f s: %.1f million "
-           "steps a minute\n", t.runs, seed, t.steps, t.took,
-           (double)t.steps / t.took * 60 / 1e6);
+    printf("# %" PRIu64 " runs from seed %" PRIu64 ", %" PRIu64
+           " steps, %.1f s: %.1f million "
+           "steps a minute\n",
+           t.runs, seed, t.steps, t.took, (double)t.steps / t.took * 60 / 1e6);
     if (t.failed)
         tell_failure(t.seed, mutant);
     return t.failed;
@@ -185,7 +189,8 @@ static int hunt_all(double limit, char **names, int n)
     return missed > 0;
 }
 
-/* ---- as a test ------------------------------------------------------------------------------------ */
+/* ---- as a test
+ * ------------------------------------------------------------------------------------ */
 
 static int cases;
 
@@ -286,8 +291,9 @@ int main(int argc, char **argv)
         else if (strcmp(arg, "--mutation") == 0)
             mutant = mutation_named(value)->number;
         else
-            return fprintf(stderr, "usage: sim [--time T] [--seed N] [--verbose] "
-                                   "[--mutation NAME]\n       sim --mutations T [NAME...]\n"),
+            return fprintf(stderr,
+                           "usage: sim [--time T] [--seed N] [--verbose] "
+                           "[--mutation NAME]\n       sim --mutations T [NAME...]\n"),
                    64;
         i++;
     }

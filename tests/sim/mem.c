@@ -1,7 +1,7 @@
-/* mem.c: the core's memory: size classes with free lists. Each block belongs to the process whose
- * code asked for it, so that a kill takes all of it, a leak is seen, and a process can be told
- * that there is no more. A block with a ticket that the driver still knows must not be freed
- * (G7): that is seen here too. */
+/* mem.c: the core's memory: size classes with free lists. Each block belongs to the
+ * process whose code asked for it, so that a kill takes all of it, a leak is seen, and
+ * a process can be told that there is no more. A block with a ticket that the driver
+ * still knows must not be freed (G7): that is seen here too. */
 #include "sim.h"
 
 #include <stdlib.h>

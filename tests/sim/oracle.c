@@ -1,8 +1,8 @@
-/* oracle.c: the invariants. It looks from outside, at the true time: at what the store has and at
- * what applications were told, never at how the core came to it.
+/* oracle.c: the invariants. It looks from outside, at the true time: at what the store
+ * has and at what applications were told, never at how the core came to it.
  *
- * Checked where something changes: a grant in the store, a grant or a loss told to an
- * application, a release, a freed ticket; everything at once every 1024 steps. */
+ * * Checked where something changes: a grant in the store, a grant or a loss told to
+ * an application, a release, a freed ticket; everything at once every 1024 steps. */
 #include "sim.h"
 
 #include <inttypes.h>
@@ -46,7 +46,8 @@ static int64_t deadline(const struct hold *h)
     return l ? l->sent_at + l->given_ms * 990 - 2000 : INT64_MAX;
 }
 
-/* ---- G1, G2, G3 ---------------------------------------------------------------------------- */
+/* ---- G1, G2, G3
+ * ---------------------------------------------------------------------------- */
 
 static int64_t sum_held(const struct line *l, uint64_t except)
 {
@@ -65,7 +66,8 @@ void oracle_line(int line)
 
     for (int i = 0; i < l->nheld; i++)
         if (held(&l->held[i]) && sum > l->held[i].h->t.capacity)
-            violate("G1", "%s: check says held for leases of weight %" PRId64 " in %" PRId64,
+            violate("G1",
+                    "%s: check says held for leases of weight %" PRId64 " in %" PRId64,
                     line_names[line], sum, l->held[i].h->t.capacity);
 }
 
@@ -85,8 +87,8 @@ void oracle_store_grant(const struct st *s)
     struct line *l = &w.lines[s->line];
 
     if (s->fence <= l->granted_fence && !(w.forgot_at >= 0 && w.wall_stepped))
-        violate("G2", "%s: fence %" PRIu64 " is granted after %" PRIu64, line_names[s->line],
-                s->fence, l->granted_fence);
+        violate("G2", "%s: fence %" PRIu64 " is granted after %" PRIu64,
+                line_names[s->line], s->fence, l->granted_fence);
     l->granted_fence = s->fence;
     if (w.plan->family != ORDERED && !s->barge)
         in_turn(s);
@@ -143,11 +145,15 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
         o->handles++;
         return;
     }
-    if (line->nheld == TICKETS)
+    if (line->nheld == ROWS)
         return;
     o = &line->held[line->nheld++];
-    *o = (struct oh){ .h = h, .token = token_of(&h->t), .identity = l->identity,
-                      .id = l->c->id, .proc = l->c->proc, .handles = 1,
+    *o = (struct oh){ .h = h,
+                      .token = token_of(&h->t),
+                      .identity = l->identity,
+                      .id = l->c->id,
+                      .proc = l->c->proc,
+                      .handles = 1,
                       .by_hand = h->no_renew || h->max_hold_ms > 0 };
     o->excused = was_evicted(o->token) || (!s && w.forgot_at >= 0);
     if (s && s->fence != h->t.fence)
@@ -161,7 +167,8 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
     oracle_line(line_of(h->t.name));
 }
 
-/* ---- G6 -------------------------------------------------------------------------------------- */
+/* ---- G6 ----------------------------------------------------------------------------
+ * ---------- */
 
 static bool stood_still(const struct oh *o, int64_t since)
 {
@@ -212,7 +219,8 @@ static void told_in_time(const struct oh *o)
         violate("G6", "nobody was told that %s is lost", o->h->t.name);
 }
 
-/* ---- G7, G8, G9 ---------------------------------------------------------------------------------- */
+/* ---- G7, G8, G9
+ * ---------------------------------------------------------------------------------- */
 
 static void remove_held(struct line *l, struct oh *o)
 {
@@ -299,21 +307,24 @@ void oracle_full(void)
 void oracle_end_of_client(struct sim_client *c)
 {
     if (!list_empty(&c->core.holds))
-        violate("G7", "client %u still has ticket %04x of %s at the end", c->id,
-                TOK(token_of(&container_of(list_first(&c->core.holds), struct hold, node)->t)),
-                container_of(list_first(&c->core.holds), struct hold, node)->t.name);
+        violate(
+            "G7", "client %u still has ticket %04x of %s at the end", c->id,
+            TOK(token_of(&container_of(list_first(&c->core.holds), struct hold, node)->t)),
+            container_of(list_first(&c->core.holds), struct hold, node)->t.name);
     else if (c->core.unsettled || c->core.asked || c->timers.count)
-        violate("G7", "client %u: %zu unsettled, %zu unanswered, %zu timers at the end", c->id,
-                c->core.unsettled, c->core.asked, c->timers.count);
+        violate("G7", "client %u: %zu unsettled, %zu unanswered, %zu timers at the end",
+                c->id, c->core.unsettled, c->core.asked, c->timers.count);
 }
 
-/* ---- G10 -------------------------------------------------------------------------------------------- */
+/* ---- G10 ---------------------------------------------------------------------------
+ * ----------------- */
 
 static struct sim_thread *thread_of(struct owner o)
 {
     for (int i = 0; i < w.plan->procs; i++)
         for (int t = 0; t < THREADS && w.procs[i].alive; t++)
-            if ((w.procs[i].id | 1) == o.process && w.procs[i].threads[t].number == o.number)
+            if ((w.procs[i].id | 1) == o.process &&
+                w.procs[i].threads[t].number == o.number)
                 return &w.procs[i].threads[t];
     return NULL;
 }
@@ -346,7 +357,8 @@ static bool relax(bool stuck[])
             const struct st *s = container_of(n, struct st, node);
             const struct sim_thread *t = thread_of(s->owner);
 
-            if (t && stuck[t->identity % 4096] && (w.plan->family != ORDERED || !s->prefix) &&
+            if (t && stuck[t->identity % 4096] &&
+                (w.plan->family != ORDERED || !s->prefix) &&
                 can_go_on(&w.lines[i], s, stuck)) {
                 stuck[t->identity % 4096] = false;
                 changed = true;
@@ -362,19 +374,18 @@ static bool holds_it_itself(const struct sim_op *o)
 
         for (size_t i = 0; i < l->n; i++)
             for (int k = 0; k < o->act.lines; k++)
-                if (line_of(l->parts[i].hold->t.name) ==
-                    (o->act.line + k) % w.plan->lines)
+                if (line_of(l->parts[i].hold->t.name) == (o->act.line + k) % w.plan->lines)
                     return true;
     }
     return false;
 }
 
-/* The walk says that this wait would never end. It looked a moment ago, so what has gone wrong or
- * was given up since then may have untied the knot. */
+/* The walk says that this wait would never end. It looked a moment ago, so what has
+ * gone wrong or was given up since then may have untied the knot. */
 void oracle_deadlock(struct sim_op *o)
 {
     static bool stuck[4096];
-    int64_t walk = 64 * (w.plan->delay_us + w.plan->jitter_us) + 20 * US;
+    int64_t walk = (4 * w.plan->lines + 4) * (w.plan->delay_us + w.plan->jitter_us) + 5 * US;
 
     if (!o->thread || holds_it_itself(o) || w.abnormal_at + walk > w.now ||
         w.plan->slow_ppm > 0 || w.forgot_at >= 0)

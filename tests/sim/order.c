@@ -1,7 +1,8 @@
-/* order.c: the reference store's ordered family (ZooKeeper, etcd): nobody writes "granted". A
- * ticket belongs to a session and gets a number at its join, which is its fence; the holders are
- * the longest prefix of the line that fits. Waiters watch the ticket whose end concerns them. A
- * session that is not renewed ends, and its tickets with it, at that moment. */
+/* order.c: the reference store's ordered family (ZooKeeper, etcd): nobody writes
+ * "granted". A ticket belongs to a session and gets a number at its join, which is its
+ * fence; the holders are the longest prefix of the line that fits. Waiters watch the
+ * ticket whose end concerns them. A session that is not renewed ends, and its tickets
+ * with it, at that moment. */
 #include "sim.h"
 
 #include <string.h>
@@ -16,8 +17,11 @@ static void fire(struct line *l, uint64_t token)
             continue;
         }
         l->watches[i] = l->watches[--l->nwatches];
-        store_notify(at.id, &(struct msg){ .kind = N_FIRED, .id = at.id, .slot = at.slot,
-                                           .gen = at.gen, .line = (uint8_t)(l - w.lines) });
+        store_notify(at.id, &(struct msg){ .kind = N_FIRED,
+                                           .id = at.id,
+                                           .slot = at.slot,
+                                           .gen = at.gen,
+                                           .line = (uint8_t)(l - w.lines) });
     }
 }
 
@@ -151,7 +155,7 @@ static void read_line(const struct msg *m, struct msg *a)
     a->rc = 0;
     a->snap = new_snap();
     fill_rows(a->snap, l, m->id);
-    if (l->nwatches < TICKETS && (m->watch == 0 || store_find(m->line, m->watch)))
+    if (l->nwatches < ROWS && (m->watch == 0 || store_find(m->line, m->watch)))
         l->watches[l->nwatches++] = (struct watch_on){ m->watch, m->id, m->slot, m->gen };
 }
 
@@ -196,8 +200,12 @@ static void evict(const struct msg *m, struct msg *a)
     if (a->rc < 0)
         return;
     oracle_evicted(s);
-    store_notify(s->id, &(struct msg){ .kind = N_GONE, .id = s->id, .slot = s->slot,
-                                       .gen = s->gen, .token = s->token, .line = s->line });
+    store_notify(s->id, &(struct msg){ .kind = N_GONE,
+                                       .id = s->id,
+                                       .slot = s->slot,
+                                       .gen = s->gen,
+                                       .token = s->token,
+                                       .line = s->line });
     order_drop(&w.lines[m->line], s);
 }
 

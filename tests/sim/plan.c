@@ -1,6 +1,6 @@
-/* plan.c: a seed becomes a plan: the kind of store, its clients, and all that will be done and
- * will go wrong, with times. A plan is a list that can be shortened: that is how a failing run
- * is shrunk. */
+/* plan.c: a seed becomes a plan: the kind of store, its clients, and all that will be
+ * done and will go wrong, with times. A plan is a list that can be shortened: that is
+ * how a failing run is shrunk. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -21,17 +21,30 @@ static bool chance(unsigned percent)
 
 const char *act_word(enum act_kind k)
 {
-    static const char *const words[ACT_KINDS] = {
-        [A_ACQUIRE] = "acquire", [A_CANCEL] = "cancel", [A_RELEASE] = "release",
-        [A_DOWNGRADE] = "downgrade", [A_NOTE] = "note", [A_RENEW] = "renew by hand",
-        [A_LOOK] = "look", [A_EVICT] = "evict", [A_THREAD_ENDS] = "a thread ends",
-        [A_SHUT] = "close", [A_CUT] = "connection cut", [A_PAUSE] = "process stands still",
-        [A_SUSPEND] = "machine suspended", [A_KILL] = "process killed",
-        [A_DRIFT] = "clock drifts within the bound", [A_BEYOND] = "clock drifts beyond it",
-        [A_STORE_STOP] = "store stops", [A_STORE_FORGETS] = "store loses its memory",
-        [A_WALL] = "store's wall clock stepped", [A_NO_MEMORY] = "no memory",
-        [A_SLOW] = "slow", [A_END_HOLD] = "store ends a hold"
-    };
+    static const char *const words[ACT_KINDS] = { [A_ACQUIRE] = "acquire",
+                                                  [A_CANCEL] = "cancel",
+                                                  [A_RELEASE] = "release",
+                                                  [A_DOWNGRADE] = "downgrade",
+                                                  [A_NOTE] = "note",
+                                                  [A_RENEW] = "renew by hand",
+                                                  [A_LOOK] = "look",
+                                                  [A_EVICT] = "evict",
+                                                  [A_THREAD_ENDS] = "a thread ends",
+                                                  [A_SHUT] = "close",
+                                                  [A_CUT] = "connection cut",
+                                                  [A_PAUSE] = "process stands still",
+                                                  [A_SUSPEND] = "machine suspended",
+                                                  [A_KILL] = "process killed",
+                                                  [A_DRIFT] =
+                                                      "clock drifts within the bound",
+                                                  [A_BEYOND] = "clock drifts beyond it",
+                                                  [A_STORE_STOP] = "store stops",
+                                                  [A_STORE_FORGETS] =
+                                                      "store loses its memory",
+                                                  [A_WALL] = "store's wall clock stepped",
+                                                  [A_NO_MEMORY] = "no memory",
+                                                  [A_SLOW] = "slow",
+                                                  [A_END_HOLD] = "store ends a hold" };
 
     return words[k];
 }
@@ -60,10 +73,10 @@ static void shape(struct plan *p)
     p->eager = chance(60);
     p->deaths_by_dead = chance(50);
     p->calm = chance(25);
+    p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     if (p->calm)
         return;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
-    p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
 }
 
@@ -87,8 +100,9 @@ static void acquire(struct plan *p, struct act *a)
 
 static void other(const struct plan *p, struct act *a)
 {
-    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW,
-                                           A_LOOK, A_EVICT, A_THREAD_ENDS, A_SHUT };
+    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE,     A_DOWNGRADE,
+                                           A_NOTE,   A_RENEW,       A_LOOK,
+                                           A_EVICT,  A_THREAD_ENDS, A_SHUT };
 
     a->kind = kinds[rnd(sizeof kinds / sizeof kinds[0])];
     a->flags = (uint8_t)((chance(50) ? F_NOW : 0) | (chance(50) ? F_KEEP : 0));

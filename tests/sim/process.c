@@ -1,5 +1,6 @@
-/* process.c: simulated processes and their clients, and what befalls them: they are paused, suspended,
- * killed, started again, cut off, short of memory, given wrong clocks; and the store stops. */
+/* process.c: simulated processes and their clients, and what befalls them: they are
+ * paused, suspended, killed, started again, cut off, short of memory, given wrong
+ * clocks; and the store stops. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 static struct sim_client *client_pool[PROCS * SLOTS];
 
-/* ---- clocks -------------------------------------------------------------------------------- */
+/* ---- clocks
+ * -------------------------------------------------------------------------------- */
 
 static void touch_all(const struct proc *p)
 {
@@ -24,7 +26,8 @@ static void set_clock(struct proc *p, int32_t ppm)
     touch_all(p);
 }
 
-/* ---- what the core may use of the world -------------------------------------------------------- */
+/* ---- what the core may use of the world
+ * -------------------------------------------------------- */
 
 static struct sim_client *env_client(struct env *e)
 {
@@ -70,14 +73,16 @@ static void env_timer(struct env *e, struct timer *t, int64_t at)
         hf__heap_set(&c->timers, &t->node, at);
 }
 
-/* ---- clients ------------------------------------------------------------------------------------- */
+/* ---- clients -----------------------------------------------------------------------
+ * -------------- */
 
 static struct url client_url(void)
 {
     static char scheme[] = "sim", empty[] = "", shown[] = "sim:";
 
-    return (struct url){ .scheme = scheme, .path = empty, .ns = empty, .shown = shown,
-                         .connect_ms = 2000 };
+    return (struct url){
+        .scheme = scheme, .path = empty, .ns = empty, .shown = shown, .connect_ms = 2000
+    };
 }
 
 struct sim_client *open_client(int proc, int slot)
@@ -93,8 +98,11 @@ struct sim_client *open_client(int proc, int slot)
     if (!c && (c = client_pool[at] = malloc(sizeof *c)) == NULL)
         abort();
     memset(c, 0, sizeof *c);
-    c->env = (struct env){ .now = env_now, .wall = env_wall, .random = env_random,
-                           .reserve = env_reserve, .timer = env_timer };
+    c->env = (struct env){ .now = env_now,
+                           .wall = env_wall,
+                           .random = env_random,
+                           .reserve = env_reserve,
+                           .timer = env_timer };
     c->alive_word = 1;
     c->core.alive = &c->alive_word;
     c->id = (uint8_t)w.ids++;
@@ -164,7 +172,8 @@ void settle(struct sim_client *c)
     touch(c);
 }
 
-/* ---- processes ------------------------------------------------------------------------------------- */
+/* ---- processes ---------------------------------------------------------------------
+ * ---------------- */
 
 void process_start(int i)
 {
@@ -227,7 +236,8 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
     touch_all(p);
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------ */
+/* ---- faults ------------------------------------------------------------------------
+ * ------------------ */
 
 static void stop_store(const struct act *a)
 {
@@ -331,4 +341,3 @@ void process_quiet(void)
     }
     work_quiet();
 }
-

@@ -1,11 +1,12 @@
-/* scripted.c: the requests of the reference store's scripted family, each one atomic step. A token
- * that is in line already answers its present place; renew, leave and evict name the ticket (G8),
- * and find it or change nothing. */
+/* scripted.c: the requests of the reference store's scripted family, each one atomic
+ * step. A token that is in line already answers its present place; renew, leave and
+ * evict name the ticket (G8), and find it or change nothing. */
 #include "sim.h"
 
 #include <string.h>
 
-/* ---- requests ------------------------------------------------------------------------------ */
+/* ---- requests
+ * ------------------------------------------------------------------------------ */
 
 static void answer_place(struct line *l, struct st *s, struct msg *a)
 {
@@ -33,7 +34,7 @@ static void queue_up(struct line *l, const struct msg *m, struct msg *a)
     s = new_st(m);
     s->g = g;
     g->n++;
-    line_renew(l, g, MUTANT(UNTOLD) ? NULL : m->snap);
+    line_renew(g, m->sent_at);
     if (MUTANT(FENCE_AT_JOIN))
         s->fence = line_fence(l);
     list_push(&l->queue, &s->node);
@@ -41,12 +42,14 @@ static void queue_up(struct line *l, const struct msg *m, struct msg *a)
     answer_place(l, s, a);
 }
 
-static void join_again(struct line *l, struct st *s, const struct snap *known, struct msg *a)
+static void join_again(struct line *l, struct st *s, const struct msg *m, struct msg *a)
 {
-    if (s->held)
+    if (s->held) {
         s->expires = w.now + s->ttl_ms * US;
-    else
-        line_renew(l, s->g, known);
+        s->sent_at = m->sent_at;
+    } else {
+        line_renew(s->g, m->sent_at);
+    }
     answer_place(l, s, a);
 }
 
@@ -58,7 +61,7 @@ static void join(const struct msg *m, struct msg *a)
 
     line_step(l);
     if ((s = store_find(m->line, m->token)) != NULL) {
-        join_again(l, s, m->snap, a);
+        join_again(l, s, m, a);
         return;
     }
     empty = list_empty(&l->holders) && list_empty(&l->queue);
@@ -128,6 +131,7 @@ static void renew(const struct msg *m, struct msg *a)
     a->rc = 0;
     a->ttl_ms = s->ttl_ms = m->ttl_ms;
     s->expires = w.now + m->ttl_ms * US;
+    s->sent_at = m->sent_at;
     s->told = true;
 }
 
@@ -138,11 +142,9 @@ static void look_of_waiters(const struct msg *m, struct msg *a)
     struct grp *g = line_group(l, m->id, m->ttl_ms, false);
 
     a->snap = new_snap();
-    a->rc = 0;
-    if (g && (g->expires <= w.now || g->number != m->inc))
-        g = NULL;
-    /* if none waits any more: what was granted meanwhile is untold and may be renewed */
-    line_renew(l, g ? g : &(struct grp){ .ttl_ms = m->ttl_ms }, m->snap);
+    a->rc = g && g->expires > w.now && g->number == m->inc ? 0 : HF_ELOST;
+    if (a->rc == 0)
+        line_renew(g, m->sent_at);
     line_step(l);
     fill_rows(a->snap, l, m->id);
 }
@@ -156,16 +158,25 @@ void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
         list_for(n, lists[i]) {
             const struct st *s = container_of(n, struct st, node);
 
-            if (st_dead(s) || snap->n == TICKETS)
+            if (st_dead(s) || snap->n == ROWS)
                 continue;
-            snap->rows[snap->n++] = (struct srow){
-                .token = s->token, .fence = s->fence, .slot = s->slot, .gen = s->gen,
-                .position = i == 0 ? 0 : ++pos, .id = s->id, .kind = s->lk,
-                .weight = s->weight, .capacity = s->capacity, .joined = s->joined,
-                .expires_ms = i == 0 ? line_recheck_ms(l, s) : -1, .owner = s->owner,
-                .hints = s->hints, .marked = s->marked,
-                .mine = s->id == id && (i == 1 || !s->told)
-            };
+            snap->rows[snap->n++] =
+                (struct srow){ .token = s->token,
+                               .fence = s->fence,
+                               .slot = s->slot,
+                               .gen = s->gen,
+                               .position = i == 0 ? 0 : ++pos,
+                               .id = s->id,
+                               .kind = s->lk,
+                               .weight = s->weight,
+                               .capacity = s->capacity,
+                               .joined = s->joined,
+                               .expires_ms = i == 0 ? line_recheck_ms(l, s) : -1,
+                               .owner = s->owner,
+                               .hints = s->hints,
+                               .marked = s->marked,
+                               .sent_at = s->sent_at,
+                               .mine = s->id == id && (i == 1 || !s->told) };
             if (i == 1)
                 snap->rows[snap->n - 1].expires_ms = line_recheck_ms(l, s);
         }
@@ -234,8 +245,8 @@ void store_receive(struct msg *m)
     if (m->kind == M_HELLO) {
         if (m->epoch > w.conn_epoch[m->id])
             w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
-        a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc &&
-                       m->inc > 0 && !w.sessions[m->id].alive
+        a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc && m->inc > 0 &&
+                       !w.sessions[m->id].alive
                    ? HF_ELOST
                    : 0;
     } else if (m->epoch < w.conn_epoch[m->id] && !MUTANT(OLD_REQUESTS)) {
@@ -248,4 +259,3 @@ void store_receive(struct msg *m)
     }
     store_reply(m, &a);
 }
-

@@ -29,7 +29,8 @@ enum {
     IDS = 120,      /* clients of a run */
     LINES = 8,
     TTLS = 3,
-    TICKETS = 96,   /* of a client, or of a line */
+    TICKETS = 96,   /* of a client */
+    ROWS = 400,     /* of a line */
     LOOKS = 48,
     ACTS = 1600,
     US = 1000       /* in a millisecond */
@@ -44,7 +45,7 @@ enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
     X(READER_PAST, "reader-past-writer", "a reader is admitted past a waiting writer")     \
     X(MONOTONIC, "monotonic", "the clock stands still while the machine is suspended")     \
     X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
-    X(UNTOLD, "untold", "a join renews the waiters, not the grant still under way to them") \
+    X(OUTDATED, "outdated", "a grant counts from a request that came after it")           \
     X(OLD_LIFE, "old-life", "a join into a new group renews the life of the expired one")  \
     X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")
 
@@ -89,7 +90,7 @@ struct plan {
     uint32_t slow_ppm, wake_lost_ppm, twice_ppm;
     bool eager;                /* the store ends what expired at that moment, not when asked */
     bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
-    bool calm;                 /* no fault, no time-out: no deadlock report may be false */
+    bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
     int32_t ppm[PROCS];
     struct act acts[ACTS];
     size_t n;
@@ -122,7 +123,7 @@ struct srow { /* a ticket as a store tells of it */
     int slot;
     uint32_t gen, position;
     uint8_t id, kind;
-    int64_t weight, capacity, joined, expires_ms;
+    int64_t weight, capacity, joined, expires_ms, sent_at;
     struct owner owner;
     uint32_t hints;
     bool marked, mine;
@@ -131,7 +132,7 @@ struct srow { /* a ticket as a store tells of it */
 struct snap {
     struct snap *next; /* in the pool */
     int n;
-    struct srow rows[TICKETS];
+    struct srow rows[ROWS];
 };
 
 struct msg {
@@ -169,6 +170,7 @@ struct dt { /* what the driver knows of a ticket */
     struct ticket *t;
     uint64_t token, watch, seq;
     uint64_t woken, woken_seq; /* a grant that came before the answer to the join */
+    int64_t woken_sent;
     uint32_t gen;
     enum dt_state state;
     int withdrawing; /* why */
@@ -259,7 +261,7 @@ struct sim_lease {
 struct grp { /* the waiting tickets of one client, line and ttl */
     uint8_t id;
     uint32_t number;
-    int64_t ttl_ms, expires;
+    int64_t ttl_ms, expires, sent_at;
     int n;
 };
 
@@ -270,7 +272,7 @@ struct st { /* a ticket in the store */
     int slot;
     uint32_t gen, hints, inc;
     uint64_t token, fence, seq;
-    int64_t weight, capacity, ttl_ms, expires, joined;
+    int64_t weight, capacity, ttl_ms, expires, sent_at, joined;
     struct owner owner;
     struct grp *g;
     struct st *next;
@@ -287,7 +289,7 @@ struct line {
         uint8_t id;
         int slot;
         uint32_t gen;
-    } watches[TICKETS];
+    } watches[ROWS];
     int nwatches;
     struct oh { /* a hold that an application has */
         struct hold *h;
@@ -296,7 +298,7 @@ struct line {
         int handles;
         int64_t weight, told_at; /* told_at: on the process's clock; 0: not told lost */
         bool excused, by_hand;
-    } held[TICKETS];
+    } held[ROWS];
     int nheld;
 };
 
@@ -388,7 +390,7 @@ void driver_tidy(struct sim_client *);
 uint32_t line_position(const struct line *l, const struct st *s);
 int64_t line_recheck_ms(const struct line *l, const struct st *s);
 struct grp *line_group(struct line *l, uint8_t id, int64_t ttl_ms, bool make);
-void line_renew(struct line *l, struct grp *g, const struct snap *known);
+void line_renew(struct grp *g, int64_t sent_at);
 uint64_t line_fence(struct line *l);
 void line_step(struct line *l);
 bool line_fits(const struct line *l, int64_t weight);

@@ -1,8 +1,10 @@
-/* work.c: the applications: threads that acquire, hold, change and give back, as the plan says.
+/* work.c: the applications: threads that acquire, hold, change and give back, as the
+ * plan says.
  *
- * A thread that waits does nothing else, so what it holds is given back only after its wait: that
- * is how deadlocks come about. What belongs to no thread is started and never waited for. The
- * core is not called inside its own callbacks: what is done is put on a list first. */
+ * * A thread that waits does nothing else, so what it holds is given back only after
+ * its wait: that is how deadlocks come about. What belongs to no thread is started and
+ * never waited for. The core is not called inside its own callbacks: what is done is
+ * put on a list first. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -63,7 +65,8 @@ static void op_seen(struct hf_op *op)
 
 const struct host sim_host = { op_done, op_seen, oracle_lease_changed };
 
-/* ---- leases --------------------------------------------------------------------------------- */
+/* ---- leases
+ * --------------------------------------------------------------------------------- */
 
 static void plan_release(struct sim_lease *l, int64_t us)
 {
@@ -84,7 +87,10 @@ static void got(struct sim_op *o)
     else if ((l = calloc(1, sizeof *l)) == NULL)
         abort();
     gen = l->gen + 1;
-    *l = (struct sim_lease){ .l = o->op.lease, .c = o->c, .thread = o->thread, .gen = gen,
+    *l = (struct sim_lease){ .l = o->op.lease,
+                             .c = o->c,
+                             .thread = o->thread,
+                             .gen = gen,
                              .identity = o->thread ? o->thread->identity : ++w.numbers,
                              .act = o->act };
     list_init(&l->on_client);
@@ -147,7 +153,8 @@ static void release_overdue(struct list *leases)
     }
 }
 
-/* ---- operations that are done ------------------------------------------------------------------ */
+/* ---- operations that are done
+ * ------------------------------------------------------------------ */
 
 static void start_evict(struct sim_op *o)
 {
@@ -212,7 +219,8 @@ void work_drain(void)
     }
 }
 
-/* ---- acts ------------------------------------------------------------------------------------------ */
+/* ---- acts --------------------------------------------------------------------------
+ * ---------------- */
 
 static void make_request(struct request *r, const struct act *a, const struct sim_client *c,
                          const struct sim_thread *t)
@@ -256,7 +264,10 @@ static void acquire(struct sim_client *c, const struct act *a)
         t->waiting = o;
     SAY("client %u: %s %d acquires %s%s%s, waits %lld ms", c->id, t ? "thread" : "nobody",
         t ? (int)t->number : 0, names[0], a->lines > 1 ? " and more" : "",
-        r.kind == LINE_PERMITS ? ", permits" : r.weight == 1 ? ", shared" : "", (long long)(a->wait_ms == HF_FOREVER ? -1 : a->wait_ms));
+        r.kind == LINE_PERMITS ? ", permits"
+        : r.weight == 1        ? ", shared"
+                               : "",
+        (long long)(a->wait_ms == HF_FOREVER ? -1 : a->wait_ms));
     rc = hf__acquire(&o->op, names, a->lines, a->wait_ms, &r);
     if (rc < 0) {
         if (t)
@@ -305,7 +316,8 @@ static void change(struct sim_client *c, const struct act *a)
     if (a->kind == A_RENEW)
         rc = hf__renew(&o->op, h, c->core.caps & HF_CAP_TTL ? w.plan->ttl_ms[a->ttl] : 0);
     else
-        rc = hf__amend(&o->op, h, a->kind == A_NOTE ? "note" : NULL, a->kind == A_DOWNGRADE);
+        rc =
+            hf__amend(&o->op, h, a->kind == A_NOTE ? "note" : NULL, a->kind == A_DOWNGRADE);
     if (rc == 0 && a->kind == A_DOWNGRADE && several)
         violate("G9", "downgrade of %s with several handles", h->t.name);
     if (rc < 0) {
@@ -407,7 +419,8 @@ void work_act(const struct act *a)
     w.current = -1;
 }
 
-/* ---- ends --------------------------------------------------------------------------------------------- */
+/* ---- ends --------------------------------------------------------------------------
+ * ------------------- */
 
 void work_drop_client(struct sim_client *c)
 {
@@ -440,7 +453,8 @@ void work_quiet(void)
         if (!c)
             continue;
         list_for(n, &c->leases)
-            plan_release(container_of(n, struct sim_lease, on_client), (int64_t)draw(50 * US));
+            plan_release(container_of(n, struct sim_lease, on_client),
+                         (int64_t)draw(50 * US));
     }
 }
 

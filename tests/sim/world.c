@@ -1,9 +1,10 @@
 /* world.c: the true clock, the steps, processes and what befalls them.
  *
- * The next step is the earliest of: an event in the queue, a core timer of some client, the next
- * act of the plan. What concerns a process that stands still waits until it goes on. When the
- * plan is done all faults end (`quiet`); then everybody must be served within a bound, everything
- * is closed, and nothing may be left anywhere. */
+ * * The next step is the earliest of: an event in the queue, a core timer of some
+ * client, the next act of the plan. What concerns a process that stands still waits
+ * until it goes on. When the plan is done all faults end (`quiet`); then everybody
+ * must be served within a bound, everything is closed, and nothing may be left
+ * anywhere. */
 #include "sim.h"
 
 #include <stdarg.h>
@@ -18,7 +19,8 @@ const char *const line_names[LINES] = { "n0", "n1", "n2", "n3", "n4", "n5", "n6"
 static struct ev *ev_pool;
 static struct snap *snap_pool;
 
-/* ---- saying ------------------------------------------------------------------------------ */
+/* ---- saying
+ * ------------------------------------------------------------------------------ */
 
 /* What was said a moment ago (renewals, mostly) is not said again. */
 static bool said(const char *text)
@@ -80,7 +82,8 @@ uint64_t draw(uint64_t below)
     return (w.rng >> 33) % below;
 }
 
-/* ---- the queue of events -------------------------------------------------------------------- */
+/* ---- the queue of events
+ * -------------------------------------------------------------------- */
 
 struct ev *new_event(enum ev_kind kind, int64_t at)
 {
@@ -164,7 +167,8 @@ void free_snap(struct snap *s)
     snap_pool = s;
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------- */
+/* ---- clocks
+ * ---------------------------------------------------------------------------------- */
 
 int64_t proc_now(const struct proc *p)
 {
@@ -200,7 +204,8 @@ void touch(struct sim_client *c)
     w.next_true[c->proc * SLOTS + c->slot] = at;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------------------
+ * -------------------- */
 
 static void dispatch(struct ev *e)
 {
@@ -221,7 +226,6 @@ static void dispatch(struct ev *e)
     switch (e->kind) {
     case E_TO_STORE:
         store_receive(&e->m);
-        free_snap(e->m.snap);
         break;
     case E_TO_CLIENT:
         if (c)
@@ -327,16 +331,18 @@ static void close_all(void)
             }
 }
 
-/* Everybody is served, then nothing may be left in the lines: neither what was left, nor, one
- * ttl later, what belonged to the dead. */
+/* Everybody is served, then nothing may be left in the lines: neither what was left,
+ * nor, one ttl later, what belonged to the dead. */
 static void finish(void)
 {
     int64_t bound = w.quiet_at + (6 * longest_ttl() + 120000) * US;
 
     while (!w.broke && (w.ops > 0 || w.leases > 0) && step())
         if (w.now > bound)
-            violate("liveness", "%zu operations and %zu leases are not done %lld s after the "
-                    "last fault", w.ops, w.leases, (long long)(w.now - w.quiet_at) / 1000000);
+            violate("liveness",
+                    "%zu operations and %zu leases are not done %lld s after the "
+                    "last fault",
+                    w.ops, w.leases, (long long)(w.now - w.quiet_at) / 1000000);
     if (!w.broke && (w.ops > 0 || w.leases > 0))
         violate("liveness", "%zu operations and %zu leases are not done and never will be",
                 w.ops, w.leases);
