@@ -5,7 +5,7 @@
  * folder, and a first process stays behind only to remove it, however the second one
  * ends. Goes wrong: a case that cannot be measured ends the run with the status of its
  * error; one that hangs is ended by an alarm, so the load is bounded. */
-#include "bench.h"
+#include "bench_wire.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -22,13 +22,17 @@ static const struct {
     bench_case *run;
 } cases[] = {
     { "uncontended", bench_uncontended },
+    { "inflight", bench_inflight },
     { "contended", bench_contended },
     { "hand-off", bench_handoff },
     { "waiters", bench_waiters },
     { "held", bench_held },
+#ifdef BENCH_REDIS
+    { "server", bench_server },
+#endif
     { "run", bench_run },
 };
-enum { CASES = sizeof cases / sizeof *cases, HANG_S = 120 };
+enum { CASES = sizeof cases / sizeof *cases, HANG_S = 120, HANG_FAR_S = 600 };
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
@@ -160,6 +164,24 @@ static int split(const struct bench *b)
 
 /* ---- the run ----------------------------------------------------------------------- */
 
+static void choose_raw(struct bench *b)
+{
+    b->local = strcmp(b->backend, "local") == 0;
+    if (b->local)
+        b->raw = &bench_raw_local;
+#ifdef BENCH_REDIS
+    else if (wire_possible(b->url))
+        b->raw = &bench_raw_redis;
+    else if (strcmp(b->backend, "redlock") == 0)
+        b->raw = &bench_raw_redlock;
+#endif
+    else
+        cli_say(
+            "bench: raw limits are not measured for %s: (they are for local:, redis:, "
+            "redis+unix: and redlock:)",
+            b->backend);
+}
+
 static int choose_store(struct cli *cli, struct bench *b)
 {
     int status = 0;
@@ -180,7 +202,7 @@ static int choose_store(struct cli *cli, struct bench *b)
     }
     snprintf(b->backend, sizeof b->backend, "%.*s", (int)strcspn(b->url, ":"), b->url);
     snprintf(b->prefix, sizeof b->prefix, "holdfast-bench/%d", (int)getpid());
-    b->local = strcmp(b->backend, "local") == 0;
+    choose_raw(b);
     return 0;
 }
 
@@ -190,7 +212,7 @@ static int run_cases(const struct bench *b, int n, char **names)
 
     bench_head(b);
     for (int i = 0; i < (n ? n : CASES) && status == 0; i++) {
-        alarm((unsigned)(b->time_ns / 1000000000 * 10) + HANG_S);
+        alarm((unsigned)(b->time_ns / 1000000000 * 10) + (b->local ? HANG_S : HANG_FAR_S));
         status = cases[n ? find_case(names[i]) : i].run(b);
     }
     bench_quiet(b);
@@ -211,6 +233,7 @@ static int run(struct cli *cli, int argc, char **argv)
             return cli_usage(cli, "there is no case %s",
                              cli_text(shown, sizeof shown, argv[i]));
         }
+    b.named = argc > at;
     b.progress = isatty(STDERR_FILENO);
     status = choose_store(cli, &b);
     if (status == 0)
@@ -234,15 +257,21 @@ const struct cli_verb verb_bench = {
     .details =
         "Cases:\n"
         "  uncontended  acquire and release, one thread; raw: flock(2) and unlock\n"
+        "  inflight     64 of them at once by one client, with callbacks\n"
         "  contended    the same by 4 threads, then by 4 processes on one name\n"
         "  hand-off     between two processes, there and back; raw: a byte over a "
         "socket\n"
         "  waiters      hand-offs in a queue of 10 to 10,000; raw: the queue of 10\n"
         "  held         beside 10,000 and 100,000 held names; raw: with nothing held\n"
+        "  server       redis: time of the server for a pair; raw: a lock that is neither\n"
+        "               fair nor fenced, by Redisson's scheme\n"
         "  run          'holdfast run NAME -- true'; raw: flock(1) FILE true\n"
         "Without a URL a private store in a temporary folder is used and removed again. "
-        "The\n"
-        "figures are medians of alternating rounds; ratio is our time / raw time.",
+        "On\n"
+        "redis: and redis+unix: raw is the same scripts on a plain socket: two EVALSHA, "
+        "one\n"
+        "connection with 64 in flight, EVALSHA and PUBLISH to a subscriber.\n"
+        "The figures are medians of alternating rounds; ratio is our time / raw time.",
     .options = options,
     .run = run,
 };

@@ -10,7 +10,9 @@
 
 #include <math.h>
 
-enum { BENCH_ROUNDS = 9, BENCH_SAMPLES = 32768, BENCH_EXTRAS = 5 };
+enum { BENCH_ROUNDS = 31, BENCH_SAMPLES = 32768, BENCH_EXTRAS = 6 };
+
+struct bench_raw;
 
 struct bench {
     char *url;
@@ -18,8 +20,10 @@ struct bench {
     char backend[32]; /* "local" */
     char prefix[64];  /* of all names, so that nobody else's are touched */
     bool local;       /* the limits are those of a store on this machine */
-    bool own;         /* no URL was given: the store is in dir */
+    const struct bench_raw *raw; /* NULL: its limit cannot be measured */
+    bool own;                    /* no URL was given: the store is in dir */
     bool json, progress;
+    bool named;      /* the cases were chosen */
     int64_t time_ns; /* for each case */
 };
 
@@ -63,7 +67,8 @@ struct worker {
     const struct bench *bench;
     int index;
     hf_client *client;
-    int fd;           /* of the raw limit */
+    int fd;           /* of the raw limit on this machine */
+    void *raw;        /* of that of a server */
     const char *name; /* the lock */
     void *shared;     /* between the processes of a crew */
     struct slice *slice;
@@ -74,18 +79,37 @@ struct worker {
  * having said why. */
 typedef int bench_work(struct worker *, bool raw, int64_t until);
 
+/* How the raw limit of a store is measured: as bench_work, each worker by its own
+ * means, which open has made. A `most` is the largest ratio that is good enough. */
+struct bench_raw {
+    int (*open)(struct worker *);
+    void (*close)(struct worker *); /* also of what was half opened */
+    int (*pair)(struct worker *);
+    int (*turns)(struct worker *, int64_t until);         /* of two processes; NULL: none */
+    int (*flight)(struct worker *, int n, int64_t until); /* NULL: none */
+    /* of the server, since it runs: time in scripts, and how many; NULL: cannot be told */
+    int (*spent)(struct worker *, double *us, double *calls);
+    double pair_most, turns_most, flight_most;
+};
+extern const struct bench_raw bench_raw_local;
+#ifdef BENCH_REDIS
+extern const struct bench_raw bench_raw_redis, bench_raw_redlock;
+#endif
+
 /* One slice of ours or of the raw limit, added to the tally. Returns an exit status. */
 typedef int bench_slice(void *ctx, bool raw, int64_t ns, struct tally *);
 
 typedef int bench_case(const struct bench *);
-bench_case bench_uncontended, bench_contended, bench_handoff, bench_waiters, bench_held,
-    bench_run;
+bench_case bench_uncontended, bench_inflight, bench_contended, bench_handoff, bench_waiters,
+    bench_held, bench_server, bench_run;
 
 /* ---- bench_stat.c ------------------------------------------------------------------ */
 
 int64_t bench_now(void);   /* ns, CLOCK_MONOTONIC */
 double bench_memory(void); /* bytes that the allocator has given out; NAN: not known */
 void samples_add(struct samples *, double us);
+/* The time that this part of them did not exceed; NAN: there are none. */
+double samples_at(struct samples *, double part);
 void tally_add(struct tally *, const struct slice *, size_t n); /* of n workers at once */
 double tally_rate(const struct tally *);                        /* median; NAN: no slice */
 
@@ -96,6 +120,8 @@ int bench_alternate(const struct bench *, const char *what, bench_slice *, void 
 /* A row with what the tallies say; `raw` may be NULL. */
 void bench_fill(struct bench_row *, const char *name, struct tally *ours,
                 struct tally *raw);
+
+void bench_limit(struct bench_row *, double most); /* of the ratio */
 
 /* ---- bench_out.c ------------------------------------------------------------------- */
 
@@ -119,7 +145,10 @@ void *bench_shared(size_t size); /* zeroed, shared with children; NULL: no memor
 /* ---- bench_pair.c ------------------------------------------------------------------ */
 
 int bench_open(const struct bench *, uint32_t drive, int64_t ttl_ms, hf_client **ret);
-int bench_lock_file(const struct bench *); /* a descriptor of its own for flock(2), or -1 */
-bench_work bench_pairs; /* acquire and release, or lock and unlock of w->fd */
+bench_work bench_pairs; /* acquire and release, or the raw limit's pair */
+
+/* ---- bench_handoff.c --------------------------------------------------------------- */
+
+int bench_socket_turns(struct worker *, int64_t until);
 
 #endif

@@ -41,7 +41,8 @@ static int serve(struct worker *w, int fd, bench_work *work)
     int status = bench_open(w->bench, HF_DRIVE_CALLER, 0, &w->client);
     struct order order;
 
-    w->fd = bench_lock_file(w->bench);
+    if (status == 0 && w->bench->raw)
+        status = w->bench->raw->open(w);
     while (status == 0) {
         if (write(fd, &status, sizeof status) != sizeof status)
             break;
@@ -50,6 +51,8 @@ static int serve(struct worker *w, int fd, bench_work *work)
         status = work(w, order.raw, order.until);
     }
     hf_close(w->client);
+    if (w->bench->raw)
+        w->bench->raw->close(w);
     return status;
 }
 
@@ -117,9 +120,12 @@ int crew_start(struct crew **ret, const struct bench *b, int n, const char *name
         return EXIT_SYSTEM;
     }
     for (int i = 0; i < n && status == 0; i++) {
-        struct worker w = {
-            .bench = b, .index = i, .name = name, .shared = shared, .slice = &c->slices[i]
-        };
+        struct worker w = { .bench = b,
+                            .index = i,
+                            .fd = -1,
+                            .name = name,
+                            .shared = shared,
+                            .slice = &c->slices[i] };
 
         status = hire(c, &w, work);
     }

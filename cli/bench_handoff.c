@@ -1,12 +1,14 @@
-/* bench_handoff.c: a lock going to and fro between two processes, each on a CPU of its own.
+/* bench_handoff.c: a lock going to and fro between two processes, each on a CPU of its
+ * own.
  *
- * Both acquire and release in a loop, so each finds the other waiting, or on its way into
- * the queue. A pair is from one grant to the next with the other's grant in between: one
- * hand-off there and one back. Where a process was not in the queue yet when the other
- * released, that one has it twice in a row; this is no hand-off and not counted, neither as
- * a pair nor as time. The raw limit is one byte there and back over a unix socket: two
- * wake-ups, as two hand-offs need. Both are pinned, because a pair on one CPU takes a third
- * of the time of one on two, and the scheduler would choose for each anew. */
+ * Both acquire and release in a loop, so each finds the other waiting, or on its way
+ * into the queue. A pair is from one grant to the next with the other's grant in
+ * between: one hand-off there and one back. Where a process was not in the queue yet
+ * when the other released, that one has it twice in a row; this is no hand-off and not
+ * counted, neither as a pair nor as time. The raw limit is one byte there and back
+ * over a unix socket: two wake-ups, as two hand-offs need; of a server, see
+ * bench_redis.c. Both are pinned, because a pair on one CPU takes a third of the time
+ * of one on two, and the scheduler would choose for each anew. */
 #include "bench.h"
 
 #include <errno.h>
@@ -57,7 +59,7 @@ static int lost_peer(void)
     return EXIT_SYSTEM;
 }
 
-static int raw_turns(struct worker *w, int64_t until)
+int bench_socket_turns(struct worker *w, int64_t until)
 {
     int64_t start = bench_now(), now = start;
     char byte = 'p';
@@ -105,11 +107,12 @@ static int turns(struct worker *w, bool raw, int64_t until)
     if (w->fd != table->sock[w->index]) {
         /* the peer's end must be only the peer's, else its death is not seen */
         close(table->sock[1 - w->index]);
-        close(w->fd);
+        if (w->fd >= 0)
+            close(w->fd);
         w->fd = table->sock[w->index];
         pin(w->index);
     }
-    return raw ? raw_turns(w, until) : our_turns(w, until);
+    return raw ? w->bench->raw->turns(w, until) : our_turns(w, until);
 }
 
 static int slice(void *ctx, bool raw, int64_t ns, struct tally *t)
@@ -121,6 +124,7 @@ static int measure(const struct bench *b, struct table *table, struct tally *t)
 {
     struct bench_row row = { .threads = 1, .processes = 2, .setup = "2 processes" };
     struct crew *crew = NULL;
+    bool limit = b->raw && b->raw->turns;
     char name[128];
     int status;
 
@@ -129,17 +133,13 @@ static int measure(const struct bench *b, struct table *table, struct tally *t)
     close(table->sock[0]);
     close(table->sock[1]);
     if (status == 0)
-        status =
-            bench_alternate(b, "hand-off", slice, crew, &t[0], b->local ? &t[1] : NULL);
+        status = bench_alternate(b, "hand-off", slice, crew, &t[0], limit ? &t[1] : NULL);
     crew_end(crew);
     if (status)
         return status;
-    bench_fill(&row, "hand-off", &t[0], b->local ? &t[1] : NULL);
-    if (b->local) {
-        row.limit_of = "ratio_to_raw";
-        row.value = row.ratio;
-        row.limit = 1.5;
-    }
+    bench_fill(&row, "hand-off", &t[0], limit ? &t[1] : NULL);
+    if (limit)
+        bench_limit(&row, b->raw->turns_most);
     bench_print(b, &row);
     return 0;
 }

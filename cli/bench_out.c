@@ -85,7 +85,7 @@ static void print_table(const struct bench_row *r)
            cell(ratio, sizeof ratio, r->ratio, 2));
     if (r->limit_of && isfinite(r->value))
         printf("  %s%s<= %.*f: %s", of_ratio ? "" : r->limit_of, of_ratio ? "" : " ",
-               of_ratio ? 1 : 0, r->limit, r->value <= r->limit ? "met" : "MISSED");
+               of_ratio ? 2 : 0, r->limit, r->value <= r->limit ? "met" : "MISSED");
     putchar('\n');
     if (r->extra[0].key)
         printf("%-12s", "");

@@ -1,6 +1,8 @@
-/* bench_pair.c: acquire and release as fast as they go: alone, by threads of one client,
- * by processes. The raw limit is the least that the kernel takes for the same on one
- * machine: flock(2) lock and unlock on a descriptor of one's own. */
+/* bench_pair.c: acquire and release as fast as they go: alone, by threads of one
+ * client, by processes. The raw limit is the least that the kernel takes for the same
+ * on one machine: flock(2) lock and unlock on a descriptor of one's own; of a server,
+ * the least that it takes, without the library (bench_redis.c: each worker has a line
+ * of its own there). */
 #include "bench.h"
 
 #include <errno.h>
@@ -21,14 +23,6 @@ int bench_open(const struct bench *b, uint32_t drive, int64_t ttl_ms, hf_client 
     return rc < 0 ? cli_fail(&err) : 0;
 }
 
-int bench_lock_file(const struct bench *b)
-{
-    char path[sizeof b->dir + 16];
-
-    snprintf(path, sizeof path, "%s/flock", b->dir);
-    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-}
-
 static int our_pair(struct worker *w)
 {
     hf_lease *lease;
@@ -40,7 +34,27 @@ static int our_pair(struct worker *w)
     return 0;
 }
 
-static int raw_pair(struct worker *w)
+/* ---- the raw limit on one machine ----------------------------------------------- */
+
+static int flock_open(struct worker *w)
+{
+    char path[sizeof w->bench->dir + 16];
+
+    snprintf(path, sizeof path, "%s/flock", w->bench->dir);
+    w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (w->fd >= 0)
+        return 0;
+    cli_say("%s: %s", path, strerror(errno));
+    return EXIT_SYSTEM;
+}
+
+static void flock_close(struct worker *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+}
+
+static int flock_pair(struct worker *w)
 {
     if (flock(w->fd, LOCK_EX) == 0 && flock(w->fd, LOCK_UN) == 0)
         return 0;
@@ -48,11 +62,20 @@ static int raw_pair(struct worker *w)
     return EXIT_SYSTEM;
 }
 
+const struct bench_raw bench_raw_local = { .open = flock_open,
+                                           .close = flock_close,
+                                           .pair = flock_pair,
+                                           .turns = bench_socket_turns,
+                                           .pair_most = 2.5,
+                                           .turns_most = 1.5 };
+
+/* ---- pairs ---------------------------------------------------------------------- */
+
 /* Only the first pair of each batch is timed: on both sides the clock must not be a
  * notable part of what it measures. */
 int bench_pairs(struct worker *w, bool raw, int64_t until)
 {
-    int (*pair)(struct worker *) = raw ? raw_pair : our_pair;
+    int (*pair)(struct worker *) = raw ? w->bench->raw->pair : our_pair;
     int64_t start = bench_now(), now = start;
     int status = 0;
 
@@ -133,26 +156,30 @@ static int team_slice(void *ctx, bool raw, int64_t ns, struct tally *t)
 static int team_start(struct team *team, const struct bench *b, const char *name,
                       hf_client *client)
 {
+    int status = 0;
+
     team->slices = calloc((size_t)team->n, sizeof *team->slices);
     if (!team->slices) {
         cli_say("out of memory");
         return EXIT_SYSTEM;
     }
-    for (int i = 0; i < team->n && i < CONTENDERS; i++)
+    for (int i = 0; i < team->n && i < CONTENDERS && status == 0; i++) {
         team->worker[i] = (struct worker){ .bench = b,
                                            .index = i,
                                            .client = client,
-                                           .fd = bench_lock_file(b),
+                                           .fd = -1,
                                            .name = name,
                                            .slice = &team->slices[i] };
-    return 0;
+        status = b->raw ? b->raw->open(&team->worker[i]) : 0;
+    }
+    return status;
 }
 
 static void team_end(struct team *team)
 {
-    for (int i = 0; team->slices && i < team->n; i++)
-        if (team->worker[i].fd >= 0)
-            close(team->worker[i].fd);
+    for (int i = 0; i < team->n; i++)
+        if (team->worker[i].bench && team->worker[i].bench->raw)
+            team->worker[i].bench->raw->close(&team->worker[i]);
     free(team->slices);
 }
 
@@ -169,17 +196,14 @@ static void finish(const struct bench *b, const char *name, struct tally *t, int
     struct bench_row row = { .threads = threads, .processes = processes };
     int n = threads > 1 ? threads : processes;
 
-    bench_fill(&row, name, &t[0], b->local ? &t[1] : NULL);
+    bench_fill(&row, name, &t[0], b->raw ? &t[1] : NULL);
     snprintf(row.setup, sizeof row.setup, "%d %s%s", n,
              processes > 1 ? "process" : "thread",
              n == 1          ? ""
              : processes > 1 ? "es"
                              : "s");
-    if (n == 1 && b->local) {
-        row.limit_of = "ratio_to_raw";
-        row.value = row.ratio;
-        row.limit = 2.5;
-    }
+    if (n == 1 && b->raw)
+        bench_limit(&row, b->raw->pair_most);
     bench_print(b, &row);
 }
 
@@ -194,8 +218,7 @@ static int by_threads(const struct bench *b, const char *what, int n, struct tal
     if (status == 0)
         status = team_start(&team, b, name, client);
     if (status == 0)
-        status =
-            bench_alternate(b, what, team_slice, &team, &t[0], b->local ? &t[1] : NULL);
+        status = bench_alternate(b, what, team_slice, &team, &t[0], b->raw ? &t[1] : NULL);
     team_end(&team);
     hf_close(client);
     if (status == 0)
@@ -213,7 +236,7 @@ static int by_processes(const struct bench *b, const char *what, int n, struct t
     status = crew_start(&crew, b, n, name, NULL, bench_pairs);
     if (status == 0)
         status =
-            bench_alternate(b, what, crew_slice_of, crew, &t[0], b->local ? &t[1] : NULL);
+            bench_alternate(b, what, crew_slice_of, crew, &t[0], b->raw ? &t[1] : NULL);
     crew_end(crew);
     if (status == 0)
         finish(b, what, t, 1, n);

@@ -73,8 +73,7 @@ double tally_rate(const struct tally *t)
     return sorted[t->rounds / 2];
 }
 
-/* The time that this part of the samples did not exceed; NAN: there are none. */
-static double at_part(struct samples *s, double part)
+double samples_at(struct samples *s, double part)
 {
     qsort(s->us, s->n, sizeof *s->us, compare);
     return s->n ? s->us[(size_t)((double)(s->n - 1) * part)] : NAN;
@@ -105,9 +104,16 @@ void bench_fill(struct bench_row *row, const char *name, struct tally *ours,
 {
     row->name = name;
     row->rate = tally_rate(ours);
-    row->p50 = at_part(&ours->samples, 0.5);
-    row->p99 = at_part(&ours->samples, 0.99);
+    row->p50 = samples_at(&ours->samples, 0.5);
+    row->p99 = samples_at(&ours->samples, 0.99);
     row->raw = raw ? tally_rate(raw) : NAN;
-    row->raw_p50 = raw ? at_part(&raw->samples, 0.5) : NAN;
+    row->raw_p50 = raw ? samples_at(&raw->samples, 0.5) : NAN;
     row->ratio = raw && row->rate > 0 ? row->raw / row->rate : NAN;
+}
+
+void bench_limit(struct bench_row *row, double most)
+{
+    row->limit_of = "ratio_to_raw";
+    row->value = row->ratio;
+    row->limit = most;
 }

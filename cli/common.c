@@ -286,6 +286,7 @@ int cli_exit_of(int rc)
     case HF_EFOREIGN:
     case HF_EPROTO:
     case HF_EMODULE:
+    case HF_EREPLICAS:
         return EXIT_UNREACHABLE;
     default:
         return EXIT_BUG;

@@ -4,7 +4,10 @@
 #                                or "-"
 #     install_needed YES         YES=1: without asking
 #
-# Every package named this way is a compiler, a tool or a library: none brings a service.
+# Some packages bring a server with a service around it. Tests start servers themselves: nothing
+# that comes with a package is started, and what a package enables is disabled again. Where the
+# distribution has a package with the program alone (redis-tools, zookeeper,
+# mariadb-server-core), name that one.
 
 missing=() reasons=() lists_fresh=''
 
@@ -36,6 +39,31 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# install_quietly PACKAGE...: no service is running or enabled afterwards that was not before. A
+# policy-rc.d that is there already is its owner's decision and stays.
+install_quietly() {
+    as_root bash -s -- "$@" <<'EOF'
+links() { find /etc/systemd/system /etc/rc[2-5].d -type l 2>/dev/null | sort; }
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT TERM HUP
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" || exit 1
+fi
+before=$(links)
+DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" </dev/null
+status=$?
+comm -13 <(echo "$before") <(links) | while read -r link; do
+    name=${link##*/}
+    case $link in
+    */rc?.d/S*) update-rc.d "${name#S[0-9][0-9]}" disable ;;
+    */systemd/*) [ "$(readlink "$link")" = /dev/null ] || rm -f "$link" ;;
+    esac
+done
+exit $status
+EOF
+}
+
 install_needed() {
     local i answer
     [ ${#missing[@]} -gt 0 ] || return 0
@@ -62,9 +90,8 @@ install_needed() {
     echo "Installing ..."
     local log
     log=$(mktemp) || return 1
-    if ! { { [ -n "$lists_fresh" ] || as_root apt-get -q update; } &&
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
-            --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+    if ! { { [ -n "$lists_fresh" ] || as_root apt-get -q update </dev/null; } &&
+        install_quietly "${missing[@]}"; } >"$log" 2>&1; then
         tail -n 30 "$log" >&2
         rm -f "$log"
         return 1

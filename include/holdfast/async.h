@@ -6,7 +6,9 @@
  * no thread is made and RENEWAL IS YOURS: process() must be called in time.
  *
  * A callback runs exactly once: in process(), wait(), or in the thread in hf_close
- * (HF_ECLOSED); none after hf_close returned. The lease passed to it belongs to it.
+ * (HF_ECLOSED); none after hf_close returned. The lease passed to it belongs to it. What
+ * callbacks start may be sent only when they have returned, all of it in one piece: do not
+ * linger in one.
  */
 #ifndef HOLDFAST_ASYNC_H
 #define HOLDFAST_ASYNC_H

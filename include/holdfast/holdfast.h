@@ -97,7 +97,8 @@ typedef struct hf_ticket hf_ticket; /* one place in a line of a snapshot */
     X(HF_ECLOSED, -22, "the client is closed", 0)                                          \
     X(HF_EFORKED, -23, "the handle belongs to the parent process", 0)                      \
     X(HF_EREENTRANT, -24, "a blocking call inside a callback", 0)                          \
-    X(HF_EMODULE, -25, "the driver module cannot be loaded", 0)
+    X(HF_EMODULE, -25, "the driver module cannot be loaded", 0)                            \
+    X(HF_EREPLICAS, -26, "too few replicas have confirmed the grant", 1)
 
 enum {
 #define HF_X(symbol, number, text, retry) symbol = number,
@@ -153,7 +154,7 @@ enum {
     HF_CAP_BARGE = 1 << 3,        /* HF_BARGE */
     HF_CAP_SHARED = 1 << 4,       /* HF_READ */
     HF_CAP_PERMITS = 1 << 5,      /* HF_PERMITS */
-    HF_CAP_LINE = 1 << 6,         /* waiters are visible to hf_look */
+    HF_CAP_LINE = 1 << 6,         /* the line can be looked at: waiters, lists, notes, marks */
     HF_CAP_KEEP = 1 << 7,         /* hf_release_after outlives the process */
     HF_CAP_CELL = 1 << 8,         /* cells */
     HF_CAP_CELL_EXPIRY = 1 << 9,  /* cells that expire */

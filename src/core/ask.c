@@ -171,6 +171,9 @@ static int fill_ticket(struct hf_ticket *t, const struct row *r)
 
 static int add_ticket(struct hf_line *line, const struct row *r)
 {
+    struct hf_ticket *t;
+    int rc;
+
     if (line->ntickets == line->room) {
         size_t room = line->room ? line->room * 2 : 4;
         struct hf_ticket *tickets = realloc(line->tickets, room * sizeof *tickets);
@@ -180,7 +183,11 @@ static int add_ticket(struct hf_line *line, const struct row *r)
         line->tickets = tickets;
         line->room = room;
     }
-    return fill_ticket(&line->tickets[line->ntickets++], r);
+    t = &line->tickets[line->ntickets++];
+    rc = fill_ticket(t, r);
+    t->misfit = r->capacity != line->full ||
+                (r->kind == LINE_PERMITS) != (line->mode == HF_PERMITS);
+    return rc;
 }
 
 void ev_row(struct look *look, const struct row *r)
@@ -302,6 +309,12 @@ static void answer_op(struct ask *a, int rc, const hf_error *err)
     free(a->name);
     a->name = NULL;
     hf__op_end(op, rc, err);
+}
+
+void hf__ask_store_down(struct ask *a)
+{
+    if (a->answer == answer_op)
+        hf__op_store_down(a->user);
 }
 
 static int begin(struct hf_op *op, struct ask *a, int rc)

@@ -154,25 +154,35 @@ static void run_due(struct client *c)
         c->store->driver->renew(c->store, batch, n);
 }
 
+/* Calls the next verb that is queued; false: none is. */
+static bool run_next(struct client *c)
+{
+    struct list *n = list_first(&c->todo), *a = list_first(&c->asks);
+
+    if (n) {
+        run_hold(c, container_of(n, struct hold, todo_node));
+    } else if (a && c->up) {
+        list_remove(a);
+        hf__ask_run(container_of(a, struct ask, todo_node));
+    } else if (!list_empty(&c->due) && c->up) {
+        run_due(c);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 void hf__client_run(struct client *c)
 {
     if (c->running || c->closed)
         return;
     c->running = true;
-    for (;;) {
-        struct list *n = list_first(&c->todo), *a = list_first(&c->asks);
-
-        if (n) {
-            run_hold(c, container_of(n, struct hold, todo_node));
-        } else if (a && c->up) {
-            list_remove(a);
-            hf__ask_run(container_of(a, struct ask, todo_node));
-        } else if (!list_empty(&c->due) && c->up) {
-            run_due(c);
-        } else {
-            break;
-        }
-    }
+    do {
+        while (run_next(c))
+            ;
+        if (c->store->driver->flush && !(c->host->more_comes && c->host->more_comes(c)))
+            c->store->driver->flush(c->store); /* may find the store down, and queue leaves */
+    } while (!list_empty(&c->todo));
     c->running = false;
 }
 
@@ -200,11 +210,34 @@ static void up(struct client *c)
     }
 }
 
+/* The store can be reached and will not have us: waiting does not change that. */
+bool hf__client_refused(const struct client *c)
+{
+    switch (c->down.code) {
+    case HF_EINVAL:
+    case HF_EAUTH:
+    case HF_ENOTSUP:
+    case HF_EVERSION:
+    case HF_EMODULE:
+        return !c->up;
+    default:
+        return false;
+    }
+}
+
 static void down(struct client *c, const hf_error *err)
 {
     c->up = false;
     if (err)
         c->down = *err;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        if (h->op && (h->state == TICKET_JOINING || hf__client_refused(c)))
+            hf__op_store_down(h->op);
+    }
+    list_for_safe(n, &c->asks)
+        hf__ask_store_down(container_of(n, struct ask, todo_node));
 }
 
 void ev_store(struct store *s, int state, const hf_error *err)
@@ -215,7 +248,7 @@ void ev_store(struct store *s, int state, const hf_error *err)
         return;
     if (state == STORE_UP && !c->up)
         up(c);
-    else if (state == STORE_DOWN && c->up)
+    else if (state == STORE_DOWN)
         down(c, err);
 }
 

@@ -24,10 +24,13 @@
 struct hold;
 
 /* What the layer above gives the core. */
+struct client;
+
 struct host {
     void (*op_done)(struct hf_op *);         /* op->done has just become true */
     void (*op_seen)(struct hf_op *);          /* OP_WATCH: op->list or op->rc is new */
     void (*lease_changed)(struct hf_lease *); /* its state may be another than told last */
+    bool (*more_comes)(struct client *);      /* do not send yet; may be NULL */
 };
 
 struct client {
@@ -218,6 +221,7 @@ int hf__cell(struct hf_op *, struct ask *, struct cell *);
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
 void hf__op_wait_ask(struct hf_op *);
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
+void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);
 void hf__op_settled(struct hf_op *, int rc);     /* OP_RELEASE: one more hold is out, or unknown */
 bool hf__op_amends(const struct hold *); /* an OP_AMEND waits for its answer */
@@ -234,6 +238,7 @@ struct hf_ticket {
     uint64_t fence;
     uint32_t position, permits;
     int mode, broken;
+    bool misfit; /* of another kind or N than its line: about to be withdrawn */
     int64_t pid, age_ms, expires_ms;
     struct owner owner_id;
     int64_t joined, weight;
@@ -282,6 +287,7 @@ int hf__ask_evict(struct ask *, struct client *, const char *name,
 void hf__ask_cell(struct ask *, struct client *, struct cell *);
 void hf__ask_run(struct ask *);  /* calls its verb */
 void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
+void hf__ask_store_down(struct ask *);
 
 /* ---- the deadlock walk (G10) ------------------------------------------------------------- */
 
@@ -303,6 +309,7 @@ int hf__client_init(struct client *, const struct hf_driver *, const struct url 
                     const hf_options *, struct env *, const struct host *,
                     hf_error *); /* takes the url over on success */
 void hf__client_todo(struct hold *, unsigned verbs);
+bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
 void hf__client_run(struct client *);      /* calls what is queued; raises events */
 void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
 void hf__client_done(struct client *);     /* after the last verb: closes the store */
@@ -336,5 +343,6 @@ static inline bool owner_none(struct owner o)
 
 /* The driver for a scheme, loading its module if need be. */
 int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *);
+int hf__tls_find(const struct tls_module **ret, hf_error *); /* for env->tls */
 
 #endif

@@ -344,10 +344,13 @@ static void is_out(struct hold *h)
         hf__op_settled(leaver, 0);
 }
 
+/* While the store is away the release waits a little: the leave is repeated as soon as it is back. */
 static void unsettled(struct hold *h)
 {
     struct hf_op *leaver = h->leaver;
 
+    if (!h->client->up && !h->client->closing)
+        return;
     h->leaver = NULL;
     if (leaver)
         hf__op_settled(leaver, HF_EUNKNOWN);

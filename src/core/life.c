@@ -11,14 +11,16 @@
  * store cannot have given the place away. We call it lost a little before (lead), so that the news
  * comes before the deadline if the process runs (G6).
  *
- * An unanswered renewal is repeated every ttl/8. Renewal times are rounded down to a grid of
- * ttl/64, so that many lives become due together and go out in one batch. A waiting life is
- * renewed at ttl/3 too; it has no deadline: if it expires, the store says so at the next answer.
- */
+ * An unanswered renewal is repeated every ttl/8, later more rarely. Renewal times are rounded
+ * down to a grid of ttl/64, so that many lives become due together and go out in one batch. A
+ * waiting life is renewed at ttl/3 too; it has no deadline: if it expires, the store says so at
+ * the next answer. */
 #include "core/core.h"
 #include "core/mutate.h"
 
 #include <stdlib.h>
+
+enum { RETRY_LEAST_US = 10000, RETRY_MOST_US = 5000000 };
 
 int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms)
 {
@@ -33,11 +35,15 @@ int64_t hf__until(int64_t sent_at, int64_t ttl_ms)
     return hf__deadline(sent_at, ttl_ms) - lead;
 }
 
-static int64_t retry_after(int64_t ttl_ms)
+/* What has had no answer for longer than its ttl is not saved by haste: then less and less often,
+ * so that a connection that stands still is not filled with repetitions. */
+static int64_t retry_after(const struct life *l)
 {
-    int64_t us = ttl_ms * 1000 / 8;
+    int64_t us = l->ttl_ms * 1000 / 8, silence = l->tried_at - l->sent_at;
 
-    return us < 10000 ? 10000 : us;
+    if (l->sent_at > 0 && silence / 8 > us && us < RETRY_MOST_US)
+        us = silence / 8 < RETRY_MOST_US ? silence / 8 : RETRY_MOST_US;
+    return us < RETRY_LEAST_US ? RETRY_LEAST_US : us;
 }
 
 static void fired(struct timer *);
@@ -143,7 +149,7 @@ static int64_t renew_at(const struct life *l)
     int64_t grid = l->ttl_ms * 1000 / 64 + 1, at;
 
     if (l->tried_at > l->sent_at)
-        return l->tried_at + retry_after(l->ttl_ms);
+        return l->tried_at + retry_after(l);
     at = l->sent_at + l->given_ms * 1000 / 3;
     if (at / grid * grid > l->sent_at)
         at = at / grid * grid;

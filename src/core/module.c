@@ -1,5 +1,6 @@
-/* module.c: finds the driver for a URL scheme: linked in, or in a module that is loaded now and
- * never unloaded (client libraries leave atexit handlers and thread destructors behind).
+/* module.c: finds the driver for a URL scheme, and what does TLS: linked in, or in a module that
+ * is loaded now and never unloaded (client libraries leave atexit handlers and thread destructors
+ * behind).
  *
  * A module is searched in $HOLDFAST_MODULE_DIR (not in a set-id program), else in holdfast/
  * beside the library, else in the configured folder; file and folder must belong to root or to
@@ -26,6 +27,7 @@ enum { LOADED_MAX = 16 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct hf_driver *loaded[LOADED_MAX];
 static size_t nloaded;
+static const struct tls_module *loaded_tls;
 
 static bool has_word(const char *words, const char *word)
 {
@@ -107,13 +109,15 @@ static int take_module(void *dl, const char *path, hf_error *err)
     for (size_t i = 0; i < sizeof m->drivers / sizeof *m->drivers && m->drivers[i]; i++)
         if (nloaded < LOADED_MAX)
             loaded[nloaded++] = m->drivers[i];
+    if (m->tls)
+        loaded_tls = m->tls;
     return 0;
 }
 
-static int load(const char *scheme, hf_error *err)
+/* 0, HF_E*, or HF_ENOENT with *err untouched: there is no such module. */
+static int load(const char *module, hf_error *err)
 {
-    char folder[PATH_MAX], path[PATH_MAX + 300], name[64];
-    const char *module = module_of(scheme, name, sizeof name);
+    char folder[PATH_MAX], path[PATH_MAX + 300];
     bool exists;
 
     for (int i = 0; folder_at(i, folder, sizeof folder); i++) {
@@ -131,6 +135,17 @@ static int load(const char *scheme, hf_error *err)
             return hf__fail(err, HF_EMODULE, 0, NULL, "cannot load: %s", dlerror());
         return take_module(dl, path, err);
     }
+    return HF_ENOENT;
+}
+
+static int load_driver(const char *scheme, hf_error *err)
+{
+    char name[64];
+    const char *module = module_of(scheme, name, sizeof name);
+    int rc = load(module, err);
+
+    if (rc != HF_ENOENT)
+        return rc;
     return hf__fail(err, HF_EINVAL, 0, NULL,
                     "URL: no store is called %s: (and there is no module holdfast-%s.so)",
                     scheme, module);
@@ -142,7 +157,7 @@ int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *
 
     pthread_mutex_lock(&lock);
     if (!known(scheme))
-        rc = load(scheme, err);
+        rc = load_driver(scheme, err);
     *ret = rc == 0 ? known(scheme) : NULL;
     pthread_mutex_unlock(&lock);
     if (rc == 0 && !*ret)
@@ -150,16 +165,47 @@ int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *
     return rc;
 }
 
+static int load_tls(hf_error *err)
+{
+    int rc = load("tls", err);
+
+    if (rc == 0 && !loaded_tls)
+        return hf__fail(err, HF_EMODULE, 0, NULL, "holdfast-tls.so has no TLS in it");
+    if (rc != HF_ENOENT)
+        return rc;
+    return hf__fail(err, HF_EMODULE, 0, NULL, "TLS: the module holdfast-tls.so is %s",
+                    hf__tls_state == HF_BACKEND_MISSING
+                        ? "missing: this library was built without it (OpenSSL 3, -Dtls)"
+                        : "not installed");
+}
+
+int hf__tls_find(const struct tls_module **ret, hf_error *err)
+{
+    int rc = 0;
+
+    *ret = hf__builtin_tls;
+    if (*ret)
+        return 0;
+    pthread_mutex_lock(&lock);
+    if (!loaded_tls)
+        rc = load_tls(err);
+    *ret = loaded_tls;
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
 int hf_preload(const char *schemes, hf_error *err)
 {
     const struct hf_driver *driver;
+    const struct tls_module *tls;
     char word[64];
     int n = 0, rc = 0;
 
     if (!schemes)
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_preload: schemes is NULL");
     while (rc == 0 && sscanf(schemes, " %63s%n", word, &n) == 1) {
-        rc = hf__driver_find(word, &driver, err);
+        rc = strcmp(word, "tls") == 0 ? hf__tls_find(&tls, err)
+                                      : hf__driver_find(word, &driver, err);
         schemes += n;
     }
     return rc;

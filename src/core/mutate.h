@@ -1,6 +1,7 @@
 /* mutate.h: deliberate defects, to prove that the simulator finds them. In the simulator's build
  * one of them may be switched on at run time; in every other build MUTANT() is 0 and nothing of
- * this is left. tests/sim and docs/verification.md say what each one breaks. */
+ * this is left. tests/sim and docs/verification.md say what each one breaks. Besides, the one moment
+ * that the simulator cannot see from outside. */
 #ifndef HF_CORE_MUTATE_H
 #define HF_CORE_MUTATE_H
 
@@ -30,8 +31,11 @@ enum mutant {
 };
 extern int hf__mutant;
 #define MUTANT(name) (hf__mutant == MUTANT_##name)
+struct hold;
+void hf__sim_read_once(const struct hold *); /* a deadlock walk has read every line once */
 #else
 #define MUTANT(name) 0
+#define hf__sim_read_once(hold) ((void)(hold))
 #endif
 
 #endif

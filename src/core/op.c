@@ -89,6 +89,18 @@ void hf__op_text(struct hf_op *op, int rc, const char *fmt, ...)
     op->explained = true;
 }
 
+/* The text is the driver's own, and says where. */
+static void because_down(struct hf_op *op, int rc)
+{
+    hf_error *err = room_for_error(op);
+
+    if (err) {
+        *err = op->client->down;
+        err->code = rc;
+    }
+    op->explained = true;
+}
+
 /* The layer above has tried what could be done at once; from now on it waits. */
 static int arm(struct hf_op *op)
 {
@@ -101,6 +113,8 @@ static int arm(struct hf_op *op)
         now = env->now(env);
         if (at > now + op->client->url.connect_ms * 1000)
             at = now + op->client->url.connect_ms * 1000;
+        if (hf__client_refused(op->client))
+            at = now;
     }
     if (at == LOOP_NEVER)
         return 0;
@@ -109,6 +123,18 @@ static int arm(struct hf_op *op)
     op->reserved = true;
     env->timer(env, &op->timer, at);
     return 0;
+}
+
+/* The store has gone while nothing is known of this one: told within the connect time-out, or at
+ * once if waiting does not help, unless it comes back before. */
+void hf__op_store_down(struct hf_op *op)
+{
+    bool armed = op->reserved && op->timer.node.pos != 0;
+    struct env *env = op->client->env;
+    int64_t at = env->now(env) + op->client->url.connect_ms * 1000;
+
+    if (!armed || op->timer.node.key > at || hf__client_refused(op->client))
+        (void)arm(op); /* no memory for a timer: it waits for the store to come back */
 }
 
 static int64_t end_of(struct client *c, int64_t wait_ms)
@@ -215,7 +241,7 @@ static void all_granted(struct hf_op *op)
 {
     for (size_t i = 0; op->all && i < op->lease->n; i++)
         if (!hf__hold_trusted(op->lease->parts[i].hold)) {
-            hf__op_text(op, HF_ELOST, "'%s' was lost while waiting for the others",
+            hf__op_text(op, HF_ELOST, "lost while waiting for the others: '%s'",
                         op->all->names[i]);
             fail(op, HF_ELOST);
             return;
@@ -350,10 +376,15 @@ static void fired(struct timer *t)
 
     if (op->kind == OP_RELEASE || op->kind == OP_AMEND || op->kind == OP_RENEW) {
         hf__cancel(op, HF_EUNKNOWN);
-    } else if (!c->up && now < op->end_at) {
-        hf__op_text(op, HF_EUNREACHABLE, "%s",
-                    c->down.code ? c->down.text : "the store did not answer in time");
-        hf__cancel(op, HF_EUNREACHABLE);
+    } else if (!c->up && (now < op->end_at || hf__client_refused(c) || op->try_only ||
+                          op->kind != OP_ACQUIRE)) {
+        int rc = hf__client_refused(c) ? c->down.code : HF_EUNREACHABLE;
+
+        if (c->down.code)
+            because_down(op, rc);
+        else
+            hf__op_text(op, rc, "the store did not answer in time");
+        hf__cancel(op, rc);
     } else if (now < op->end_at) {
         c->env->timer(c->env, &op->timer, op->end_at);
     } else {
@@ -419,7 +450,7 @@ static int start_change(struct hf_op *op, struct hold *h)
     struct client *c = op->client;
 
     if (h->state != TICKET_HELD || h->lost)
-        return hf__fail(op->err, HF_ELOST, 0, c->url.shown, "the lock on '%s' was lost",
+        return hf__fail(op->err, HF_ELOST, 0, c->url.shown, "the lock was lost: '%s'",
                         h->t.name);
     if (!list_empty(&h->changers))
         return hf__fail(op->err, HF_EBUSY, 0, c->url.shown,

@@ -5,10 +5,12 @@
  * remove every owner that does not wait, and every owner of a waiting ticket that would fit once
  * the tickets of the removed owners are gone; and repeat. Whoever remains waits for somebody who
  * remains. The knot is those of them that we wait for and that wait for us, over any number of
- * steps: who only stands behind a knot is served when it is untied, and would, as its victim, not
- * untie it. The victim is the one that joined last among those that hold something, because only
- * they walk. Tickets that belong to nobody are taken as removed: we cannot know what they wait
- * for, and a false alarm is worse than a deadlock that its own time-out ends. */
+ * steps, and that would wait for ever even if all others went on: who only stands behind a knot is
+ * served when it is untied, and would, as its victim, not untie it. A ticket that does not fit
+ * its line's kind will be withdrawn: its owner goes on. The victim is the one that joined last
+ * among those that hold something, because only they walk. Tickets that belong to nobody are taken
+ * as removed: we cannot know what they wait for, and a false alarm is worse than a deadlock that
+ * its own time-out ends. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -97,7 +99,8 @@ static bool pass(struct graph *g, const struct hf_list *l)
         for (size_t k = 0; k < l->lines[i].ntickets; k++, e++) {
             if (g->removed[e->owner])
                 continue;
-            if (e->t->position > 0 && fits(&l->lines[i], sum, e->t->weight)) {
+            if (e->t->position > 0 &&
+                (e->t->misfit || fits(&l->lines[i], sum, e->t->weight))) {
                 g->removed[e->owner] = changed = true;
                 continue;
             }
@@ -149,12 +152,14 @@ static bool look_behind(struct graph *g, const struct hf_list *l, size_t me)
     return changed;
 }
 
-/* Leaves the knot that `me` is part of, if it is part of one: all that it waits for and that wait
- * for it. Everybody in it finds the same knot. */
+/* Leaves those that `me` waits for and that wait for it, if there are any. Everybody among them
+ * finds the same ones. */
 static void untangle(struct graph *g, const struct hf_list *l, const unsigned char *token)
 {
     size_t me = g->nowners;
 
+    memset(g->ahead, 0, g->nowners * sizeof *g->ahead);
+    memset(g->behind, 0, g->nowners * sizeof *g->behind);
     for (size_t i = 0; i < g->n; i++)
         if (memcmp(g->entries[i].t->token, token, HF_TOKEN) == 0)
             me = g->entries[i].owner;
@@ -208,7 +213,9 @@ int hf__walk_reduce(const struct hf_list *l, const unsigned char me[HF_TOKEN],
         remove_idle(&g);
         while (pass(&g, l))
             ;
-        untangle(&g, l, me);
+        do /* without the others some of them may be able to go on: they stood behind a knot */
+            untangle(&g, l, me);
+        while (pass(&g, l));
         verdict(&g, me, ret);
     }
     free(g.entries);

@@ -11,7 +11,4 @@ enum { HF_URL_MAX = 8192 };
 int hf__url_parse(struct url *, const char *text, hf_error *);
 void hf__url_done(struct url *);
 
-/* "2.5" (seconds), "500ms", "30s", "5m", "1h"; false: not a time, or beyond a year. */
-bool hf__parse_time(const char *, int64_t *ret_ms);
-
 #endif

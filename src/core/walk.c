@@ -52,6 +52,8 @@ static void add_name(struct walk *w, const char *name)
 
 static void add_hints(struct walk *w, const char *hints, size_t len)
 {
+    if (len > 0 && hints[len - 1] != '\0')
+        return; /* somebody else's idea of a hint */
     for (size_t i = 0; i < len; i += strlen(hints + i) + 1)
         add_name(w, hints + i);
 }
@@ -106,6 +108,8 @@ static void judge(struct walk *w)
 {
     struct knot k;
 
+    if (w->round == 0)
+        hf__sim_read_once(w->hold);
     if (hf__walk_reduce(w->lines, w->hold->t.token, &k) < 0 || !k.mine) {
         hf__walk_stop(w);
     } else if (w->round == 0 && !MUTANT(ONE_READING)) {

@@ -24,7 +24,8 @@
  *    anew, because something may have changed meanwhile.
  *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer ev_granted,
  *    ev_waiting or ev_gone for the tickets on it. `look` is inspection only and never moves an
- *    expiry. A renewal that cannot be made now is simply not answered; the core repeats it.
+ *    expiry; it must not be older than its call (the deadlock walk rests on that), and names the
+ *    line's capacity in every row. A renewal that cannot be made now is simply not answered; the core repeats it.
  *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
  *
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
@@ -33,7 +34,8 @@
 #ifndef HF_DRIVER_SEAM_H
 #define HF_DRIVER_SEAM_H
 
-#include "loop/loop.h"
+#include "loop/env.h"
+#include "util/error.h"
 #include "util/list.h"
 #include "util/map.h"
 
@@ -45,18 +47,6 @@ struct client; /* the core's; a driver only hands it back */
 struct store;
 
 /* ---- what the outside gives ---------------------------------------------------------- */
-
-/* All that a driver (and the core) may use of the world; the simulator replaces it. */
-struct env {
-    int64_t (*now)(struct env *);  /* µs, CLOCK_BOOTTIME */
-    int64_t (*wall)(struct env *); /* µs since 1970, CLOCK_REALTIME: for fence floors only */
-    void (*random)(struct env *, void *, size_t);
-    int (*watch)(struct env *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
-    void (*unwatch)(struct env *, struct watch *);
-    int (*reserve)(struct env *, int timers); /* +n before the first use, -n after the last */
-    void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
-    void (*log)(struct env *, int level, const char *name, const char *text);
-};
 
 struct url_param {
     char *key, *value;
@@ -83,10 +73,8 @@ struct url { /* every part percent-decoded; absent parts are NULL (path: "") */
  * space-separated words of `keys`. */
 const char *hf__url_param(const struct url *, const char *key);
 int hf__url_known(const struct url *, const char *keys, hf_error *);
-
-/* Fills *err (may be NULL) and returns code. The text is escaped; `where` may be NULL. */
-int hf__fail(hf_error *err, int code, int sys, const char *where, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+/* "2.5" (seconds), "500ms", "30s", "5m", "1h"; false: not a time, or beyond a year. */
+bool hf__parse_time(const char *, int64_t *ret_ms);
 
 /* ---- what stands in a line ------------------------------------------------------------ */
 
@@ -245,6 +233,7 @@ struct hf_driver {
     void (*cell)(struct store *, struct cell *);
     void (*evict)(struct store *, struct look *);
     void (*stop)(struct store *, struct look *, struct cell *); /* no ev_done follows */
+    void (*flush)(struct store *); /* after verbs: send what they wrote; may be NULL */
     int (*life_fds)(struct store *); /* make store->life_fds now; 0 or HF_E*; may be NULL */
     void (*forked)(struct store *);  /* in the child: free memory, touch nothing; may be NULL */
     void (*detail)(char *, size_t);  /* for `holdfast backends`; may be NULL */
@@ -283,6 +272,7 @@ void ev_store(struct store *, int state, const hf_error *);
 struct hf_module { /* the one symbol of a module, named hf_module */
     const char *build_id; /* HF_BUILD_ID */
     const struct hf_driver *drivers[4];
+    const struct tls_module *tls; /* of the module tls; else NULL */
 };
 
 #endif

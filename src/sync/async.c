@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 static _Thread_local unsigned in_callback;
+static _Thread_local const hf_client *callback_of; /* the innermost */
 
 struct watcher { /* an operation and what it asks */
     struct hf_op op;
@@ -27,6 +28,26 @@ struct watcher { /* an operation and what it asks */
 bool hf__in_callback(void)
 {
     return in_callback > 0;
+}
+
+const hf_client *hf__callback_of(void)
+{
+    return callback_of;
+}
+
+static const hf_client *callback_begins(const hf_client *c)
+{
+    const hf_client *before = callback_of;
+
+    in_callback++;
+    callback_of = c;
+    return before;
+}
+
+static void callback_ends(const hf_client *before)
+{
+    in_callback--;
+    callback_of = before;
 }
 
 static struct hf_op *new_op(hf_client *c, enum op_kind kind, size_t size, hf_error *err)
@@ -86,20 +107,21 @@ void hf__op_ready(struct hf_op *op)
 static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list *list)
 {
     struct watcher *w = container_of(op, struct watcher, op);
+    const hf_client *before;
     hf_error none, *err = op->err;
 
     if (rc < 0 && !err) {
         hf__fail(&none, rc, 0, NULL, "%s", hf_strerror(rc));
         err = &none;
     }
-    in_callback++;
+    before = callback_begins(op->owner);
     if (op->kind == OP_WATCH && w->cell_seen)
         w->cell_seen(w->cell, rc, op->user);
     else if (op->kind == OP_WATCH)
         op->seen(op, rc, list, rc < 0 ? err : NULL, op->user);
     else
         op->callback(op, rc, lease, rc < 0 ? err : NULL, op->user);
-    in_callback--;
+    callback_ends(before);
 }
 
 static void run_op(hf_client *c, struct hf_op *op)
@@ -134,6 +156,7 @@ static void run_change(hf_client *c, struct hf_lease *l)
 {
     void (*cb)(hf_lease *, int, void *) = l->on_change;
     void *user = l->on_change_user;
+    const hf_client *before;
     int state = hf__lease_state(l);
 
     if (!cb || state == l->told)
@@ -142,9 +165,9 @@ static void run_change(hf_client *c, struct hf_lease *l)
     l->telling = true;
     hf__lease_pin(l);
     pthread_mutex_unlock(&c->lock);
-    in_callback++;
+    before = callback_begins(c);
     cb(l, state, user);
-    in_callback--;
+    callback_ends(before);
     pthread_mutex_lock(&c->lock);
     l->telling = false;
     hf__lease_unpin(l);

@@ -79,6 +79,12 @@ static void log_line(struct env *e, int level, const char *name, const char *tex
         c->log(c->log_user, level, name, text);
 }
 
+static int tls(struct env *e, const struct tls_module **ret, hf_error *err)
+{
+    (void)e;
+    return hf__tls_find(ret, err);
+}
+
 void hf__env_init(struct hf_client *c)
 {
     c->env = (struct env){ .now = now,
@@ -88,5 +94,6 @@ void hf__env_init(struct hf_client *c)
                            .unwatch = unwatch,
                            .reserve = reserve,
                            .timer = timer,
-                           .log = log_line };
+                           .log = log_line,
+                           .tls = tls };
 }

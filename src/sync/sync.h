@@ -81,6 +81,7 @@ void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhil
 
 /* async.c */
 int hf__run_callbacks(hf_client *, bool keeper);
+const hf_client *hf__callback_of(void); /* whose callback this thread runs; or NULL */
 bool hf__in_callback(void);
 void hf__op_ready(struct hf_op *);
 void hf__end_all(hf_client *, int rc);

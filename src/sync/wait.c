@@ -143,6 +143,7 @@ int hf__lead(hf_client *c, bool block)
     struct epoll_event evs[EVENTS];
     int n;
 
+    hf__client_run(&c->core); /* what a callback that still runs has started */
     c->leading = c->asleep = true;
     hf__loop_arm(&c->loop);
     pthread_mutex_unlock(&c->lock);
@@ -238,6 +239,17 @@ static void op_seen(struct hf_op *op)
     hf__op_ready(op);
 }
 
+/* What callbacks start goes out in one piece when they have returned: sent one by one it is a
+ * system call for each, here and in the server. Not if another thread is inside: a callback may
+ * wait for that one, and it may be asleep. Who comes later sends it all (hf__lead). */
+static bool more_comes(struct client *core)
+{
+    const hf_client *c = container_of(core, hf_client, core);
+
+    return hf__callback_of() == c && c->inside == 1 && !c->leading;
+}
+
 const struct host hf__host = { .op_done = op_done,
+                               .more_comes = more_comes,
                                .op_seen = op_seen,
                                .lease_changed = hf__lease_changed };

@@ -115,7 +115,7 @@ static void cancel_meets_grant(void)
             granted++;
             given(got);
         }
-        CHECK(line_is(a, nm("n"), 0, 0));
+        AWAIT(line_is(a, nm("n"), 0, 0)); /* the ticket leaves behind the call that gave up */
         hf_cancel_reset(stop);
     }
     printf("granted %d of 200\n", granted);

@@ -119,7 +119,7 @@ static void nothing_leaks(void)
     AWAIT(threads() == tasks);
     CHECK_NUM(open_fds(), ==, fds);
     if (!TEST_SANITIZED) /* there, the leak check at the end sees more */
-        CHECK_NUM(mallinfo2().uordblks, <=, heap + 8192);
+        CHECK_NUM(mallinfo2().uordblks, <=, heap + 100 * 160); /* the allocator keeps some */
 }
 
 struct parent {

@@ -209,7 +209,7 @@ const struct test_case look_cases[] = {
     { "show-lock", show_lock, ON_ALL, HF_CAP_LINE | HF_CAP_SHARED, CASE_TOPOLOGY },
     { "show-permits", show_permits, ON_ALL, HF_CAP_LINE | HF_CAP_PERMITS, 0 },
     { "list-names", list_names, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
-    { "note-amended", note_amended, ON_ALL, 0, 0 },
+    { "note-amended", note_amended, ON_ALL, HF_CAP_LINE, 0 },
     { "watch-told", watch_told, ON_ASYNC, HF_CAP_LINE, CASE_TOPOLOGY },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -24,14 +24,24 @@ static void keep_refused(hf_client *c)
     CHECK_RC(tried(c, nm("n"), NULL), 0);
 }
 
-/* Waiters are not shown, and nothing is shown in their place. */
+/* Waiters are not shown, and nothing is shown in their place; nothing is listed; a holder can
+ * neither be marked nor change its note. */
 static void line_hidden(hf_client *c)
 {
     hf_client *other = opened();
-    hf_lease *l = taken(c, nm("n"), NULL);
+    hf_lease *l = taken(c, nm("n"), HF_REQUEST(.note = "first"));
     struct pend *p = begun(other, nm("n"), HF_FOREVER, NULL);
+    hf_list *list = NULL;
+    struct seen s;
 
     STAYS(line_is(c, nm("n"), 1, 0), 300);
+    CHECK_RC(hf_ls(c, NULL, 0, &list, E()), HF_ENOTSUP);
+    CHECK(!list && last_error()->text[0]);
+    CHECK_RC(hf_lease_note(l, "second", E()), HF_ENOTSUP);
+    CHECK(see(other, nm("n"), 0, &s));
+    CHECK_STR(s.note, "first");
+    CHECK_RC(hf_evict(other, nm("n"), s.id, 0, E()), HF_ENOTSUP);
+    CHECK(hf_lease_state(l) == HF_HELD && hf_lease_check(l) == 0);
     given(l);
     given(pend_granted(p));
     closed(other);

@@ -26,6 +26,19 @@ const hf_error *last_error(void)
     return &last;
 }
 
+static void (*teller)(void);
+
+void check_tell_on_failure(void (*tell)(void))
+{
+    teller = tell;
+}
+
+void check_tell(void)
+{
+    if (teller)
+        teller();
+}
+
 int64_t now_ms(void)
 {
     struct timespec ts;
@@ -51,6 +64,7 @@ void check_failed(const char *file, int line, const char *fmt, ...)
     if (last.code)
         dprintf(2, "    last error: %s: %s (%s)\n", hf_errname(last.code), last.text,
                 last.where);
+    check_tell();
     _exit(1);
 }
 

@@ -125,6 +125,17 @@ static void start_next(struct run *r, struct job *j)
     r->running++;
 }
 
+/* A case that could not say itself what its servers said. */
+static void tell_into(int fd)
+{
+    int was = dup(2);
+
+    dup2(fd, 2);
+    check_tell();
+    dup2(was, 2);
+    close(was);
+}
+
 static void print_output(int fd)
 {
     FILE *f = fdopen(dup(fd), "r");
@@ -145,6 +156,8 @@ static void finish(struct run *r, struct job *j, int status)
     printf("%s %d - %s # time=%.3fs\n", ok ? "ok" : "not ok", ++r->number, j->test->name,
            (double)(now_ms() - j->started_ms) / 1000);
     r->failed += !ok;
+    if (j->killed || WIFSIGNALED(status))
+        tell_into(j->out);
     if (j->killed)
         printf("#   did not end within %lld s\n", (long long)j->limit_ms / 1000);
     else if (WIFSIGNALED(status))
@@ -252,7 +265,7 @@ int run_cases(int argc, char **argv)
     int letter;
 
     r.face = &face_blocking;
-    r.setup = &setup_local;
+    r.setup = setups[0];
     r.njobs = 8;
     while ((letter = getopt_long(argc, argv, "", options, NULL)) >= 0)
         if (!set_option(&r, letter))

@@ -1,6 +1,6 @@
 /* setup.h: a store to test against, started for the suite.
  *
- * One file per store (setup_NAME.c) and one line in setups[]. Everything that differs
+ * One file per store (setup_NAME.c) and a line in contract/setups.c. Everything that differs
  * between stores is here: what it must be able to do, how it is started, stopped,
  * restarted, blocked.
  */
@@ -19,6 +19,7 @@ struct place { /* one started store */
     char url[512];
     char dir[256];
     pid_t pid; /* a process of the setup's, or 0 */
+    void *own; /* the setup's, shared with forked cases */
 };
 
 struct setup {
@@ -36,6 +37,13 @@ struct setup {
 };
 
 extern const struct setup setup_local;
-extern const struct setup *const setups[]; /* ends with NULL */
+extern const struct setup setup_redis, setup_redis_unix, setup_redis_tls, setup_redis_acl,
+    setup_redis_sentinel, setup_redis_cluster;
+extern const struct setup setup_zookeeper, setup_zookeeper_three, setup_zookeeper_tls,
+    setup_zookeeper_auth, setup_zookeeper_rw, setup_zookeeper_ephemeral;
+
+/* Of the program; ends with NULL, and the first is taken if none is named. */
+extern const struct setup setup_redlock, setup_redlock_three, setup_redis_plain;
+extern const struct setup *const setups[];
 
 #endif

@@ -169,5 +169,3 @@ const struct setup setup_local = {
     .unusable = local_unusable,
     .work = local_work,
 };
-
-const struct setup *const setups[] = { &setup_local, NULL };

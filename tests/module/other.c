@@ -4,4 +4,4 @@
 
 extern const struct hf_module hf_module;
 
-const struct hf_module hf_module = { "0.0.0-made-elsewhere", { NULL } };
+const struct hf_module hf_module = { .build_id = "0.0.0-made-elsewhere" };

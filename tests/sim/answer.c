@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* ---- deciding by reading (ORDERED)
- * ------------------------------------------------------------- */
+/* ---- deciding by reading (ORDERED) -------------------------------------------------- */
 
 static const struct srow *row_of(const struct snap *s, uint64_t token, int *at)
 {
@@ -71,7 +70,7 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
     struct ticket *t = d->t;
     uint64_t watch;
 
-    if (d->state != DT_JOINING && d->state != DT_WAITING)
+    if ((d->state != DT_JOINING && d->state != DT_WAITING) || d->withdrawing)
         return;
     if (!r) {
         drv_gone(c, d, HF_ELOST);
@@ -93,8 +92,7 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
         read_again(c, d, watch);
 }
 
-/* ---- answers
- * ----------------------------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------------------ */
 
 /* The life of the group that the store has put a ticket into. If that is a new one,
  * who hangs on the old one's life is not renewed by this join. */
@@ -315,8 +313,7 @@ static void told(struct sim_client *c, struct msg *m)
         ev_granted(d->t, m->fence, m->sent_at); /* too late, too */
     } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq) {
         d->state = DT_HELD;
-        ev_granted(d->t, m->fence,
-                   MUTANT(OUTDATED) ? d->t->life->sent_at : m->sent_at);
+        ev_granted(d->t, m->fence, MUTANT(OUTDATED) ? d->t->life->sent_at : m->sent_at);
     }
 }
 
@@ -334,6 +331,9 @@ static void decide_by(struct sim_client *c, const struct msg *m)
 {
     struct dt *d = drv_known(c, m);
 
+    if (MUTANT(READ_RENEWS) && c->session && m->inc == c->inc &&
+        proc_now(&w.procs[c->proc]) - m->sent_at < c->session->given_ms * US / 2)
+        ev_alive(c->session, m->sent_at, c->session->given_ms);
     if (d)
         decide(c, d, m->snap);
 }
@@ -352,6 +352,10 @@ void driver_receive(struct sim_client *c, struct msg *m)
         is_up, joined, left, amended, renewed, looked, session_answered, saw, saw, decide_by
     };
 
+    if (m->epoch != c->epoch && m->kind < N_GRANT)
+        tally_sight(S_UNHEARD);
+    if (m->kind >= N_GRANT && c->last_in > w.now)
+        tally_sight(S_OVERTAKEN);
     if (m->epoch == c->epoch && c->open) {
         if (m->kind >= N_GRANT)
             told(c, m);

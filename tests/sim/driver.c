@@ -4,7 +4,7 @@
  * while the store is away; it reports UP only when the store refuses the requests of
  * older connections (G7); it takes sent_at before sending.
  *
- * * SYNC (the embedded store): the answer comes inside the verb. ORDERED: the driver
+ * SYNC (the embedded store): the answer comes inside the verb. ORDERED: the driver
  * decides by the line that it reads whether its ticket holds, and watches the ticket
  * whose end concerns it. */
 #include "sim.h"
@@ -22,102 +22,7 @@ static int64_t now_of(struct sim_client *c)
     return proc_now(&w.procs[c->proc]);
 }
 
-/* ---- sending
- * ----------------------------------------------------------------------------- */
-
-static int64_t delay(struct sim_client *c, uint64_t salt)
-{
-    const struct plan *p = w.plan;
-    uint64_t h = mix(p->seed ^ mix((uint64_t)c->id << 32 | ++c->sent) ^ salt);
-    int64_t us = p->delay_us + (int64_t)(h % (uint64_t)(p->jitter_us + 1));
-
-    if (!w.quiet && (h >> 40) % 1000000 < p->slow_ppm) {
-        us += (int64_t)(mix(h) % (uint64_t)(p->ttl_ms[0] * US));
-        in_trouble(c, w.now + us);
-    }
-    return us;
-}
-
-static void queue_to_store(struct sim_client *c, const struct msg *m)
-{
-    struct ev *e = new_event(E_TO_STORE, w.now + delay(c, 1));
-
-    if (e->at < c->last_out)
-        e->at = c->last_out; /* one stream: nothing overtakes */
-    c->last_out = e->at;
-    e->id = c->id;
-    e->m = *m;
-    push_event(e);
-}
-
-void drv_send(struct sim_client *c, struct msg *m)
-{
-    m->id = c->id;
-    m->epoch = c->epoch;
-    if (w.plan->family == ORDERED)
-        m->inc = c->inc;
-    if (w.plan->family == SYNC) {
-        store_receive(m);
-        return;
-    }
-    queue_to_store(c, m);
-    /* no transport doubles a join behind what follows it: its ticket could stand up
-     * again */
-    if (m->kind == M_READ || m->kind == M_HELLO || m->kind == M_JOIN || w.quiet ||
-        mix(w.plan->seed ^ c->sent * 77) % 1000000 >= w.plan->twice_ppm)
-        return;
-    queue_to_store(c, m);
-}
-
-void store_reply(const struct msg *to, struct msg *a)
-{
-    struct sim_client *c = w.by_id[to->id];
-    struct ev *e;
-
-    a->kind = to->kind - M_HELLO + R_HELLO;
-    if (!c) {
-        free_snap(a->snap);
-        return;
-    }
-    if (w.plan->family == SYNC) {
-        driver_receive(c, a);
-        return;
-    }
-    e = new_event(E_TO_CLIENT, w.now + delay(c, 2));
-    if (e->at < c->last_in)
-        e->at = c->last_in;
-    c->last_in = e->at;
-    e->id = c->id;
-    e->m = *a;
-    push_event(e);
-}
-
-/* News that was not asked for comes on a channel of its own: it may overtake, come
- * twice, much later, or not at all. */
-void store_notify(uint8_t id, struct msg *m)
-{
-    struct sim_client *c = w.by_id[id];
-    int64_t late = 0;
-    int copies = 1;
-
-    if (!c || (!c->up && w.plan->family != SYNC))
-        return;
-    if (!w.quiet && draw(1000000) < w.plan->wake_lost_ppm) {
-        copies = (int)draw(3);
-        late = copies == 1 ? (int64_t)draw((uint64_t)w.plan->ttl_ms[0] * US) : 0;
-    }
-    while (copies-- > 0) {
-        struct ev *e = new_event(E_TO_CLIENT, w.now + delay(c, 3) + late);
-
-        m->epoch = c->epoch;
-        e->id = id;
-        e->m = *m;
-        push_event(e);
-    }
-}
-
-/* ---- tickets
- * ------------------------------------------------------------------------------- */
+/* ---- tickets ------------------------------------------------------------------------ */
 
 static uint64_t token_of(const struct ticket *t)
 {
@@ -191,8 +96,7 @@ void drv_gone(struct sim_client *c, struct dt *d, int why)
     ev_gone(t, why, NULL);
 }
 
-/* ---- lives
- * ----------------------------------------------------------------------------------- */
+/* ---- lives -------------------------------------------------------------------------- */
 
 int drv_ttl(int64_t ttl_ms)
 {
@@ -240,8 +144,7 @@ void drv_session_dead(struct sim_client *c)
     ev_dead(l, HF_ELOST);
 }
 
-/* ---- verbs
- * ----------------------------------------------------------------------------------- */
+/* ---- verbs -------------------------------------------------------------------------- */
 
 static uint32_t hints_of(const struct ticket *t)
 {
@@ -383,71 +286,7 @@ static void stop(struct store *s, struct look *l, struct cell *cell)
             c->looks[i].look = NULL;
 }
 
-/* ---- the connection
- * ---------------------------------------------------------------------------- */
-
-static void try_later(struct sim_client *c, int64_t us)
-{
-    struct ev *e = new_event(E_RECONNECT, w.now + us);
-
-    e->id = c->id;
-    e->n = c->epoch;
-    push_event(e);
-}
-
-void driver_connect(struct sim_client *c)
-{
-    struct msg m = { .kind = M_HELLO, .slot = -1, .sent_at = now_of(c) };
-
-    if (c->up)
-        return;
-    if (c->blocked_until > w.now || !w.store_up) {
-        try_later(c, 20 * US + (int64_t)(mix(c->sent++) % (50 * US)));
-        return;
-    }
-    c->epoch++; /* also if the last attempt had no answer */
-    c->last_in = c->last_out = w.now;
-    drv_send(c, &m);
-    try_later(c, 4 * (w.plan->delay_us + w.plan->jitter_us) + 100 * US);
-}
-
-void driver_cut(struct sim_client *c, int64_t blocked_us)
-{
-    hf_error err = { .code = HF_EUNREACHABLE };
-
-    if (w.plan->family == SYNC)
-        return;
-    if (w.now + blocked_us > c->blocked_until)
-        c->blocked_until = w.now + blocked_us;
-    in_trouble(c, c->blocked_until);
-    if (!c->up) { /* its attempt to connect fails */
-        c->epoch++;
-        try_later(c, blocked_us);
-        return;
-    }
-    SAY("client %u: the connection breaks, for %lld ms", c->id, (long long)blocked_us / US);
-    c->up = false;
-    c->epoch++;
-    ev_store(&c->store, STORE_DOWN, &err);
-    for (int i = 0; i < TICKETS; i++)
-        if (c->dts[i].state == DT_LEAVING) {
-            struct ticket *t = c->dts[i].t;
-
-            drv_forget(c, &c->dts[i]);
-            ev_left(t, HF_EUNKNOWN);
-        }
-    for (int i = 0; i < LOOKS; i++)
-        if (c->looks[i].look) {
-            struct look *l = c->looks[i].look;
-
-            c->looks[i].look = NULL;
-            ev_done(l, NULL, HF_EUNREACHABLE, &err);
-        }
-    try_later(c, blocked_us);
-}
-
-/* ---- opening and closing
- * -------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------ */
 
 static int open_store(struct store **ret, const struct url *u, struct env *env,
                       hf_error *err)

@@ -5,9 +5,9 @@
  * tickets of one client, line and ttl share one. Whoever comes first drops what has
  * expired; an `eager` store drops it at the moment.
  *
- * * A grant copies the expiry of its waiters' group and moves nothing (G1). It also copies, and
- * tells, when the request that set this expiry was sent, by its owner's clock: the owner may have
- * sent others since, which renewed the group but not the hold. */
+ * A grant copies the expiry of its waiters' group and moves nothing (G1). It also
+ * copies, and tells, when the request that set this expiry was sent, by its owner's
+ * clock: the owner may have sent others since, which renewed the group but not the hold. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -165,7 +165,8 @@ static void drop_dead(struct line *l, struct list *from)
         if (!st_dead(s))
             continue;
         SAY("store: ticket %04x of client %u has expired", TOK(s->token), s->id);
-        abnormal(0);
+        tally_sight(S_EXPIRED);
+        oracle_dropped(s, "G1");
         line_drop(l, s);
     }
 }
@@ -261,8 +262,7 @@ void line_renew(struct grp *g, int64_t sent_at)
     g->sent_at = sent_at;
 }
 
-/* ---- what happens to a store
- * ------------------------------------------------------------------ */
+/* ---- what happens to a store -------------------------------------------------------- */
 
 void store_init(void)
 {
@@ -334,6 +334,75 @@ void store_end_hold(uint32_t rnd)
     line_tell(container_of(n, struct st, node), N_GONE);
     line_drop(l, container_of(n, struct st, node));
     line_step(l);
+}
+
+static void put_off(struct st *s, int64_t us)
+{
+    s->early = s->early || us < 0;
+    s->late = s->late || us > 0;
+    if (s->held)
+        s->expires += us;
+    if (us < 0)
+        oracle_early(s);
+}
+
+/* What it has stamped with times of that clock ends so much sooner or later (redis,
+ * SQL). */
+void store_clock(int64_t us)
+{
+    SAY("store: its clock is stepped by %lld ms", (long long)us / US);
+    w.wall += us;
+    if (!w.plan->by_wall)
+        return;
+    w.set_back += us < 0 ? -us : 0;
+    for (int i = 0; i < w.plan->lines; i++) {
+        struct line *l = &w.lines[i];
+
+        list_for(n, &l->holders)
+            put_off(container_of(n, struct st, node), -us);
+        list_for(n, &l->queue)
+            put_off(container_of(n, struct st, node), -us);
+        for (size_t k = 0; k < sizeof l->grps / sizeof l->grps[0]; k++)
+            l->grps[k].expires -= us;
+        l->sweep_at = 0;
+        if (w.store_up && w.plan->eager)
+            line_step(l);
+    }
+}
+
+/* Not known any more to the client that joined with it, which still runs. */
+static bool is_ghost(const struct st *s)
+{
+    const struct sim_client *c = w.by_id[s->id];
+
+    for (int i = 0; c && i < TICKETS; i++)
+        if (c->dts[i].state != DT_FREE && c->dts[i].token == s->token)
+            return false;
+    return c && s->late && !s->kept;
+}
+
+/* When the clock was set back a ticket may outlive its owner's patience: it was left
+ * without an answer, and one ttl later forgotten. As a waiter it then stays for as long as
+ * its client waits in that line. No guarantee speaks of it; somebody must break it by
+ * hand. */
+void store_lay_ghosts(void)
+{
+    for (int i = 0; w.set_back > 0 && i < w.plan->lines; i++) {
+        struct line *l = &w.lines[i];
+        struct list *lists[2] = { &l->holders, &l->queue };
+
+        for (int k = 0; k < 2; k++)
+            list_for_safe(n, lists[k]) {
+                struct st *s = container_of(n, struct st, node);
+
+                if (!is_ghost(s))
+                    continue;
+                SAY("store: ticket %04x, which nobody knows, is broken", TOK(s->token));
+                oracle_evicted(s);
+                line_drop(l, s);
+            }
+        line_step(l);
+    }
 }
 
 bool store_empty(void)

@@ -49,6 +49,14 @@ static const struct mutation *mutation_named(const char *word)
     exit(64);
 }
 
+static const char *mutation_word(int number)
+{
+    for (size_t i = 0; i < MUTATIONS; i++)
+        if (mutations[i].number == number)
+            return mutations[i].word;
+    return "";
+}
+
 static uint64_t fresh_seed(void)
 {
     uint64_t x = (uint64_t)time(NULL);
@@ -57,8 +65,7 @@ static uint64_t fresh_seed(void)
     return x >> 24;
 }
 
-/* ---- telling
- * --------------------------------------------------------------------------------- */
+/* ---- telling ------------------------------------------------------------------------ */
 
 static void describe(const struct plan *p)
 {
@@ -67,14 +74,39 @@ static void describe(const struct plan *p)
                                             "ordered (zookeeper, etcd)",
                                             "may end a hold at any moment" };
 
-    printf("# store: %s%s; %d processes of %d clients, %d lines, ttl %lld ms\n",
+    printf("# store: %s%s; %d processes of %d clients (0 to %d in the first), %d lines, "
+           "ttl",
            families[p->family], p->eager ? ", ends what expired at once" : "", p->procs,
-           p->slots, p->lines, (long long)p->ttl_ms[0]);
-    for (size_t i = 0; i < p->n; i++)
-        if (!p->acts[i].dropped)
-            printf("# plan %10.3f ms  process %u client %u: %s\n",
-                   (double)p->acts[i].at / US, p->acts[i].proc, p->acts[i].slot,
-                   act_word(p->acts[i].kind));
+           p->slots, p->slots - 1, p->lines);
+    for (int i = 0; i < p->nttls; i++)
+        printf("%s %lld", i ? "," : "", (long long)p->ttl_ms[i]);
+    printf(" ms; a message takes %lld to %lld us\n", (long long)p->delay_us,
+           (long long)(p->delay_us + p->jitter_us));
+}
+
+/* What the history ends with, in words. */
+static const char *meaning(const char *id)
+{
+    static const struct {
+        const char *id, *text;
+    } all[] = {
+        { "G1", "exclusion: check says held only while nobody else can have the place" },
+        { "G2", "fences grow with every grant of a name" },
+        { "G3", "first come, first served" },
+        { "G6", "loss is told, before the deadline, and not without a cause" },
+        { "G7", "nothing is left in a line by those who gave up or have gone" },
+        { "G8", "a request means one ticket, and takes nobody else's place" },
+        { "G9", "re-entered by its owner alone, and left with the last handle" },
+        { "G10", "every deadlock is found, and nothing else is called one" },
+        { "G12", "in a forked child the parent's handles are worth nothing" },
+        { "liveness", "when all goes well again, everybody is served, once (G4, G5, G10)" },
+        { "memory", "the core frees what it has once" },
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(all[i].id, id) == 0)
+            return all[i].text;
+    return "";
 }
 
 static void tell_failure(uint64_t seed, int mutant)
@@ -85,7 +117,10 @@ static void tell_failure(uint64_t seed, int mutant)
     shrink(&plan, mutant);
     describe(&plan);
     run_world(&plan, mutant, true);
-    printf("# repeat: tools/sim --seed %" PRIu64 " --verbose\n", seed);
+    if (w.broke)
+        printf("# %s: %s\n", w.broke, meaning(w.broke));
+    printf("# repeat: tools/sim --seed %" PRIu64 "%s%s (the whole: --verbose)\n", seed,
+           mutant ? " --mutation " : "", mutation_word(mutant));
     fflush(stdout);
 }
 
@@ -100,8 +135,7 @@ static void crashed(int sig)
     raise(sig);
 }
 
-/* ---- running
- * ----------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------ */
 
 struct tally {
     uint64_t steps, runs, seed; /* seed: the failing one */
@@ -140,6 +174,7 @@ static int run_time(uint64_t seed, double limit, int mutant)
            " steps, %.1f s: %.1f million "
            "steps a minute\n",
            t.runs, seed, t.steps, t.took, (double)t.steps / t.took * 60 / 1e6);
+    tally_tell();
     if (t.failed)
         tell_failure(t.seed, mutant);
     return t.failed;
@@ -169,8 +204,8 @@ static int hunt_all(double limit, char **names, int n)
 {
     int missed = 0;
 
-    printf("| mutation | what is broken | steps until found | seconds | found as |\n"
-           "|---|---|---|---|---|\n");
+    printf("| mutation | what is broken | steps until found | found as |\n"
+           "|---|---|---|---|\n");
     for (size_t i = 0; i < MUTATIONS; i++) {
         const struct mutation *m = &mutations[i];
         bool wanted = n == 0;
@@ -182,15 +217,14 @@ static int hunt_all(double limit, char **names, int n)
             continue;
         t = hunt(m, limit);
         missed += !t.failed;
-        printf("| %s | %s | %" PRIu64 " | %.2f | %s |\n", m->word, m->text, t.steps, t.took,
+        printf("| `%s` | %s | %" PRIu64 " | %s |\n", m->word, m->text, t.steps,
                t.failed ? t.broke : "NOT FOUND");
         fflush(stdout);
     }
     return missed > 0;
 }
 
-/* ---- as a test
- * ------------------------------------------------------------------------------------ */
+/* ---- as a test ---------------------------------------------------------------------- */
 
 static int cases;
 
@@ -238,6 +272,7 @@ static int tap(const char *file, double limit, bool all)
     bad = run_time(seed, limit, 0);
     snprintf(name, sizeof name, "fresh seeds from %" PRIu64, seed);
     failed += result(!bad, seconds() - start, name);
+    failed += result(!tally_missing(), 0, "every fault and every kind of event has come");
     for (size_t i = 0; i < MUTATIONS; i++) {
         bool wanted = all;
         struct tally t;

@@ -38,7 +38,6 @@ char *sim_strdup(const char *);
 char *sim_strndup(const char *, size_t);
 
 static struct block *pools[CLASSES];
-uint64_t mem_live;
 
 static struct block *block_of(void *p)
 {
@@ -51,8 +50,10 @@ void *sim_malloc(size_t n)
     struct block *b;
     struct proc *p = &w.procs[w.current < 0 ? 0 : w.current];
 
-    if (w.current >= 0 && p->no_memory_until > w.now && draw(3) == 0)
+    if (w.current >= 0 && p->no_memory_until > w.now && draw(3) == 0) {
+        tally_sight(S_NO_MEMORY);
         return NULL;
+    }
     if (class < CLASSES && pools[class]) {
         b = pools[class];
         pools[class] = b->next;
@@ -65,7 +66,6 @@ void *sim_malloc(size_t n)
     b->live = true;
     list_push(&p->blocks, &b->on);
     p->nblocks++;
-    mem_live++;
     return b->data;
 }
 
@@ -80,7 +80,6 @@ static void put_back(struct block *b)
 {
     list_remove(&b->on);
     w.procs[b->proc].nblocks--;
-    mem_live--;
     b->live = false;
     if (POOLED && b->room / CLASS < CLASSES) {
         b->next = pools[b->room / CLASS];

@@ -1,5 +1,5 @@
-/* mem.h: the core's memory in the simulator (forced into its sources by the compiler): pools that
- * belong to one simulated process, can be told to fail, and are all counted. */
+/* mem.h: the core's memory in the simulator (forced into its sources by the compiler):
+ * pools that belong to one simulated process, can be told to fail, and are all counted. */
 #ifndef HF_SIM_MEM_H
 #define HF_SIM_MEM_H
 

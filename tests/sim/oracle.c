@@ -1,7 +1,7 @@
 /* oracle.c: the invariants. It looks from outside, at the true time: at what the store
  * has and at what applications were told, never at how the core came to it.
  *
- * * Checked where something changes: a grant in the store, a grant or a loss told to
+ * Checked where something changes: a grant in the store, a grant or a loss told to
  * an application, a release, a freed ticket; everything at once every 1024 steps. */
 #include "sim.h"
 
@@ -35,7 +35,8 @@ static bool held(const struct oh *o)
 {
     const struct proc *p = &w.procs[o->proc];
 
-    return !o->excused && !p->beyond && atomic_load(&o->h->until_at) > proc_now(p);
+    return o->handles > 0 && !o->excused && !p->beyond &&
+           atomic_load(&o->h->until_at) > proc_now(p);
 }
 
 /* The clock on which the owner counts, less drift: G1's deadline. */
@@ -46,8 +47,7 @@ static int64_t deadline(const struct hold *h)
     return l ? l->sent_at + l->given_ms * 990 - 2000 : INT64_MAX;
 }
 
-/* ---- G1, G2, G3
- * ---------------------------------------------------------------------------- */
+/* ---- G1, G2, G3 --------------------------------------------------------------------- */
 
 static int64_t sum_held(const struct line *l, uint64_t except)
 {
@@ -86,7 +86,7 @@ void oracle_store_grant(const struct st *s)
 {
     struct line *l = &w.lines[s->line];
 
-    if (s->fence <= l->granted_fence && !(w.forgot_at >= 0 && w.wall_stepped))
+    if (s->fence <= l->granted_fence)
         violate("G2", "%s: fence %" PRIu64 " is granted after %" PRIu64,
                 line_names[s->line], s->fence, l->granted_fence);
     l->granted_fence = s->fence;
@@ -95,6 +95,18 @@ void oracle_store_grant(const struct st *s)
     if (certain() && sum_held(l, s->token) + s->weight > s->capacity)
         violate("G1", "%s: granted to ticket %04x while check says held elsewhere",
                 line_names[s->line], TOK(s->token));
+}
+
+/* Its time is over (G1), or somebody's leave takes it out (G8): then nobody may rely on
+ * it. */
+void oracle_dropped(const struct st *s, const char *id)
+{
+    const struct line *l = &w.lines[s->line];
+
+    for (int i = 0; certain() && i < l->nheld; i++)
+        if (l->held[i].token == s->token && held(&l->held[i]))
+            violate(id, "%s: ticket %04x is taken out of the line while its check says held",
+                    line_names[s->line], TOK(s->token));
 }
 
 static bool was_evicted(uint64_t token)
@@ -110,8 +122,7 @@ static void fence_told(struct line *l, const struct oh *o)
     bool exclusive = o->h->t.weight == o->h->t.capacity;
     uint64_t fence = o->h->t.fence;
 
-    if (o->excused || w.procs[o->proc].beyond || (w.forgot_at >= 0 && w.wall_stepped) ||
-        !certain())
+    if (o->excused || w.procs[o->proc].beyond || !certain())
         return;
     if (fence <= (exclusive ? l->told_fence : l->told_exclusive))
         violate("G2", "%s: fence %" PRIu64 " is told after %" PRIu64, o->h->t.name, fence,
@@ -133,6 +144,13 @@ static void time_left(const struct oh *o)
                 h->t.name, left / US, h->t.life->given_ms);
 }
 
+/* It may have been re-entered by an acquire of several names that still waits for the
+ * others: then it is the same hold that will be told again. */
+static bool re_entered(const struct hold *h)
+{
+    return h->parts.next->next != &h->parts;
+}
+
 void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
 {
     struct line *line = &w.lines[line_of(h->t.name)];
@@ -140,11 +158,13 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
     struct oh *o = find(h);
 
     if (o) {
+        tally_sight(S_REENTERED);
         if (o->identity != l->identity)
             violate("G9", "%s is re-entered by another owner", h->t.name);
         o->handles++;
         return;
     }
+    tally_sight(S_TOLD);
     if (line->nheld == ROWS)
         return;
     o = &line->held[line->nheld++];
@@ -155,20 +175,20 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
                       .proc = l->c->proc,
                       .handles = 1,
                       .by_hand = h->no_renew || h->max_hold_ms > 0 };
-    o->excused = was_evicted(o->token) || (!s && w.forgot_at >= 0);
+    o->excused = was_evicted(o->token) ||
+                 (s ? s->early : w.forgot_at >= 0 || w.plan->by_wall);
     if (s && s->fence != h->t.fence)
         violate("G2", "%s: the store gave fence %" PRIu64 ", told is %" PRIu64, h->t.name,
                 s->fence, h->t.fence);
     if (h->lost)
         return; /* one of several names, lost before the last was granted */
     fence_told(line, o);
-    if (fresh)
+    if (fresh && !re_entered(h))
         time_left(o);
     oracle_line(line_of(h->t.name));
 }
 
-/* ---- G6 ----------------------------------------------------------------------------
- * ---------- */
+/* ---- G6 ----------------------------------------------------------------------------- */
 
 static bool stood_still(const struct oh *o, int64_t since)
 {
@@ -202,7 +222,7 @@ void oracle_lease_changed(struct hf_lease *l)
             continue;
         now = o->told_at = proc_now(&w.procs[o->proc]);
         SAY("client %u: %s is lost", o->id, h->t.name);
-        abnormal(0); /* it frees others, though its owner waits */
+        tally_sight(S_LOST);
         if (certain() && now > deadline(h) && !stood_still(o, deadline(h)))
             violate("G6", "loss of %s is told %" PRId64 " us after the deadline", h->t.name,
                     now - deadline(h));
@@ -213,14 +233,13 @@ void oracle_lease_changed(struct hf_lease *l)
 
 static void told_in_time(const struct oh *o)
 {
-    if (!o->told_at && certain() && can(&w.procs[o->proc]) && o->h->t.life &&
-        proc_now(&w.procs[o->proc]) > deadline(o->h) + 1 && !o->h->lost &&
+    if (o->handles > 0 && !o->told_at && certain() && can(&w.procs[o->proc]) &&
+        o->h->t.life && proc_now(&w.procs[o->proc]) > deadline(o->h) + 1 && !o->h->lost &&
         !stood_still(o, deadline(o->h)))
         violate("G6", "nobody was told that %s is lost", o->h->t.name);
 }
 
-/* ---- G7, G8, G9
- * ---------------------------------------------------------------------------------- */
+/* ---- G7, G8, G9 --------------------------------------------------------------------- */
 
 static void remove_held(struct line *l, struct oh *o)
 {
@@ -231,7 +250,7 @@ void oracle_released(struct hold *h)
 {
     struct oh *o = find(h);
 
-    if (o && --o->handles == 0)
+    if (o && --o->handles == 0 && !re_entered(h))
         remove_held(&w.lines[line_of(h->t.name)], o);
 }
 
@@ -240,8 +259,6 @@ void oracle_left(const struct ticket *t)
     const struct hold *h = container_of(t, struct hold, t);
     const struct oh *o = find(h);
 
-    if (h->lost)
-        abnormal(0); /* also one of several names, of which nobody was told yet */
     if (o && o->handles > 0 && !h->lost)
         violate("G9", "%s is left while %d handles on it are in use", t->name, o->handles);
 }
@@ -265,7 +282,6 @@ void oracle_evicted(const struct st *s)
     for (int i = 0; i < l->nheld; i++)
         if (l->held[i].token == s->token)
             l->held[i].excused = true;
-    abnormal(0);
 }
 
 void oracle_forgot(void)
@@ -276,11 +292,57 @@ void oracle_forgot(void)
             w.lines[i].held[k].excused = true;
 }
 
+/* A clock that was set forward ends holds before their time: not G1 but the store's
+ * section in docs/guarantees.md speaks of these. One that was set back only ends them
+ * later (G5, G7). */
+void oracle_early(const struct st *s)
+{
+    struct line *l = &w.lines[s->line];
+
+    for (int i = 0; i < l->nheld; i++)
+        if (l->held[i].token == s->token)
+            l->held[i].excused = true;
+}
+
+static void in_child(const struct sim_client *c)
+{
+    list_for(n, &c->leases) {
+        const struct hf_lease *l = container_of(n, struct sim_lease, on_client)->l;
+
+        if (hf_lease_check(l) != HF_EFORKED || hf_lease_state(l) != HF_LOST)
+            violate("G12", "a lease of client %u is good in a forked child", c->id);
+    }
+}
+
+/* The word that says whether the memory is the opener's own is 0 in the child. */
+void oracle_forked(int proc)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        struct sim_client *c = w.procs[proc].clients[i];
+
+        if (!c)
+            continue;
+        c->alive_word = 0;
+        in_child(c);
+        c->alive_word = 1;
+    }
+}
+
+/* Is nothing under way for longer than the time by which the core waits longer than one
+ * ttl? That an older request cannot come after that is the driver's part of G7. */
+static bool prompt(void)
+{
+    return w.plan->slow_ppm == 0 && w.plan->delay_us + w.plan->jitter_us < 8 * US;
+}
+
 void oracle_freed(const struct hold *h, bool known)
 {
     const struct sim_client *c = container_of(h->client, struct sim_client, core);
+    struct oh *o = find(h);
     const struct st *s;
 
+    if (o)
+        remove_held(&w.lines[line_of(h->t.name)], o);
     if (c->core.closing || c->core.closed || w.broke)
         return;
     if (known) {
@@ -289,8 +351,7 @@ void oracle_freed(const struct hold *h, bool known)
         return;
     }
     s = store_find(line_of(h->t.name), token_of(&h->t));
-    if (s && !st_dead(s) && !s->kept && !w.procs[c->proc].beyond && w.plan->slow_ppm == 0 &&
-        w.plan->delay_us + w.plan->jitter_us < 8 * US)
+    if (s && !st_dead(s) && !s->kept && !s->late && !w.procs[c->proc].beyond && prompt())
         violate("G7", "ticket %04x of %s is out for its owner and still in the line",
                 TOK(s->token), h->t.name);
 }
@@ -314,90 +375,4 @@ void oracle_end_of_client(struct sim_client *c)
     else if (c->core.unsettled || c->core.asked || c->timers.count)
         violate("G7", "client %u: %zu unsettled, %zu unanswered, %zu timers at the end",
                 c->id, c->core.unsettled, c->core.asked, c->timers.count);
-}
-
-/* ---- G10 ---------------------------------------------------------------------------
- * ----------------- */
-
-static struct sim_thread *thread_of(struct owner o)
-{
-    for (int i = 0; i < w.plan->procs; i++)
-        for (int t = 0; t < THREADS && w.procs[i].alive; t++)
-            if ((w.procs[i].id | 1) == o.process &&
-                w.procs[i].threads[t].number == o.number)
-                return &w.procs[i].threads[t];
-    return NULL;
-}
-
-/* Can this ticket come to hold once those who can go on have left its line? */
-static bool can_go_on(const struct line *l, const struct st *s, bool stuck[])
-{
-    const struct list *lists[2] = { &l->holders, &l->queue };
-    int64_t ahead = 0;
-
-    for (int i = 0; i < 2; i++)
-        list_for(n, lists[i]) {
-            const struct st *o = container_of(n, struct st, node);
-            const struct sim_thread *t = thread_of(o->owner);
-
-            if (o == s)
-                return ahead + s->weight <= s->capacity;
-            if (t && stuck[t->identity % 4096])
-                ahead += o->weight;
-        }
-    return true;
-}
-
-static bool relax(bool stuck[])
-{
-    bool changed = false;
-
-    for (int i = 0; i < w.plan->lines; i++)
-        list_for(n, &w.lines[i].queue) {
-            const struct st *s = container_of(n, struct st, node);
-            const struct sim_thread *t = thread_of(s->owner);
-
-            if (t && stuck[t->identity % 4096] &&
-                (w.plan->family != ORDERED || !s->prefix) &&
-                can_go_on(&w.lines[i], s, stuck)) {
-                stuck[t->identity % 4096] = false;
-                changed = true;
-            }
-        }
-    return changed;
-}
-
-static bool holds_it_itself(const struct sim_op *o)
-{
-    list_for(n, &o->thread->leases) {
-        const struct hf_lease *l = container_of(n, struct sim_lease, on_thread)->l;
-
-        for (size_t i = 0; i < l->n; i++)
-            for (int k = 0; k < o->act.lines; k++)
-                if (line_of(l->parts[i].hold->t.name) == (o->act.line + k) % w.plan->lines)
-                    return true;
-    }
-    return false;
-}
-
-/* The walk says that this wait would never end. It looked a moment ago, so what has
- * gone wrong or was given up since then may have untied the knot. */
-void oracle_deadlock(struct sim_op *o)
-{
-    static bool stuck[4096];
-    int64_t walk = (4 * w.plan->lines + 4) * (w.plan->delay_us + w.plan->jitter_us) + 5 * US;
-
-    if (!o->thread || holds_it_itself(o) || w.abnormal_at + walk > w.now ||
-        w.plan->slow_ppm > 0 || w.forgot_at >= 0)
-        return;
-    memset(stuck, 0, sizeof stuck);
-    for (int i = 0; i < w.plan->procs; i++)
-        for (int t = 0; t < THREADS; t++)
-            if (w.procs[i].alive && w.procs[i].threads[t].waiting)
-                stuck[w.procs[i].threads[t].identity % 4096] = true;
-    while (relax(stuck))
-        ;
-    if (!stuck[o->thread->identity % 4096])
-        violate("G10", "%s: a deadlock is reported to thread %d, and there is none",
-                line_names[o->act.line], (int)o->thread->number);
 }

@@ -81,11 +81,17 @@ void store_session(uint8_t id)
         return;
     }
     SAY("store: the session of client %u has ended", id);
+    tally_sight(S_EXPIRED);
     s->alive = false;
     for (int i = 0; i < w.plan->lines; i++)
-        list_for_safe(n, &w.lines[i].queue)
-            if (container_of(n, struct st, node)->id == id)
-                order_drop(&w.lines[i], container_of(n, struct st, node));
+        list_for_safe(n, &w.lines[i].queue) {
+            struct st *t = container_of(n, struct st, node);
+
+            if (t->id != id)
+                continue;
+            oracle_dropped(t, "G1");
+            order_drop(&w.lines[i], t);
+        }
 }
 
 static int attend(const struct msg *m)
@@ -148,14 +154,58 @@ static void join(struct msg *m, struct msg *a)
     fill_rows(a->snap, l, m->id);
 }
 
+/* What a follower knows that is cut off from its leader. */
+static struct snap old[PROCS * SLOTS][LINES];
+
+void order_cut_off(const struct sim_client *c)
+{
+    for (int i = 0; i < w.plan->lines; i++) {
+        struct snap *s = &old[c->proc * SLOTS + c->slot][i];
+
+        s->n = 0;
+        fill_rows(s, &w.lines[i], c->id);
+    }
+}
+
+static void read_old(const struct msg *m, const struct sim_client *c)
+{
+    const struct snap *s = &old[c->proc * SLOTS + c->slot][m->line];
+    struct msg a = *m;
+
+    tally_sight(S_OLD_READ);
+    a.rc = 0;
+    a.snap = new_snap();
+    a.snap->n = s->n;
+    memcpy(a.snap->rows, s->rows, (size_t)s->n * sizeof s->rows[0]);
+    store_reply(m, &a);
+}
+
+static bool watched(const struct line *l, const struct msg *m)
+{
+    for (int i = 0; i < l->nwatches; i++) {
+        const struct watch_on *at = &l->watches[i];
+
+        if (at->id == m->id && at->slot == m->slot && at->gen == m->gen &&
+            at->token == m->watch)
+            return true;
+    }
+    return false;
+}
+
+/* A read, too, shows the store that the session lives; but its answer may come from a
+ * follower that cannot tell the leader, so that nobody may count on it. */
 static void read_line(const struct msg *m, struct msg *a)
 {
     struct line *l = &w.lines[m->line];
+    struct sess *s = &w.sessions[m->id];
 
+    if (s->alive && s->inc == m->inc)
+        s->expires = w.now + s->ttl_ms * US;
     a->rc = 0;
     a->snap = new_snap();
     fill_rows(a->snap, l, m->id);
-    if (l->nwatches < ROWS && (m->watch == 0 || store_find(m->line, m->watch)))
+    if (l->nwatches < ROWS && (m->watch == 0 || store_find(m->line, m->watch)) &&
+        !watched(l, m))
         l->watches[l->nwatches++] = (struct watch_on){ m->watch, m->id, m->slot, m->gen };
 }
 
@@ -211,9 +261,15 @@ static void evict(const struct msg *m, struct msg *a)
 
 void order_receive(struct msg *m)
 {
+    const struct sim_client *c = w.by_id[m->id];
     struct msg a = *m;
     struct st *s;
 
+    if (c && c->stale && c->epoch == m->epoch) {
+        if (m->kind == M_READ)
+            read_old(m, c);
+        return;
+    }
     a.snap = NULL;
     switch (m->kind) {
     case M_JOIN:
@@ -223,8 +279,10 @@ void order_receive(struct msg *m)
         s = store_find(m->line, m->token);
         if (MUTANT(RELEASE_BY_NAME) && !list_empty(&w.lines[m->line].queue))
             s = container_of(list_first(&w.lines[m->line].queue), struct st, node);
-        if (s)
+        if (s) {
+            oracle_dropped(s, "G8");
             order_drop(&w.lines[m->line], s);
+        }
         a.rc = 0;
         break;
     case M_AMEND:

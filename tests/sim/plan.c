@@ -32,6 +32,9 @@ const char *act_word(enum act_kind k)
                                                   [A_THREAD_ENDS] = "a thread ends",
                                                   [A_SHUT] = "close",
                                                   [A_CUT] = "connection cut",
+                                                  [A_SILENT] =
+                                                      "connection falls silent",
+                                                  [A_FORK] = "process forks",
                                                   [A_PAUSE] = "process stands still",
                                                   [A_SUSPEND] = "machine suspended",
                                                   [A_KILL] = "process killed",
@@ -41,9 +44,9 @@ const char *act_word(enum act_kind k)
                                                   [A_STORE_STOP] = "store stops",
                                                   [A_STORE_FORGETS] =
                                                       "store loses its memory",
-                                                  [A_WALL] = "store's wall clock stepped",
+                                                  [A_CLOCK] = "store's clock stepped",
                                                   [A_NO_MEMORY] = "no memory",
-                                                  [A_SLOW] = "slow",
+                                                  [A_FOLLOWER] = "its follower is cut off",
                                                   [A_END_HOLD] = "store ends a hold" };
 
     return words[k];
@@ -70,8 +73,11 @@ static void shape(struct plan *p)
         room = p->ttl_ms[i] * US < room ? p->ttl_ms[i] * US : room;
     p->delay_us = 10 + (int64_t)rnd(chance(50) ? 300 : (uint64_t)room / 60);
     p->jitter_us = (int64_t)rnd(chance(50) ? 100 : (uint64_t)room / 60);
+    p->look_us = chance(40) ? (int64_t)rnd((uint64_t)room / 8) : 0;
     p->eager = chance(60);
+    p->by_wall = (p->family == SCRIPTED || p->family == LOOSE) && chance(50);
     p->deaths_by_dead = chance(50);
+    p->busy = chance(20);
     p->calm = chance(25);
     p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     if (p->calm)
@@ -123,7 +129,8 @@ static void trouble(struct plan *p, struct act *a, uint32_t kinds)
                            : (int64_t)rnd((uint64_t)ttl * 3) + 1;
     if (a->kind == A_NO_MEMORY)
         a->dur_us = (int64_t)rnd((uint64_t)ttl / 4) + 1;
-    if (p->family != LOOSE && a->kind == A_END_HOLD)
+    if ((p->family != LOOSE && a->kind == A_END_HOLD) ||
+        (p->family != ORDERED && a->kind == A_FOLLOWER))
         a->kind = A_CUT;
 }
 
@@ -152,7 +159,7 @@ void plan_make(struct plan *p, uint64_t seed)
         if (k == A_BEYOND || k == A_STORE_FORGETS ? chance(8) : chance(40))
             kinds |= 1u << k;
     if (kinds & 1u << A_STORE_FORGETS)
-        kinds &= ~(1u << A_WALL);
+        kinds &= ~(1u << A_CLOCK); /* without memory or clock no store can order fences */
     for (size_t i = 0; i < p->n; i++) {
         struct act *a = &p->acts[i];
 

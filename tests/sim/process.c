@@ -8,8 +8,7 @@
 
 static struct sim_client *client_pool[PROCS * SLOTS];
 
-/* ---- clocks
- * -------------------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------------------- */
 
 static void touch_all(const struct proc *p)
 {
@@ -26,8 +25,7 @@ static void set_clock(struct proc *p, int32_t ppm)
     touch_all(p);
 }
 
-/* ---- what the core may use of the world
- * -------------------------------------------------------- */
+/* ---- what the core may use of the world --------------------------------------------- */
 
 static struct sim_client *env_client(struct env *e)
 {
@@ -73,8 +71,7 @@ static void env_timer(struct env *e, struct timer *t, int64_t at)
         hf__heap_set(&c->timers, &t->node, at);
 }
 
-/* ---- clients -----------------------------------------------------------------------
- * -------------- */
+/* ---- clients ------------------------------------------------------------------------ */
 
 static struct url client_url(void)
 {
@@ -172,13 +169,14 @@ void settle(struct sim_client *c)
     touch(c);
 }
 
-/* ---- processes ---------------------------------------------------------------------
- * ---------------- */
+/* ---- processes ---------------------------------------------------------------------- */
 
 void process_start(int i)
 {
     struct proc *p = &w.procs[i];
 
+    if (w.now > 1000)
+        SAY("process %d starts, with client %u and what follows", i, (unsigned)w.ids);
     p->alive = true;
     p->beyond = false;
     p->gen++;
@@ -204,18 +202,28 @@ static void kill_process(struct proc *p, int64_t restart_us)
 {
     struct ev *e;
 
-    if (!p->alive)
-        return;
     SAY("process %d is killed", (int)(p - w.procs));
     p->alive = false;
     for (int i = 0; i < SLOTS; i++)
         if (p->clients[i])
             drop_client(p->clients[i]);
     mem_drop(p);
-    abnormal(longest_ttl() * US); /* until then it stands in line as if it lived */
     e = new_event(E_RESTART, w.now + restart_us);
     e->id = (uint8_t)(p - w.procs);
     push_event(e);
+}
+
+/* The child has copies of all handles, and no use of them (G12). It opens a client of
+ * its own; here it takes the place of a process that was killed, if there is one. */
+static void fork_process(int i)
+{
+    SAY("process %d forks", i);
+    oracle_forked(i);
+    for (int k = 0; k < w.plan->procs; k++)
+        if (!w.procs[k].alive && w.ids + SLOTS <= IDS) {
+            process_start(k);
+            break;
+        }
 }
 
 static void pause_process(struct proc *p, int64_t us, bool suspend)
@@ -225,7 +233,6 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
     if (w.now + us > p->paused_until)
         p->paused_until = w.now + us;
     p->ran_at = p->paused_until;
-    abnormal(us);
     if (suspend && MUTANT(MONOTONIC)) {
         p->base_p = proc_now(p) - us;
         p->base_t = w.now;
@@ -236,29 +243,30 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
     touch_all(p);
 }
 
-/* ---- faults ------------------------------------------------------------------------
- * ------------------ */
+/* ---- faults ------------------------------------------------------------------------- */
+
+static void cut(struct sim_client *c, int64_t us)
+{
+    w.current = c->proc;
+    driver_cut(c, us);
+    settle(c);
+    w.current = -1;
+}
 
 static void stop_store(const struct act *a)
 {
     struct ev *e;
 
-    if (w.plan->family == SYNC || !w.store_up)
-        return;
     SAY("store: stops for %lld ms%s", (long long)a->dur_us / US,
         a->kind == A_STORE_FORGETS ? " and loses its memory" : "");
     w.store_up = false;
     w.store_back = w.now + a->dur_us;
-    abnormal(a->dur_us);
     for (int i = 0; i < PROCS * SLOTS; i++) {
         struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
 
         if (!c)
             continue;
-        w.current = c->proc;
-        driver_cut(c, a->dur_us + (int64_t)(a->rnd % (20 * US)));
-        settle(c);
-        w.current = -1;
+        cut(c, a->dur_us + (int64_t)(a->rnd % (20 * US)));
     }
     if (a->kind == A_STORE_FORGETS)
         store_forget();
@@ -266,20 +274,54 @@ static void stop_store(const struct act *a)
     push_event(e);
 }
 
+/* Does it mean anything now? */
+static bool befalls(const struct act *a, const struct proc *p, const struct sim_client *c)
+{
+    bool connected = c && w.plan->family != SYNC && c->up && !c->silent && !c->stale;
+
+    switch (a->kind) {
+    case A_CUT:
+        return connected && can(p);
+    case A_SILENT:
+        return connected;
+    case A_FOLLOWER:
+        return connected && w.plan->family == ORDERED && w.store_up;
+    case A_STORE_STOP:
+    case A_STORE_FORGETS:
+        return w.plan->family != SYNC && w.store_up;
+    case A_FORK:
+        return p->alive && can(p);
+    case A_KILL:
+        return p->alive;
+    default:
+        return true;
+    }
+}
+
+static void no_memory(struct proc *p, int64_t us)
+{
+    SAY("process %d: little memory, for %lld ms", (int)(p - w.procs), (long long)us / US);
+    p->no_memory_until = w.now + us;
+    for (int i = 0; i < SLOTS; i++)
+        if (p->clients[i])
+            in_trouble(p->clients[i], p->no_memory_until);
+}
+
 void process_fault(const struct act *a)
 {
     struct proc *p = &w.procs[a->proc];
     struct sim_client *c = p->clients[a->slot];
 
+    if (!befalls(a, p, c))
+        return;
+    tally_act(a->kind);
     switch (a->kind) {
     case A_CUT:
-        if (c && can(p)) {
-            w.current = a->proc;
-            abnormal(a->dur_us);
-            driver_cut(c, a->dur_us);
-            settle(c);
-            w.current = -1;
-        }
+        cut(c, a->dur_us);
+        break;
+    case A_SILENT:
+    case A_FOLLOWER:
+        driver_silent(c, a->dur_us, a->kind == A_FOLLOWER);
         break;
     case A_PAUSE:
     case A_SUSPEND:
@@ -288,10 +330,15 @@ void process_fault(const struct act *a)
     case A_KILL:
         kill_process(p, a->dur_us);
         break;
+    case A_FORK:
+        fork_process(a->proc);
+        break;
     case A_DRIFT:
+        SAY("process %u: its clock drifts", a->proc);
         set_clock(p, (int32_t)(a->rnd % 18001) - 9000);
         break;
     case A_BEYOND:
+        SAY("process %u: its clock drifts beyond the bound", a->proc);
         p->beyond = true;
         set_clock(p, -(int32_t)(20000 + a->rnd % 200000));
         break;
@@ -299,15 +346,11 @@ void process_fault(const struct act *a)
     case A_STORE_FORGETS:
         stop_store(a);
         break;
-    case A_WALL:
-        w.wall += (int64_t)(a->rnd % 20000000) - 10000000;
+    case A_CLOCK:
+        store_clock(a->rnd & 1 ? a->dur_us : -a->dur_us);
         break;
     case A_NO_MEMORY:
-        p->no_memory_until = w.now + a->dur_us;
-        abnormal(a->dur_us);
-        for (int i = 0; i < SLOTS; i++)
-            if (p->clients[i])
-                in_trouble(p->clients[i], p->no_memory_until);
+        no_memory(p, a->dur_us);
         break;
     case A_END_HOLD:
         store_end_hold(a->rnd);
@@ -331,11 +374,14 @@ void process_quiet(void)
         touch_all(p);
     }
     w.store_up = true;
+    store_lay_ghosts();
     for (int i = 0; i < PROCS * SLOTS; i++) {
         struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
 
         if (!c)
             continue;
+        if (c->silent || c->stale)
+            cut(c, 0);
         c->blocked_until = 0;
         driver_connect(c);
     }

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* ---- requests
- * ------------------------------------------------------------------------------ */
+/* ---- requests ----------------------------------------------------------------------- */
 
 static void answer_place(struct line *l, struct st *s, struct msg *a)
 {
@@ -97,6 +96,7 @@ static void leave(const struct msg *m, struct msg *a)
         s->kept = s->told = true;
         s->owner = (struct owner){ 0, 0 }; /* nobody's now: it ends by itself */
     } else if (s) {
+        oracle_dropped(s, "G8");
         line_drop(l, s);
     }
     line_step(l);
@@ -235,6 +235,18 @@ static void scripted(struct msg *m, struct msg *a)
     }
 }
 
+/* Requests come when nobody wants them any more. */
+static void regard(const struct msg *m)
+{
+    const struct sim_client *c = w.by_id[m->id];
+
+    if (c && m->epoch < c->epoch)
+        tally_sight(S_OLD);
+    if (c && m->kind == M_JOIN &&
+        (c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING))
+        tally_sight(S_AFTER);
+}
+
 void store_receive(struct msg *m)
 {
     struct msg a = *m;
@@ -242,6 +254,7 @@ void store_receive(struct msg *m)
     a.snap = NULL;
     if (!w.store_up)
         return;
+    regard(m);
     if (m->kind == M_HELLO) {
         if (m->epoch > w.conn_epoch[m->id])
             w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */

@@ -6,11 +6,13 @@
  *
  * mem.c       the core's memory             world.c    clock, steps, the end of a run
  * plan.c      what shall happen             process.c  processes, clients, faults
- * driver.c    the seam: verbs, connection   answer.c   the seam: answers become events
+ * driver.c    the seam: verbs               answer.c   the seam: answers become events
+ * net.c       messages, connections         work.c     applications
  * lines.c     the reference store           order.c    its ordered family
- * scripted.c  requests of its other ones    work.c     applications
- * oracle.c    invariants                    shrink.c   a short history
- * main.c      command line, TAP
+ * scripted.c  requests of its other ones    main.c     command line, TAP
+ * oracle.c    invariants                    knots.c    the one about deadlocks
+ * shrink.c    a short history               tally.c    what has happened
+ * threads.c   a program of its own: two mutations of the layer with threads
  */
 #ifndef HF_SIM_H
 #define HF_SIM_H
@@ -47,6 +49,7 @@ enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
     X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
     X(OUTDATED, "outdated", "a grant counts from a request that came after it")           \
     X(OLD_LIFE, "old-life", "a join into a new group renews the life of the expired one")  \
+    X(READ_RENEWS, "read-renews", "an answered read counts as a renewal of the session")   \
     X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")
 
 enum sim_mutant {
@@ -56,13 +59,13 @@ enum sim_mutant {
 #undef HF_X
 };
 
-/* ---- plan ------------------------------------------------------------------------------- */
+/* ---- plan --------------------------------------------------------------------------- */
 
 enum act_kind {
-    A_ACQUIRE, A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW, A_LOOK, A_EVICT, A_THREAD_ENDS,
-    A_SHUT,
-    A_CUT, A_PAUSE, A_SUSPEND, A_KILL, A_DRIFT, A_BEYOND, A_STORE_STOP, A_STORE_FORGETS,
-    A_WALL, A_NO_MEMORY, A_SLOW, A_END_HOLD,
+    A_ACQUIRE, A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW, A_LOOK, A_EVICT,
+    A_THREAD_ENDS, A_SHUT,
+    A_CUT, A_SILENT, A_PAUSE, A_SUSPEND, A_KILL, A_FORK, A_DRIFT, A_BEYOND, A_STORE_STOP,
+    A_STORE_FORGETS, A_CLOCK, A_NO_MEMORY, A_FOLLOWER, A_END_HOLD,
     ACT_KINDS
 };
 
@@ -77,19 +80,23 @@ struct act {
     int64_t wait_ms, hold_us, dur_us;
     uint32_t rnd;
 };
-enum { F_BARGE = 1, F_REENTRANT = 2, F_NO_RENEW = 4, F_NOW = 8, F_KEEP = 16, F_MAX_HOLD = 32,
-       F_TOLD = 64 };
+enum { F_BARGE = 1, F_REENTRANT = 2, F_NO_RENEW = 4, F_NOW = 8, F_KEEP = 16,
+       F_MAX_HOLD = 32 };
 
 struct plan {
     uint64_t seed;
+    uint64_t salt; /* other delays, the rest alike */
     enum family family;
     int procs, slots, lines, nttls;
     int64_t ttl_ms[TTLS];
     int capacity[LINES];       /* 0: a lock; else permits */
     int64_t delay_us, jitter_us; /* of a message */
+    int64_t look_us;           /* looks take so much longer, on a stream of their own */
     uint32_t slow_ppm, wake_lost_ppm, twice_ppm;
     bool eager;                /* the store ends what expired at that moment, not when asked */
+    bool by_wall;              /* its expiries are times of its wall clock */
     bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
+    bool busy;                 /* an owner acts on several threads: waits and goes on */
     bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
     int32_t ppm[PROCS];
     struct act acts[ACTS];
@@ -100,7 +107,7 @@ struct plan {
 void plan_make(struct plan *, uint64_t seed);
 const char *act_word(enum act_kind);
 
-/* ---- random ------------------------------------------------------------------------------- */
+/* ---- random ------------------------------------------------------------------------- */
 
 static inline uint64_t mix(uint64_t x)
 {
@@ -110,7 +117,7 @@ static inline uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
+/* ---- messages ----------------------------------------------------------------------- */
 
 enum msg_kind {
     M_HELLO, M_JOIN, M_LEAVE, M_AMEND, M_RENEW, M_WAIT, M_SESSION, M_LOOK, M_EVICT, M_READ,
@@ -148,8 +155,8 @@ struct msg {
     struct snap *snap;
 };
 
-enum ev_kind { E_TO_STORE, E_TO_CLIENT, E_RELEASE, E_RECONNECT, E_SWEEP, E_SESSION, E_CLOSED,
-               E_STORE_UP, E_RESTART };
+enum ev_kind { E_TO_STORE, E_TO_CLIENT, E_RELEASE, E_RECONNECT, E_BREAK, E_SWEEP,
+               E_SESSION, E_CLOSED, E_STORE_UP, E_RESTART };
 
 struct ev {
     int64_t at;
@@ -162,7 +169,7 @@ struct ev {
     struct ev *next;
 };
 
-/* ---- clients --------------------------------------------------------------------------------- */
+/* ---- clients ------------------------------------------------------------------------ */
 
 enum dt_state { DT_FREE, DT_JOINING, DT_WAITING, DT_HELD, DT_LEAVING };
 
@@ -195,6 +202,8 @@ struct sim_client {
     int64_t next_true;
     /* connection */
     bool up;
+    bool silent; /* whatever is sent is lost, until the connection breaks */
+    bool stale;  /* answered by a follower that is cut off: reads only, and of that time */
     uint32_t epoch;
     int64_t blocked_until, last_out, last_in;
     uint64_t sent;
@@ -230,7 +239,7 @@ struct proc {
     size_t nblocks;
 };
 
-/* ---- applications ------------------------------------------------------------------------------ */
+/* ---- applications ------------------------------------------------------------------- */
 
 struct sim_op {
     struct hf_op op;
@@ -240,7 +249,9 @@ struct sim_op {
     struct act act;
     struct list on_client;
     struct sim_lease *lease; /* of a release, amend, renew */
-    bool evict;
+    bool evict, told;
+    size_t walked; /* 1 + which of its names a deadlock walk has read once for */
+    bool stuck;    /* it was in a knot then */
     struct sim_op *next;
 };
 
@@ -256,7 +267,7 @@ struct sim_lease {
     struct sim_lease *next;
 };
 
-/* ---- the store ----------------------------------------------------------------------------------- */
+/* ---- the store ---------------------------------------------------------------------- */
 
 struct grp { /* the waiting tickets of one client, line and ttl */
     uint8_t id;
@@ -268,6 +279,7 @@ struct grp { /* the waiting tickets of one client, line and ttl */
 struct st { /* a ticket in the store */
     struct list node;
     bool held, marked, told, barge, kept, prefix;
+    bool early, late; /* a step of the store's clock brought its end nearer; put it off */
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
@@ -312,18 +324,20 @@ struct world {
     const struct plan *plan;
     int64_t now;
     uint64_t steps, seq, rng, tokens, ids, numbers;
+    int64_t moment; /* of the last steps, since */
+    uint64_t moment_steps;
     struct ev **heap;
     size_t nheap, heap_room;
     size_t next_act;
     struct proc procs[PROCS];
     struct sim_client *by_id[IDS];
-    bool conn_dead[IDS];
     uint32_t conn_epoch[IDS];
     int64_t next_true[PROCS * SLOTS];
     struct line lines[LINES];
     struct sess sessions[IDS];
     bool store_up, quiet;
-    int64_t store_back, wall, quiet_at, forgot_at, abnormal_at, drift_worst;
+    int64_t store_back, wall, quiet_at, forgot_at;
+    int64_t set_back; /* by how much the store's clock was, in all */
     uint64_t revision, joins;
     uint32_t groups;
     size_t ops, leases;
@@ -331,20 +345,18 @@ struct world {
     bool trace;
     uint64_t evicted[32];
     unsigned nevicted;
-    bool wall_stepped;
     /* the verdict */
     const char *broke; /* "G1" ... */
     char why[400];
 };
 extern struct world w;
 
-/* ---- mem.c ---- */
+/* ---- mem.c -------------------------------------------------------------------------- */
 void mem_reset(void);
 void mem_drop(struct proc *);        /* the process was killed */
 void mem_ticket(void *hold, bool known); /* the driver knows a ticket in this block */
-extern uint64_t mem_live;
 
-/* ---- world.c ---- */
+/* ---- world.c ------------------------------------------------------------------------ */
 void run_world(const struct plan *, int mutant, bool trace);
 void push_event(struct ev *);
 struct ev *new_event(enum ev_kind, int64_t at);
@@ -354,14 +366,13 @@ void touch(struct sim_client *);        /* its timers may have changed */
 struct snap *new_snap(void);
 void free_snap(struct snap *);
 bool can(const struct proc *); /* runs now */
-void abnormal(int64_t us);     /* until then a report of a deadlock may be behind the times */
 int64_t longest_ttl(void);     /* ms */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void violate(const char *id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
 #define TOK(x) ((unsigned)((x) & 0xffff))
 
-/* ---- process.c ---- */
+/* ---- process.c ---------------------------------------------------------------------- */
 void process_start(int i);
 void process_fault(const struct act *);
 void process_quiet(void); /* no more faults */
@@ -369,7 +380,7 @@ struct sim_client *open_client(int proc, int slot);
 void close_client(struct sim_client *); /* memory, driver: everything */
 void settle(struct sim_client *);       /* after anything was done with a client */
 
-/* ---- driver.c, answer.c ---- */
+/* ---- driver.c, answer.c ------------------------------------------------------------- */
 extern const struct hf_driver sim_driver;
 void driver_start(struct sim_client *);
 void driver_receive(struct sim_client *, struct msg *);
@@ -384,9 +395,10 @@ void drv_send(struct sim_client *c, struct msg *m);
 void drv_gone(struct sim_client *c, struct dt *d, int why);
 void driver_connect(struct sim_client *);
 void driver_cut(struct sim_client *, int64_t blocked_us);
+void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
 void driver_tidy(struct sim_client *);
 
-/* ---- lines.c, scripted.c, order.c ---- */
+/* ---- lines.c, scripted.c, order.c --------------------------------------------------- */
 uint32_t line_position(const struct line *l, const struct st *s);
 int64_t line_recheck_ms(const struct line *l, const struct st *s);
 struct grp *line_group(struct line *l, uint8_t id, int64_t ttl_ms, bool make);
@@ -409,17 +421,20 @@ void store_forget(void);
 void store_process_died(uint8_t id);
 struct st *store_find(int line, uint64_t token);
 void store_end_hold(uint32_t rnd); /* at any moment */
+void store_clock(int64_t us);      /* its wall clock is stepped by so much */
+void store_lay_ghosts(void);
 void store_done(void);
 bool store_empty(void);
 void order_receive(struct msg *);
 void order_drop(struct line *, struct st *);
+void order_cut_off(const struct sim_client *); /* its follower has all up to now */
 struct st *new_st(const struct msg *);
 void free_st(struct st *);
 bool st_dead(const struct st *);
 int64_t sum_of(int64_t a, int64_t b);
 void fill_rows(struct snap *, const struct line *, uint8_t id);
 
-/* ---- work.c ---- */
+/* ---- work.c ------------------------------------------------------------------------- */
 extern const struct host sim_host;
 void work_act(const struct act *);
 void work_release(struct sim_lease *, int64_t keep_ms);
@@ -429,8 +444,9 @@ void work_end_ops(struct sim_client *);
 void work_done(void);
 void work_drain(void); /* operations that are done are taken note of */
 
-/* ---- oracle.c ---- */
+/* ---- oracle.c ----------------------------------------------------------------------- */
 void oracle_store_grant(const struct st *);
+void oracle_dropped(const struct st *, const char *id);
 void oracle_told(struct sim_lease *, struct hold *, bool fresh);
 void oracle_released(struct hold *);
 void oracle_left(const struct ticket *); /* leave is being sent */
@@ -438,13 +454,47 @@ void oracle_lease_changed(struct hf_lease *);
 void oracle_gone(uint8_t id);            /* all of a client */
 void oracle_evicted(const struct st *);
 void oracle_forgot(void);
+void oracle_early(const struct st *);    /* the store's clock ends it too early */
+void oracle_forked(int proc);
 void oracle_line(int line);
 void oracle_full(void);
-void oracle_deadlock(struct sim_op *);
+void oracle_deadlock(const struct sim_op *);
 void oracle_freed(const struct hold *, bool known);
 void oracle_end_of_client(struct sim_client *);
 
-/* ---- shrink.c ---- */
+/* ---- tally.c ------------------------------------------------------------------------ */
+#define SIM_SIGHTS(X)                                                                      \
+    X(TOLD, "grants told")                                                                 \
+    X(REENTERED, "re-entries")                                                             \
+    X(LOST, "losses told")                                                                 \
+    X(DEADLOCK, "deadlocks found by a walk")                                               \
+    X(REFUSED_OWN, "locks refused to an owner that has them")                              \
+    X(EXPIRED, "tickets expired")                                                          \
+    X(WAKE_LOST, "wakes lost")                                                             \
+    X(WAKE_LATE, "wakes late")                                                             \
+    X(WAKE_TWICE, "wakes doubled")                                                         \
+    X(TWICE, "requests doubled")                                                           \
+    X(SLOW, "messages late by up to a ttl")                                                \
+    X(OVERTAKEN, "answers overtaken by a wake")                                            \
+    X(UNSENT, "requests lost")                                                             \
+    X(UNHEARD, "answers lost after the effect")                                            \
+    X(OLD, "requests executed after their connection broke")                               \
+    X(AFTER, "joins executed after the caller gave up")                                    \
+    X(REFUSED, "clients refused by the store")                                             \
+    X(OLD_READ, "reads answered by a follower that was cut off")                           \
+    X(NO_MEMORY, "allocations failed")
+enum sight {
+#define HF_X(name, word) S_##name,
+    SIM_SIGHTS(HF_X)
+#undef HF_X
+    SIGHTS
+};
+void tally_act(enum act_kind);
+void tally_sight(enum sight);
+void tally_tell(void);
+bool tally_missing(void); /* names what has never happened */
+
+/* ---- shrink.c ----------------------------------------------------------------------- */
 void shrink(struct plan *, int mutant);
 
 static inline int line_of(const char *name)

@@ -1,7 +1,7 @@
 /* work.c: the applications: threads that acquire, hold, change and give back, as the
  * plan says.
  *
- * * A thread that waits does nothing else, so what it holds is given back only after
+ * A thread that waits does nothing else, so what it holds is given back only after
  * its wait: that is how deadlocks come about. What belongs to no thread is started and
  * never waited for. The core is not called inside its own callbacks: what is done is
  * put on a list first. */
@@ -51,6 +51,9 @@ static void op_done(struct hf_op *op)
 {
     struct sim_op *o = op_of(op);
 
+    if (o->told)
+        violate("liveness", "an operation is done twice");
+    o->told = true;
     if (op->kind == OP_ACQUIRE && op->rc == HF_EDEADLK)
         oracle_deadlock(o);
     o->next = NULL;
@@ -63,10 +66,9 @@ static void op_seen(struct hf_op *op)
     (void)op;
 }
 
-const struct host sim_host = { op_done, op_seen, oracle_lease_changed };
+const struct host sim_host = { op_done, op_seen, oracle_lease_changed, NULL };
 
-/* ---- leases
- * --------------------------------------------------------------------------------- */
+/* ---- leases ------------------------------------------------------------------------- */
 
 static void plan_release(struct sim_lease *l, int64_t us)
 {
@@ -153,8 +155,7 @@ static void release_overdue(struct list *leases)
     }
 }
 
-/* ---- operations that are done
- * ------------------------------------------------------------------ */
+/* ---- operations that are done ------------------------------------------------------- */
 
 static void start_evict(struct sim_op *o)
 {
@@ -180,7 +181,6 @@ static void done(struct sim_op *o)
         } else {
             SAY("client %u: did not get %s: %s", o->c->id, line_names[o->act.line],
                 hf_errname(o->op.rc));
-            abnormal(0);
         }
         if (o->thread)
             release_overdue(&o->thread->leases);
@@ -219,8 +219,7 @@ void work_drain(void)
     }
 }
 
-/* ---- acts --------------------------------------------------------------------------
- * ---------------- */
+/* ---- acts --------------------------------------------------------------------------- */
 
 static void make_request(struct request *r, const struct act *a, const struct sim_client *c,
                          const struct sim_thread *t)
@@ -240,7 +239,7 @@ static void make_request(struct request *r, const struct act *a, const struct si
     if (!t)
         return;
     r->owner = (struct owner){ w.procs[c->proc].id | 1, t->number };
-    r->reentrant = a->flags & F_REENTRANT;
+    r->reentrant = (a->flags & F_REENTRANT) || w.plan->busy;
     r->thread = r->reentrant ? 0 : t->number;
 }
 
@@ -260,7 +259,7 @@ static void acquire(struct sim_client *c, const struct act *a)
     make_request(&r, a, c, t);
     o = new_op(c, a, OP_ACQUIRE);
     o->thread = t;
-    if (t)
+    if (t && !w.plan->busy)
         t->waiting = o;
     SAY("client %u: %s %d acquires %s%s%s, waits %lld ms", c->id, t ? "thread" : "nobody",
         t ? (int)t->number : 0, names[0], a->lines > 1 ? " and more" : "",
@@ -341,7 +340,7 @@ static void thread_ends(struct proc *p, const struct act *a)
     struct sim_thread *t = &p->threads[a->thread % THREADS];
     struct list *n;
 
-    if (t->waiting)
+    if (t->waiting || w.plan->busy)
         return;
     while ((n = list_pop(&t->leases)) != NULL)
         container_of(n, struct sim_lease, on_thread)->thread = NULL;
@@ -368,7 +367,6 @@ static void shut(struct sim_client *c, const struct act *a)
     e->id = c->id;
     push_event(e);
     c->shutting = true;
-    abnormal(longest_ttl() * US);
     work_end_ops(c);
     hf__client_shut(&c->core);
     list_for(n, &c->leases)
@@ -384,6 +382,9 @@ void work_act(const struct act *a)
 
     if (!p->alive || !can(p) || !c || !c->open || c->shutting)
         return;
+    tally_act(a->kind);
+    if (a->kind != A_ACQUIRE && a->kind != A_RELEASE && a->kind != A_SHUT)
+        SAY("client %u: %s", c->id, act_word(a->kind));
     w.current = a->proc;
     switch (a->kind) {
     case A_ACQUIRE:
@@ -419,8 +420,7 @@ void work_act(const struct act *a)
     w.current = -1;
 }
 
-/* ---- ends --------------------------------------------------------------------------
- * ------------------- */
+/* ---- ends --------------------------------------------------------------------------- */
 
 void work_drop_client(struct sim_client *c)
 {

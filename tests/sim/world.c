@@ -1,6 +1,6 @@
 /* world.c: the true clock, the steps, processes and what befalls them.
  *
- * * The next step is the earliest of: an event in the queue, a core timer of some
+ * The next step is the earliest of: an event in the queue, a core timer of some
  * client, the next act of the plan. What concerns a process that stands still waits
  * until it goes on. When the plan is done all faults end (`quiet`); then everybody
  * must be served within a bound, everything is closed, and nothing may be left
@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STORM = 20000, STANDSTILL = 1000000 };
+
 struct world w;
 int hf__mutant;
 const char *const line_names[LINES] = { "n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7" };
@@ -19,8 +21,7 @@ const char *const line_names[LINES] = { "n0", "n1", "n2", "n3", "n4", "n5", "n6"
 static struct ev *ev_pool;
 static struct snap *snap_pool;
 
-/* ---- saying
- * ------------------------------------------------------------------------------ */
+/* ---- saying ------------------------------------------------------------------------- */
 
 /* What was said a moment ago (renewals, mostly) is not said again. */
 static bool said(const char *text)
@@ -61,12 +62,6 @@ void violate(const char *id, const char *fmt, ...)
     SAY("%s is broken: %s", id, w.why);
 }
 
-void abnormal(int64_t us)
-{
-    if (w.now + us > w.abnormal_at)
-        w.abnormal_at = w.now + us;
-}
-
 int64_t longest_ttl(void)
 {
     int64_t ms = 0;
@@ -82,8 +77,7 @@ uint64_t draw(uint64_t below)
     return (w.rng >> 33) % below;
 }
 
-/* ---- the queue of events
- * -------------------------------------------------------------------- */
+/* ---- the queue of events ------------------------------------------------------------ */
 
 struct ev *new_event(enum ev_kind kind, int64_t at)
 {
@@ -116,6 +110,8 @@ void push_event(struct ev *e)
     size_t i = w.nheap++;
 
     e->seq = ++w.seq;
+    if (w.nheap > STORM)
+        violate("liveness", "%zu messages are under way: one brings forth more", w.nheap);
     if (w.nheap > w.heap_room) {
         w.heap_room = w.heap_room ? w.heap_room * 2 : 1024;
         w.heap = realloc(w.heap, w.heap_room * sizeof *w.heap);
@@ -167,8 +163,7 @@ void free_snap(struct snap *s)
     snap_pool = s;
 }
 
-/* ---- clocks
- * ---------------------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------------------- */
 
 int64_t proc_now(const struct proc *p)
 {
@@ -204,15 +199,15 @@ void touch(struct sim_client *c)
     w.next_true[c->proc * SLOTS + c->slot] = at;
 }
 
-/* ---- steps -------------------------------------------------------------------------
- * -------------------- */
+/* ---- steps -------------------------------------------------------------------------- */
 
 static void dispatch(struct ev *e)
 {
     struct sim_client *c = NULL;
     struct proc *p = NULL;
 
-    if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT || e->kind == E_CLOSED)
+    if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT ||
+        e->kind == E_BREAK || e->kind == E_CLOSED)
         c = w.by_id[e->id];
     if (e->kind == E_RELEASE)
         c = e->lease->gen == e->n ? e->lease->c : NULL;
@@ -241,6 +236,10 @@ static void dispatch(struct ev *e)
         if (c && c->epoch == e->n)
             driver_connect(c);
         break;
+    case E_BREAK:
+        if (c && c->epoch == e->n)
+            driver_cut(c, 0);
+        break;
     case E_SWEEP:
         store_sweep(e->id);
         break;
@@ -260,7 +259,7 @@ static void dispatch(struct ev *e)
         w.store_up = true;
         break;
     case E_RESTART:
-        if (!w.quiet && w.ids + SLOTS <= IDS)
+        if (!w.quiet && !w.procs[e->id].alive && w.ids + SLOTS <= IDS)
             process_start(e->id);
         break;
     }
@@ -281,6 +280,18 @@ static void fire_timer(int at)
     t->fire(t);
     settle(c);
     w.current = -1;
+}
+
+/* Everything comes to an end without time passing: what goes on and on at one moment
+ * does not. */
+static void moves_on(void)
+{
+    if (w.now != w.moment) {
+        w.moment = w.now;
+        w.moment_steps = w.steps;
+    } else if (w.steps - w.moment_steps > STANDSTILL) {
+        violate("liveness", "a million steps, and no time has passed");
+    }
 }
 
 static bool step(void)
@@ -316,8 +327,10 @@ static bool step(void)
     } else {
         return false;
     }
-    if ((++w.steps & 1023) == 0)
+    if ((++w.steps & 1023) == 0) {
         oracle_full();
+        moves_on();
+    }
     return true;
 }
 
@@ -335,7 +348,8 @@ static void close_all(void)
  * nor, one ttl later, what belonged to the dead. */
 static void finish(void)
 {
-    int64_t bound = w.quiet_at + (6 * longest_ttl() + 120000) * US;
+    /* a clock that was set back keeps what was in the lines for so much longer */
+    int64_t bound = w.quiet_at + (6 * longest_ttl() + 120000) * US + w.set_back;
 
     while (!w.broke && (w.ops > 0 || w.leases > 0) && step())
         if (w.now > bound)
@@ -346,7 +360,7 @@ static void finish(void)
     if (!w.broke && (w.ops > 0 || w.leases > 0))
         violate("liveness", "%zu operations and %zu leases are not done and never will be",
                 w.ops, w.leases);
-    bound = w.now + (2 * longest_ttl() + 20000) * US;
+    bound = w.now + (2 * longest_ttl() + 20000) * US + w.set_back;
     while (!w.broke && w.now < bound && step())
         ;
     w.now = bound > w.now ? bound : w.now;
@@ -392,10 +406,10 @@ void run_world(const struct plan *p, int mutant, bool trace)
     hf__mutant = mutant;
     w.plan = p;
     w.trace = trace;
-    w.rng = mix(p->seed ^ 0x51);
+    w.rng = mix(p->seed ^ p->salt ^ 0x51);
     w.now = 1000;
     w.wall = (int64_t)1700000000 * 1000000;
-    w.forgot_at = w.abnormal_at = -1;
+    w.forgot_at = -1;
     store_init();
     for (int i = 0; i < p->procs; i++)
         process_start(i);

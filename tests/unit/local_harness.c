@@ -294,7 +294,8 @@ int side_open(struct side *s, const char *folder, const char *query)
 
     memset(s, 0, sizeof *s);
     s->env = (struct env){ env_now,     env_wall,    env_random, env_watch,
-                           env_unwatch, env_reserve, env_timer,  env_log };
+                           env_unwatch, env_reserve, env_timer,  env_log,
+                           NULL };
     assert_int_equal(hf__loop_init(&s->loop), 0);
     snprintf(text, sizeof text, "local://%s%s", folder, query);
     rc = hf__url_parse(&s->url, text, &s->err);
@@ -347,6 +348,34 @@ void side_until_size(struct side *s, const size_t *what, size_t least)
             fail_msg("%zu of %zu after ten seconds", *what, least);
         side_turn(s, end);
     }
+}
+
+struct count {
+    unsigned char table;
+    size_t n;
+};
+
+static int count_records(struct tx *tx, void *arg)
+{
+    struct count *c = arg;
+    struct scan s;
+    int rc = hf__scan_open(&s, tx, &c->table, 1);
+
+    assert_int_equal(rc, 0);
+    c->n = 0;
+    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s))
+        c->n++;
+    hf__scan_close(&s);
+    return rc < 0 ? rc : TX_READ;
+}
+
+size_t side_records(struct side *s, enum table table)
+{
+    struct count c = { .table = (unsigned char)table };
+
+    assert_int_equal(hf__tx_run(local_of(s->store), count_records, &c, false, 10000, NULL),
+                     0);
+    return c.n;
 }
 
 /* ---- tickets ----------------------------------------------------------------------- */

@@ -66,6 +66,8 @@ void side_turn(struct side *, int64_t until_us); /* one turn, sleeping at most s
 void side_until(struct side *, const int *what);
 void side_until_size(struct side *, const size_t *what, size_t least);
 
+size_t side_records(struct side *, enum table); /* how many the store has */
+
 void pass_init(struct pass *, struct side *, const char *name);
 void pass_shared(struct pass *);
 void pass_permits(struct pass *, int64_t weight, int64_t capacity);

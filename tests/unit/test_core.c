@@ -126,7 +126,7 @@ static void lease_changed(struct hf_lease *l)
     w.changes++;
 }
 
-static const struct host host = { op_done, op_seen, lease_changed };
+static const struct host host = { op_done, op_seen, lease_changed, NULL };
 
 static int setup(void **state)
 {
@@ -294,6 +294,29 @@ static void grant_by_another_counts_from_our_last_answer(void **state)
     assert_int_equal(w.renewals, 0); /* more than half is left */
     w.now = hf__deadline(sent, TTL);
     assert_int_equal(hf_lease_check(op.lease), HF_ELOST);
+    release(op.lease);
+}
+
+static void waiter_without_answer_asks_less_often(void **state)
+{
+    struct hf_op op;
+    struct life *wait;
+
+    (void)state;
+    start(&op, NULL, HF_FOREVER, NULL);
+    wait = hf__life_new(&w.store, LIFE_WAIT, 100);
+    hf__hang(w.joined, wait);
+    ev_alive(wait, w.now, 100);
+    ev_waiting(w.joined, 3, -1);
+    pass(SEC / 10);
+    assert_in_range(w.renewals, 4, 6); /* within its ttl every eighth of it */
+    pass(600 * (int64_t)SEC);
+    assert_in_range(w.renewals, 100, 250); /* then at most every five seconds, not 48,000 times */
+    ev_alive(wait, w.now, 100);
+    pass(SEC / 10);
+    ev_granted(w.joined, 8, w.now);
+    hf__life_free(wait);
+    assert_true(op.done);
     release(op.lease);
 }
 
@@ -544,6 +567,30 @@ static void shorter_ttl_counts_from_its_sending(void **state)
     assert_int_equal(w.c.unsettled, 1);
     ev_left(w.left, 0);
     w.left = NULL;
+    release(l);
+}
+
+/* An earlier request was answered after a shorter time was asked for: that one counts from its own
+ * sending, not from the earlier one's. */
+static void shorter_ttl_is_not_counted_from_an_earlier_request(void **state)
+{
+    struct hf_lease *l = hold(HF_FOREVER, NULL);
+    struct hf_op op;
+    int64_t sent, asked;
+
+    (void)state;
+    pass(3 * SEC);
+    sent = w.now;
+    w.now += 2 * SEC;
+    asked = w.now;
+    hf__op_init(&op, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&op, l->parts[0].hold, TTL / 2), 0);
+    ev_alive(w.renewed[0], sent, TTL);
+    w.now = hf__until(asked, TTL / 2) - 1;
+    assert_int_equal(hf_lease_check(l), 0);
+    w.now++;
+    assert_int_equal(hf_lease_check(l), HF_ELOST);
+    ev_alive(w.renewed[0], asked, TTL / 2);
     release(l);
 }
 
@@ -822,6 +869,7 @@ int main(void)
         TEST(at_risk_then_lost_before_the_deadline),
         TEST(at_risk_and_held_again),
         TEST(grant_by_another_counts_from_our_last_answer),
+        TEST(waiter_without_answer_asks_less_often),
         TEST(short_grant_renews_thin_grant_confirms),
         TEST(late_grant_after_time_out_is_left),
         TEST(unknown_leave_is_repeated_for_one_ttl),
@@ -834,6 +882,7 @@ int main(void)
         TEST(dead_life_loses_the_hold_at_once),
         TEST(no_renew_is_not_renewed),
         TEST(shorter_ttl_counts_from_its_sending),
+        TEST(shorter_ttl_is_not_counted_from_an_earlier_request),
         TEST(renewal_by_hand_is_not_answered_by_an_earlier_one),
         TEST(no_renew_is_not_renewed_after_the_store_was_away),
         TEST(change_is_repeated_after_the_store_was_away),

@@ -5,9 +5,13 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct side a, b;
 static char *folder;
@@ -291,6 +295,100 @@ static void a_lost_wake_is_made_good_by_the_look(void **state)
     pass_renew(&q);
     assert_int_equal(q.dead, 0);
     pass_leave(&q);
+}
+
+/* Hands "x" from a to b, which turns its loop. */
+static void hand_over(void)
+{
+    struct pass p, q;
+
+    pass_init(&p, &a, "x");
+    pass_init(&q, &b, "x");
+    assert_int_equal(pass_join(&p), 1);
+    assert_int_equal(pass_join(&q), 0);
+    pass_leave(&p);
+    side_until(&b, &q.granted);
+    pass_leave(&q);
+}
+
+/* The life of the last wait goes with a later entry. */
+static void what_is_left_of_waiting_goes(void **state)
+{
+    enum { N = 3 * STALE_MAX };
+    struct pass p[N], q[N];
+    char name[32];
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        hand_over();
+        assert_true(side_records(&a, TABLE_LIFE) <= 1);
+    }
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "line/%d", i);
+        pass_init(&p[i], &a, name);
+        pass_init(&q[i], &b, name);
+        assert_int_equal(pass_join(&p[i]), 1);
+        assert_int_equal(pass_join(&q[i]), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        pass_leave(&p[i]);
+        side_until(&b, &q[i].granted);
+        pass_leave(&q[i]);
+    }
+    assert_true(side_records(&a, TABLE_LIFE) <= STALE_MAX);
+    side_close(&b); /* its process stays */
+    assert_int_equal(side_records(&a, TABLE_LIFE) + side_records(&a, TABLE_MAIL), 0);
+    assert_int_equal(side_open(&b, folder, ""), 0);
+}
+
+static void nonsense_in_the_pipe_harms_nobody(void **state)
+{
+    struct wake wake = { .kind = MAIL_GRANTED, .fix = { 1, INT64_MAX } };
+    int fd = open(folder_file(folder, "w.1.1"), O_RDWR | O_NONBLOCK);
+    struct pass p, q;
+
+    (void)state;
+    pass_init(&p, &a, "x");
+    pass_init(&q, &b, "x");
+    assert_int_equal(fd, -1); /* made when it is first needed */
+    assert_int_equal(pass_join(&q), 1);
+    assert_int_equal(pass_join(&p), 0);
+    assert_true((fd = open(folder_file(folder, "w.1.2"), O_RDWR | O_NONBLOCK)) >= 0);
+    assert_int_equal(local_of(a.store)->member, 2);
+    assert_int_equal(write(fd, &wake, sizeof wake), sizeof wake); /* of nobody */
+    side_turn(&a, 0);
+    assert_int_equal(write(fd, "half a message", 14), 14);
+    side_turn(&a, 0);
+    memcpy(wake.token, p.t.token, HF_TOKEN);
+    wake.kind = MAIL_EVICTED; /* only a grant is believed */
+    assert_int_equal(write(fd, &wake, sizeof wake), sizeof wake);
+    side_turn(&a, 0);
+    assert_int_equal(p.granted + p.gone, 0);
+    pass_leave(&q);
+    side_until(&a, &p.granted);
+    pass_leave(&p);
+    close(fd);
+}
+
+/* A program that closes all descriptors has its own file where our pipe was. */
+static void no_message_into_a_strange_file(void **state)
+{
+    struct sender *s = NULL;
+    struct stat st;
+    FILE *f;
+
+    (void)state;
+    hand_over();
+    for (size_t i = 0; i < SENDERS; i++)
+        if (local_of(a.store)->senders[i].fd >= 0)
+            s = &local_of(a.store)->senders[i];
+    assert_non_null(s);
+    assert_non_null(f = tmpfile());
+    assert_int_equal(dup2(fileno(f), s->fd), s->fd);
+    hand_over();
+    assert_int_equal(fstat(fileno(f), &st), 0);
+    assert_int_equal(st.st_size, 0);
+    fclose(f);
 }
 
 static void an_expired_waiter_is_gone(void **state)
@@ -613,6 +711,19 @@ static void many_lines(void **state)
     free(p);
 }
 
+static void an_error_is_said_once(void **state)
+{
+    const char *text = strerror(ENOENT), *first;
+    hf_error err;
+
+    (void)state;
+    assert_int_equal(hf__db_error(&err, local_of(a.store)->sh, ENOENT), HF_ESYS);
+    assert_non_null(first = strstr(err.text, text));
+    assert_null(strstr(first + 1, text));
+    assert_int_equal(hf__db_error(&err, local_of(a.store)->sh, MDB_BAD_VALSIZE), HF_ESYS);
+    assert_non_null(strstr(err.text, mdb_strerror(MDB_BAD_VALSIZE)));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -630,6 +741,9 @@ int main(void)
         T(an_expired_hold_is_lost_and_not_revived),
         T(a_grant_moves_no_expiry),
         T(a_lost_wake_is_made_good_by_the_look),
+        T(what_is_left_of_waiting_goes),
+        T(nonsense_in_the_pipe_harms_nobody),
+        T(no_message_into_a_strange_file),
         T(an_expired_waiter_is_gone),
         T(keeping),
         T(downgrade_admits_readers),
@@ -642,6 +756,7 @@ int main(void)
         T(cells),
         T(many_tickets_in_one_line),
         T(many_lines),
+        T(an_error_is_said_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

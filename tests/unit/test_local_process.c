@@ -88,6 +88,113 @@ static void hand_over(void **state)
     child_end(&d);
 }
 
+/* Holds that many names, says h, and leaves them all when told. */
+static void hold_many(struct child *c, const char *where, void *arg)
+{
+    size_t n = *(size_t *)arg;
+    struct pass *p = calloc(n, sizeof *p);
+    struct side s;
+    char name[32];
+
+    if (!p || side_open(&s, where, "") < 0)
+        _exit(2);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "line/%zu", i);
+        pass_init(&p[i], &s, name);
+        if (pass_join(&p[i]) != 1)
+            _exit(3);
+    }
+    child_say(c, 'h');
+    child_hear(c);
+    for (size_t i = 0; i < n; i++)
+        if (pass_leave(&p[i]) != 0)
+            _exit(4);
+    child_say(c, 'l');
+    child_hear(c);
+    side_close(&s);
+    free(p);
+}
+
+/* Another process held n names and has left them; we waited and have not turned our loop. */
+static struct pass *waited_for_many(struct child *c, size_t n)
+{
+    struct pass *p = calloc(n, sizeof *p);
+    char name[32];
+
+    assert_non_null(p);
+    *c = child_start(folder, hold_many, &n);
+    assert_int_equal(child_hear(c), 'h');
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "line/%zu", i);
+        pass_init(&p[i], &a, name);
+        assert_int_equal(pass_join(&p[i]), 0);
+    }
+    child_tell(c, 'l');
+    assert_int_equal(child_hear(c), 'l');
+    return p;
+}
+
+static void a_grant_comes_without_an_entry(void **state)
+{
+    struct shared *sh = local_of(a.store)->sh;
+    struct child c;
+    struct pass *p = waited_for_many(&c, 1), q;
+    int alive = p->alive;
+
+    (void)state;
+    assert_int_equal(hf__gate_enter(sh, 1000, NULL), 0);
+    side_until(&a, &p->granted); /* somebody is inside all the time */
+    hf__gate_leave(sh);
+    assert_ptr_equal(p->t.life, &p->t.own);
+    assert_int_equal(side_records(&a, TABLE_MAIL), 1); /* until a later entry */
+    pass_renew(p);
+    assert_int_equal(p->alive, alive + 1);
+    pass_leave(p);
+    pass_init(&q, &a, "x");
+    assert_int_equal(pass_join(&q), 1);
+    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
+    pass_leave(&q);
+    child_end(&c);
+    free(p);
+}
+
+static void the_mail_of_grants_does_not_pile_up(void **state)
+{
+    enum { N = STALE_MAX + 8 }; /* few enough to come by message */
+    struct child c;
+    struct pass *p = waited_for_many(&c, N);
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        side_until(&a, &p[i].granted);
+    assert_int_equal(side_records(&a, TABLE_MAIL), N);
+    for (int i = 0; i < N; i++)
+        pass_leave(&p[i]);
+    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
+    child_end(&c);
+    free(p);
+}
+
+/* More grants than a pipe takes messages: the rest is found in the mailbox. */
+static void a_full_pipe_loses_no_grant(void **state)
+{
+    enum { N = 1000 };
+    struct child c;
+    struct pass *p = waited_for_many(&c, N);
+    int64_t start = hf__loop_now();
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        side_until(&a, &p[i].granted);
+        assert_int_equal(p[i].granted, 1);
+        assert_int_equal(pass_leave(&p[i]), 0);
+    }
+    assert_true(hf__loop_now() - start < 10 * 1000000);
+    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
+    child_end(&c);
+    free(p);
+}
+
 static void a_killed_holder_is_noticed(void **state)
 {
     struct child c = child_start(folder, stand_in_line, NULL);
@@ -288,6 +395,33 @@ static void a_stopped_process_is_named(void **state)
     assert_int_equal(pass_join(&q), 1);
     assert_int_equal(pass_leave(&q), 0);
     pass_leave(&p);
+    child_end(&c);
+}
+
+/* Before a blocked gate a leave waits no longer than the ticket lives. */
+static void leaving_waits_no_longer_than_the_ticket_lives(void **state)
+{
+    struct side s;
+    struct pass p;
+    struct child c;
+    int64_t began;
+
+    (void)state;
+    assert_int_equal(side_open(&s, folder, "?connect_timeout=20s"), 0);
+    pass_init(&p, &s, "x");
+    p.t.ttl_ms = 400;
+    assert_int_equal(pass_join(&p), 1);
+    c = child_start(folder, stop_inside, NULL);
+    assert_int_equal(child_hear(&c), 'i');
+    child_kill(&c, SIGSTOP);
+    began = hf__loop_now();
+    assert_int_equal(pass_leave(&p), HF_EUNKNOWN);
+    assert_true(hf__loop_now() - began < 10 * 1000000);
+    child_kill(&c, SIGCONT);
+    child_tell(&c, 'g');
+    assert_int_equal(child_hear(&c), 'o');
+    assert_int_equal(pass_leave(&p), 0); /* again, as the core does */
+    side_close(&s);
     child_end(&c);
 }
 
@@ -627,6 +761,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(hand_over),
+        T(a_grant_comes_without_an_entry),
+        T(the_mail_of_grants_does_not_pile_up),
+        T(a_full_pipe_loses_no_grant),
         T(a_killed_holder_is_noticed),
         T(a_try_after_a_kill_succeeds),
         T(a_look_shows_no_dead),
@@ -634,6 +771,7 @@ int main(void)
         T(killed_waiters_do_not_block),
         T(the_head_watches_every_holder),
         T(a_stopped_process_is_named),
+        T(leaving_waits_no_longer_than_the_ticket_lives),
         T(a_process_killed_inside_opens_the_gate),
         T(a_commit_that_was_not_finished_is_undone),
         T(a_forked_child_does_not_keep_the_parent_alive),

@@ -160,6 +160,34 @@ static void waiting_for_oneself(void **state)
     assert_true(ask(1, 0, 1).mine);
 }
 
+/* 4 waits for itself. 2 would get its permits if 4 went on, though it is in its own way too. */
+static void behind_a_knot_and_behind_oneself(void **state)
+{
+    (void)state;
+    clear();
+    add(0, 4, 2, 2, 0, 0);
+    add(0, 4, 4, 1, 0, 0);
+    add(0, 4, 2, 2, 1, 30);
+    add(1, 1, 4, 1, 0, 0);
+    add(1, 1, 4, 1, 1, 20);
+    assert_false(ask(2, 0, 1).mine);
+    assert_true(ask(4, 1, 1).mine);
+    assert_int_equal(ask(4, 1, 1).victim[0], 4);
+}
+
+/* It will be refused, and then its owner gives back what the other waits for. */
+static void ticket_of_another_kind_is_withdrawn(void **state)
+{
+    (void)state;
+    clear();
+    holds(0, 1);
+    waits(0, 2, 1, 20);
+    holds(1, 2);
+    waits(1, 1, 1, 10);
+    tickets[1][1].misfit = true;
+    assert_false(ask(2, 0, 1).mine);
+}
+
 static void those_who_belong_to_nobody_are_left_out(void **state)
 {
     (void)state;
@@ -194,6 +222,8 @@ int main(void)
         cmocka_unit_test(permit_cycle_without),
         cmocka_unit_test(reader_behind_a_waiting_writer),
         cmocka_unit_test(waiting_for_oneself),
+        cmocka_unit_test(behind_a_knot_and_behind_oneself),
+        cmocka_unit_test(ticket_of_another_kind_is_withdrawn),
         cmocka_unit_test(those_who_belong_to_nobody_are_left_out),
         cmocka_unit_test(writers_sum_beyond_32_bits),
     };

@@ -64,7 +64,9 @@ int hf__db_error(hf_error *err, const struct shared *sh, int rc)
                         "the store is damaged (%s); stop its users and remove the folder",
                         mdb_strerror(rc));
     default:
-        return hf__fail(err, HF_ESYS, rc > 0 ? rc : 0, sh->path, "%s", mdb_strerror(rc));
+        if (rc > 0) /* whose text hf__fail adds */
+            return hf__fail(err, HF_ESYS, rc, sh->path, "the store cannot be used");
+        return hf__fail(err, HF_ESYS, 0, sh->path, "%s", mdb_strerror(rc));
     }
 }
 
@@ -289,8 +291,7 @@ int hf__tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, b
                 hf_error *err)
 {
     struct tx tx = { sh, ls, NULL, 0, err, false };
-    size_t stale;
-    bool commits;
+    bool drops = ls && ls->nstale > 0 && (adds || ls->nstale >= STALE_MAX);
     int rc;
 
     tx.now = ls ? ls->store.env->now(ls->store.env) : hf__loop_now();
@@ -303,10 +304,9 @@ int hf__tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, b
         rc = hf__db_error(err, sh, rc);
     else
         rc = body(&tx, arg);
-    for (stale = rc == 0 && ls ? ls->nstale : 0; rc == 0 && stale > 0; stale--)
-        rc = hf__life_del(&tx, ls->stale[stale - 1]);
-    commits = rc == 0;
-    if ((rc = end(&tx, rc)) == 0 && commits && ls)
+    if ((drops = drops && rc == 0))
+        rc = hf__stale_drop(&tx);
+    if ((rc = end(&tx, rc)) == 0 && drops)
         ls->nstale = 0;
     return rc;
 }

@@ -94,8 +94,11 @@ static int forget_mail(struct tx *tx, void *arg)
 {
     unsigned char prefix[KEY_MAIL];
     const uint64_t n[] = { tx->sh->process, tx->ls->member };
+    int rc = hf__stale_drop(tx);
 
     (void)arg;
+    if (rc < 0)
+        return rc;
     return hf__db_del_prefix(tx, prefix, hf__key_numbers(prefix, TABLE_MAIL, n, 2));
 }
 
@@ -112,7 +115,7 @@ static void local_close(struct store *store)
     if (ls->member != 0)
         hf__tx_run(ls, forget_mail, NULL, false, ls->gate_ms < 100 ? ls->gate_ms : 100,
                    NULL);
-    hf__mail_close(ls);
+    hf__wake_close(ls);
     hf__peers_done(ls);
     hf__shared_put(ls->sh);
     ev_store(store, STORE_CLOSED, NULL);

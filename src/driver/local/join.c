@@ -25,6 +25,7 @@
 #include <string.h>
 
 enum { BURIALS = 8 }; /* of one try; dead ones may stand behind each other */
+enum { LEAVE_MS = 100 };
 enum outcome { GRANTED, WAITING, BUSY, MISMATCH };
 
 struct join {
@@ -142,14 +143,11 @@ static int queue_up(struct tx *tx, struct join *j, struct line *l)
     memcpy(w.f.token, t->token, sizeof w.f.token);
     w.f.life = j->life;
     w.seq = l->f.next_seq++;
-    l->f.waiters++;
     j->outcome = WAITING;
     j->line = l->f.id;
     j->seq = w.seq;
-    if ((rc = hf__queue_put(tx, l, &w)) < 0 ||
-        (rc = hf__sight_take(tx, l, &w, &j->sight)) < 0)
+    if ((rc = hf__queue_join(tx, l, &w, &j->sight)) < 0)
         return rc;
-    j->sight.position = (uint32_t)l->f.waiters;
     return hf__line_save(tx, &j->key, l);
 }
 
@@ -249,7 +247,7 @@ int hf__prepare(struct local *ls, hf_error *err)
 {
     int rc = ls->wakefd >= 0 ? 0 : hf__process_register(ls, err);
 
-    return rc < 0 ? rc : hf__mail_open(ls, err);
+    return rc < 0 ? rc : hf__wake_open(ls, err);
 }
 
 /* Were those in the way dead? Then they no longer are in the way. */
@@ -434,6 +432,21 @@ static int leave(struct tx *tx, void *arg)
     return hf__line_save(tx, &v->key, l);
 }
 
+/* Before a blocked gate it waits no longer than the ticket lives: then the line goes on
+ * without it. */
+static int64_t leave_limit(const struct local *ls, const struct ticket *t)
+{
+    const struct life *l = t->life;
+    int64_t rest;
+
+    if (!l || l->sent_at == 0)
+        return ls->gate_ms;
+    rest = (l->sent_at - ls->store.env->now(ls->store.env)) / 1000 + l->given_ms;
+    if (rest < LEAVE_MS)
+        rest = LEAVE_MS;
+    return rest < ls->gate_ms ? rest : ls->gate_ms;
+}
+
 void hf__local_leave(struct store *store, struct ticket *t)
 {
     struct local *ls = local_of(store);
@@ -442,8 +455,9 @@ void hf__local_leave(struct store *store, struct ticket *t)
 
     v.t = t;
     hf__key_name(&v.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-    rc = hf__tx_run(ls, leave, &v, false, ls->gate_ms, NULL);
+    rc = hf__tx_run(ls, leave, &v, false, leave_limit(ls, t), NULL);
     if (rc == 0) {
+        hf__poke(ls);
         hf__ticket_out(ls, t);
         hf__deliver(ls);
     } else if (rc != HF_EFORKED) {

@@ -406,6 +406,8 @@ static int find_predecessor(struct tx *tx, struct line *l, uint64_t seq, struct 
     struct life_fix life;
     int rc;
 
+    if (l->f.waiters == 0)
+        return DB_NONE;
     while ((rc = hf__queue_before(tx, l, seq, ret)) == 0) {
         if ((rc = hf__waiter_alive(tx, ret, &life)) != 0)
             return rc < 0 ? rc : 0;
@@ -415,11 +417,11 @@ static int find_predecessor(struct tx *tx, struct line *l, uint64_t seq, struct 
     return rc;
 }
 
-int hf__sight_take(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+/* Whom it must watch now, into its record; 1: that has changed */
+static int see(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
 {
+    struct waiter_fix was = w->f;
     struct waiter ahead;
-    uint64_t watch = 0;
-    unsigned flags = w->f.flags;
     int rc = find_predecessor(tx, l, w->seq, &ahead);
 
     if (rc < 0)
@@ -427,21 +429,31 @@ int hf__sight_take(struct tx *tx, struct line *l, struct waiter *w, struct sight
     ret->first = rc == DB_NONE;
     ret->position = ret->first ? 1 : 0;
     ret->earliest_at = LOOP_NEVER;
-    if (!ret->first) {
-        watch = ahead.f.process;
-        rc = hf__seen_add(tx, watch);
-    } else {
-        rc = 0;
-        flags |= WAITER_TOLD;
-    }
+    w->f.watch = ret->first ? 0 : ahead.f.process;
+    if (ret->first)
+        w->f.flags |= WAITER_TOLD;
+    rc = hf__seen_add(tx, w->f.watch);
     for (size_t i = 0; ret->first && i < l->f.nholders && rc == 0; i++) {
         if (l->holders[i].f.expires_at < ret->earliest_at)
             ret->earliest_at = l->holders[i].f.expires_at;
         rc = hf__seen_add(tx, l->holders[i].f.process);
     }
-    if (rc < 0 || (watch == w->f.watch && flags == w->f.flags))
+    return rc < 0 ? rc : w->f.watch != was.watch || w->f.flags != was.flags;
+}
+
+int hf__sight_take(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+{
+    int rc = see(tx, l, w, ret);
+
+    return rc == 1 ? hf__queue_put(tx, l, w) : rc;
+}
+
+int hf__queue_join(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+{
+    int rc = see(tx, l, w, ret);
+
+    if (rc < 0 || (rc = hf__queue_put(tx, l, w)) < 0)
         return rc;
-    w->f.watch = watch;
-    w->f.flags = (uint8_t)flags;
-    return hf__queue_put(tx, l, w);
+    ret->position = (uint32_t)++l->f.waiters;
+    return 0;
 }

@@ -1,10 +1,12 @@
 /* local.h: the embedded driver's own objects.
  *
- * folder  the directory with `gate` and `store` gate    a page of shared memory with the
- * one mutex through which everybody enters the store shared  what one process has of one
- * folder: gate, LMDB environment, process number; counted local   one client's view: its
- * tickets, its wake socket, the processes it watches tx      one entry: gate held, one
- * LMDB write transaction open
+ *   folder  the directory with `gate` and `store`
+ *   gate    a page of shared memory with the one mutex through which everybody enters
+ *           the store
+ *   shared  what one process has of one folder: gate, LMDB environment, process number;
+ *           counted
+ *   local   one client's view: its tickets, its wake pipe, the processes it watches
+ *   tx      one entry: gate held, one LMDB write transaction open
  *
  * Who may touch what: `gate`, `env` and everything in `shared` marked "gate" only by the
  * thread that is inside the gate; `local` only under its client's lock; the table of
@@ -226,6 +228,7 @@ struct sight {
     int64_t earliest_at; /* expiry among the holders; only if first */
 };
 int hf__sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
+int hf__queue_join(struct tx *, struct line *, struct waiter *, struct sight *);
 
 /* ---- mail -------------------------------------------------------------------------- */
 
@@ -243,8 +246,21 @@ struct note { /* news for a ticket of our own, told after the gate is left */
     struct mail_fix fix;
 };
 
+/* What goes through a wake pipe. */
+struct wake {
+    uint64_t kind; /* MAIL_GRANTED: this is it; 0: see the mailbox */
+    unsigned char token[HF_TOKEN];
+    struct mail_fix fix;
+};
+
 struct poke {
     uint64_t process, member;
+    struct wake wake;
+};
+
+struct stale {                     /* a record of ours that nobody needs any more */
+    uint64_t life;                 /* its number; 0: it is the mail of a grant */
+    unsigned char token[HF_TOKEN]; /* to this ticket */
 };
 
 int hf__tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
@@ -254,14 +270,12 @@ int hf__note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t v
 int hf__tell_followers(struct tx *, enum table, uint64_t hash);
 int hf__mail_read(struct tx *); /* moves our mail into notes */
 int hf__mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
-int hf__mail_open(struct local *, hf_error *); /* the wake socket and our number */
-void hf__mail_close(struct local *);
-struct sockaddr_un;
-void hf__socket_address(const struct shared *, struct sockaddr_un *, char kind,
-                        uint64_t process, uint64_t member);
-int hf__socket_bind(const struct shared *, int type, char kind, uint64_t process,
-                    uint64_t member);
-void hf__deliver(struct local *); /* notes and pokes; not inside the gate */
+void hf__hear(struct local *, const struct note *);
+void hf__deliver(struct local *); /* hf__poke, and tells our own; not inside the gate */
+
+int hf__wake_open(struct local *, hf_error *); /* the wake pipe and our number */
+void hf__wake_close(struct local *);
+void hf__poke(struct local *); /* wakes the others; not inside the gate */
 
 /* ---- processes --------------------------------------------------------------------- */
 
@@ -290,6 +304,8 @@ struct post { /* whom a waiting ticket (ticket.drv_ptr) or a follower watches */
 int hf__process_register(struct local *, hf_error *); /* gives this process its number */
 void hf__process_end(struct shared *);                /* before the last client goes */
 int hf__process_socket(struct local *, hf_error *);
+struct sockaddr_un;
+void hf__socket_address(const struct shared *, struct sockaddr_un *, uint64_t process);
 uint64_t hf__process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__seen_add(struct tx *, uint64_t process);
 bool hf__peer_dead(struct local *, const struct seen *); /* for good */
@@ -308,11 +324,11 @@ int hf__sweep(struct shared *, int64_t now,
 
 enum { GATE_MS = 5000, LOOK_MS = 500 /* what the safety look makes good */ };
 enum { LEAST_TTL_MS = 100 };
-enum { SENDERS = 16, LIVES_PER_ENTRY = 256, SEEN_IN_TRY = 64 };
+enum { SENDERS = 16, LIVES_PER_ENTRY = 256, SEEN_IN_TRY = 64, STALE_MAX = 32 };
 
-struct sender { /* a datagram socket connected to another member */
+struct sender { /* the wake pipe of another member */
     uint64_t process, member;
-    int fd;
+    int fd, size;
 };
 
 struct wait { /* a LIFE_WAIT life: life.drv[1] points at it, life.drv[0] is its number */
@@ -344,7 +360,7 @@ struct local {
     struct seen *seen; /* filled by a body for hf__post_set */
     size_t nseen, seen_room;
     struct list all_waits;
-    uint64_t *stale; /* numbers of lives whose records are to be deleted */
+    struct stale *stale;
     size_t nstale, stale_room;
     struct list looks, cells; /* followed */
 };
@@ -370,7 +386,7 @@ void hf__ticket_granted(struct local *, struct ticket *, uint64_t fence,
 void hf__ticket_in(struct local *, struct ticket *); /* remembers it */
 void hf__attend(struct local *,
                 const unsigned char *token); /* looks for a waiting ticket */
-int hf__prepare(struct local *, hf_error *); /* our number and wake socket, if not yet */
+int hf__prepare(struct local *, hf_error *); /* our number and wake pipe, if not yet */
 int hf__room(void **array, size_t *room, size_t need, size_t size); /* 0 or HF_ENOMEM */
 
 static inline uint64_t post_ticket(struct local *ls, struct ticket *t)
@@ -390,6 +406,8 @@ void hf__wait_unindex(struct local *, struct wait *);      /* no newcomers */
 void hf__wait_index(struct local *, struct wait *, const struct key *); /* for newcomers */
 void hf__wait_drop(struct local *, struct life *); /* frees it if no ticket is on it */
 void hf__wait_free(struct local *, struct wait *); /* takes NULL */
+void hf__stale_add(struct local *, uint64_t life, const unsigned char *token);
+int hf__stale_drop(struct tx *); /* inside the gate */
 
 void hf__local_join(struct store *, struct ticket *);
 void hf__local_leave(struct store *, struct ticket *);

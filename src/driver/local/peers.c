@@ -60,7 +60,7 @@ static int ask_guard(struct local *ls, uint64_t process, int *fd)
     *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0)
         return 1;
-    hf__socket_address(ls->sh, &a, 'l', process, 0);
+    hf__socket_address(ls->sh, &a, process);
     if (connect(*fd, (struct sockaddr *)&a, sizeof a) == 0) {
         hf__fd_keep(*fd);
         return 1;

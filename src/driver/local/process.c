@@ -7,7 +7,8 @@
  * our last client closes.
  *
  * The life socket is listened on and never accepted; a guard keeps a copy of it. It is
- * made when it is asked for: no socket says the same as one without listener.
+ * made when it is asked for: no socket says the same as one without listener. It is
+ * reached through /proc/self/fd/N/NAME: sun_path is too short for a long folder.
  */
 #include "driver/local/local.h"
 
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -77,6 +79,37 @@ int hf__process_register(struct local *ls, hf_error *err)
     return rc;
 }
 
+void hf__socket_address(const struct shared *sh, struct sockaddr_un *a, uint64_t process)
+{
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/l.%llu", sh->dirfd,
+             (unsigned long long)process);
+}
+
+/* Binds it anew. A name is never used twice, so one that is there is a leftover of
+ * something that was not ours. Returns the descriptor or -1 with errno. */
+static int socket_bind(const struct shared *sh, uint64_t process)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), saved;
+    struct sockaddr_un a;
+
+    if (fd < 0)
+        return -1;
+    hf__socket_address(sh, &a, process);
+    unlink(a.sun_path);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+        chmod(a.sun_path, sh->group ? 0660 : 0600) == 0 &&
+        (!sh->group || chown(a.sun_path, (uid_t)-1, sh->gid) == 0)) {
+        hf__fd_keep(fd);
+        return fd;
+    }
+    saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
 /* Called with the process's number, in the gate's absence: two clients may ask at once. */
 int hf__process_socket(struct local *ls, hf_error *err)
 {
@@ -86,7 +119,7 @@ int hf__process_socket(struct local *ls, hf_error *err)
     if (rc < 0)
         return rc;
     if (sh->lifefd < 0) {
-        int fd = hf__socket_bind(sh, SOCK_STREAM, 'l', sh->process, 0);
+        int fd = socket_bind(sh, sh->process);
 
         if (fd >= 0 && listen(fd, 4096) < 0) {
             hf__fd_close(fd);
@@ -114,7 +147,7 @@ void hf__process_end(struct shared *sh)
     if (sh->process == 0)
         return;
     if (sh->lifefd >= 0) {
-        hf__socket_address(sh, &a, 'l', sh->process, 0);
+        hf__socket_address(sh, &a, sh->process);
         unlink(a.sun_path);
     }
     /* If the gate is blocked now: whoever meets our record later finds us dead. */

@@ -35,7 +35,7 @@ static bool guarded(const struct shared *sh, uint64_t process)
 
     if (fd < 0)
         return true;
-    hf__socket_address(sh, &a, 'l', process, 0);
+    hf__socket_address(sh, &a, process);
     rc = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
     close(fd);
     return (rc != ECONNREFUSED && rc != ENOENT) || !hf__folder_held(sh);

@@ -160,18 +160,43 @@ void hf__wait_free(struct local *ls, struct wait *w)
     free(w);
 }
 
-/* Its record goes with our next entry; if there is none, with our process. */
 void hf__wait_drop(struct local *ls, struct life *l)
 {
-    void *stale = ls->stale;
-
     if (l->ntickets > 0 || wait_of(l)->pins > 0)
         return;
-    if (hf__room(&stale, &ls->stale_room, ls->nstale + 1, sizeof *ls->stale) == 0) {
-        ls->stale = stale;
-        ls->stale[ls->nstale++] = l->drv[0];
-    }
+    hf__stale_add(ls, l->drv[0], NULL);
     hf__wait_free(ls, wait_of(l));
+}
+
+/* ---- records without use ----------------------------------------------------------- */
+
+/* It goes with our next join, or when there are many; else with our process. It is not
+ * worth an entry, nor the time of a leave, for which the next one waits. */
+void hf__stale_add(struct local *ls, uint64_t life, const unsigned char *token)
+{
+    void *stale = ls->stale;
+    struct stale *s;
+
+    if (hf__room(&stale, &ls->stale_room, ls->nstale + 1, sizeof *ls->stale) < 0)
+        return;
+    ls->stale = stale;
+    s = &ls->stale[ls->nstale++];
+    s->life = life;
+    if (token)
+        memcpy(s->token, token, HF_TOKEN);
+}
+
+int hf__stale_drop(struct tx *tx)
+{
+    int rc = 0;
+
+    for (size_t i = tx->ls->nstale; i > 0 && rc == 0; i--) {
+        const struct stale *s = &tx->ls->stale[i - 1];
+
+        rc = s->life != 0 ? hf__life_del(tx, s->life)
+                          : hf__mail_forget(tx, MAIL_GRANTED, s->token);
+    }
+    return rc;
 }
 
 /* ---- looking ----------------------------------------------------------------------- */

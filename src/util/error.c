@@ -2,7 +2,7 @@
  * Everything that goes into a message passes hf__escape: names and notes come from strangers,
  * and a message must not drive a terminal (G11). Secrets are kept out by the callers: they pass
  * struct url's `shown`, never the URL. */
-#include "driver/seam.h"
+#include "util/error.h"
 #include "util/text.h"
 
 #include <errno.h>

@@ -1,0 +1,215 @@
+/* wake.c: waking other members, and being woken.
+ *
+ * Each member has a named pipe. After the commit, and outside the gate, whoever left mail
+ * for it writes a message of fixed size there. Mostly it only says "see the mailbox"; the
+ * reader takes all messages first and reads its mailbox second, so one that comes in
+ * between causes one more, empty, look. A single grant stands in the message itself, as
+ * it stands in the mail: then the reader need not enter the gate, and whoever was waited
+ * for by others is at work the sooner.
+ *
+ * Nothing depends on the message. If its writer was killed after the commit, or was
+ * refused by a full pipe, the mail is still there: the safety look reads the mailbox, and
+ * so does a reader that finds so much in its pipe that it may have been full (G4). What a
+ * message says was committed before it was written, and stays true as long as it matters:
+ * a ticket is granted once in its life, tokens are not used again, and the expiry that it
+ * names is the one that the hold was given (G1). If the hold has been marked or evicted
+ * since, that is mail of its own; if the ticket has left, or knows, nobody listens.
+ *
+ * A pipe, because writing and reading it takes less time than sending a datagram. All
+ * open it for reading and writing, so that it always has a reader: a message for one that
+ * has died stays in it and harms nobody, where SIGPIPE would. Member numbers are never
+ * used twice, so a pipe that is kept open cannot reach another. A program that closes all
+ * descriptors may have a file of its own where our pipe was: so we look before we write.
+ */
+#include "driver/local/local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- pipes ------------------------------------------------------------------------- */
+
+/* MANY: so much in it at once that it may have been full, and news refused. */
+enum { PIPE_NAME = 48, PIPE_SIZE = 8192, PIPE_MANY = PIPE_SIZE / 4 };
+
+static void pipe_name(char name[PIPE_NAME], uint64_t process, uint64_t member)
+{
+    snprintf(name, PIPE_NAME, "w.%llu.%llu", (unsigned long long)process,
+             (unsigned long long)member);
+}
+
+static int pipe_open(const struct shared *sh, const char *name)
+{
+    return openat(sh->dirfd, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Our own pipe, made anew. Returns the descriptor or -1 with errno. */
+static int pipe_make(const struct shared *sh, uint64_t process, uint64_t member)
+{
+    char name[PIPE_NAME];
+    int fd, rc;
+
+    pipe_name(name, process, member);
+    unlinkat(sh->dirfd, name, 0);
+    if (mkfifoat(sh->dirfd, name, 0600) < 0 ||
+        fchmodat(sh->dirfd, name, 0600, 0) < 0 || /* whatever the umask is */
+        (fd = pipe_open(sh, name)) < 0)
+        return -1;
+    if ((rc = hf__file_own(sh, fd)) != 0) {
+        close(fd);
+        errno = rc;
+        return -1;
+    }
+    /* Small, because a user may have only so many pages in pipes; and a size that others
+     * do not have (see still_ours). More than a page, or one byte would make it full. */
+    fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
+    hf__fd_keep(fd);
+    return fd;
+}
+
+/* Any pipe of that size is taken for ours, no other file is. To ask for more, with fstat,
+ * makes the next write a dear one: the file system must then give it a time of its own. */
+static bool still_ours(const struct sender *s)
+{
+    return fcntl(s->fd, F_GETPIPE_SZ) == s->size;
+}
+
+static void sender_close(struct sender *s)
+{
+    hf__fd_close(s->fd);
+    s->fd = -1;
+}
+
+static void sender_open(struct local *ls, struct sender *s, const struct poke *p)
+{
+    char name[PIPE_NAME];
+
+    sender_close(s);
+    pipe_name(name, p->process, p->member);
+    if ((s->fd = pipe_open(ls->sh, name)) < 0)
+        return;
+    hf__fd_keep(s->fd);
+    if ((s->size = fcntl(s->fd, F_GETPIPE_SZ)) < 0) {
+        sender_close(s);
+        return;
+    }
+    s->process = p->process;
+    s->member = p->member;
+}
+
+/* ---- being woken ------------------------------------------------------------------- */
+
+static void woken(struct watch *, uint32_t);
+
+static int next_member(struct tx *tx, void *arg)
+{
+    (void)arg;
+    tx->ls->member = ++tx->sh->next_member;
+    return TX_READ;
+}
+
+int hf__wake_open(struct local *ls, hf_error *err)
+{
+    int rc;
+
+    if (ls->wakefd >= 0)
+        return 0;
+    if (ls->member == 0 &&
+        (rc = hf__tx_run(ls, next_member, NULL, false, ls->gate_ms, err)) < 0)
+        return rc;
+    ls->wakefd = pipe_make(ls->sh, ls->sh->process, ls->member);
+    if (ls->wakefd < 0)
+        return hf__fail(err, HF_ESYS, errno, ls->sh->path, "cannot make the wake pipe");
+    watch_init(&ls->wake, woken);
+    if (ls->store.env->watch(ls->store.env, &ls->wake, ls->wakefd, EPOLLIN) < 0) {
+        rc = hf__fail(err, HF_ESYS, errno, ls->sh->path, "cannot watch the wake pipe");
+        hf__wake_close(ls);
+        return rc;
+    }
+    return 0;
+}
+
+void hf__wake_close(struct local *ls)
+{
+    char name[PIPE_NAME];
+
+    if (ls->wakefd >= 0) {
+        pipe_name(name, ls->sh->process, ls->member);
+        unlinkat(ls->sh->dirfd, name, 0);
+        ls->store.env->unwatch(ls->store.env, &ls->wake);
+        hf__fd_close(ls->wakefd);
+        ls->wakefd = -1;
+    }
+    for (size_t i = 0; i < SENDERS; i++)
+        sender_close(&ls->senders[i]);
+}
+
+static int read_mail(struct tx *tx, void *arg)
+{
+    (void)arg;
+    return hf__mail_read(tx);
+}
+
+/* What was read from the pipe, if it tells all. */
+static bool tell_granted(struct local *ls, const struct wake *got, size_t len)
+{
+    size_t n = len / sizeof *got;
+
+    if (n == 0 || len % sizeof *got != 0 || len >= PIPE_MANY)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (got[i].kind != MAIL_GRANTED)
+            return false;
+    for (size_t i = 0; i < n; i++) {
+        struct note note = { .kind = MAIL_GRANTED, .fix = got[i].fix };
+
+        memcpy(note.token, got[i].token, HF_TOKEN);
+        hf__stale_add(ls, 0, note.token);
+        hf__hear(ls, &note);
+    }
+    return true;
+}
+
+static void woken(struct watch *w, uint32_t events)
+{
+    struct local *ls = container_of(w, struct local, wake);
+    struct wake got[PIPE_SIZE / sizeof(struct wake) + 1];
+    ssize_t n;
+
+    (void)events;
+    /* If there are more, the pipe stays readable and we look once more. */
+    while ((n = read(ls->wakefd, got, sizeof got)) < 0 && errno == EINTR)
+        ;
+    if (n > 0 && tell_granted(ls, got, (size_t)n))
+        return;
+    /* If the gate is blocked the mail stays; the safety look reads it. */
+    if (hf__tx_run(ls, read_mail, NULL, false, LOOK_MS, NULL) == 0)
+        hf__deliver(ls);
+}
+
+/* ---- waking ------------------------------------------------------------------------ */
+
+static void poke(struct local *ls, const struct poke *p)
+{
+    struct sender *s = &ls->senders[(p->process * 31 + p->member) % SENDERS];
+
+    if (s->fd >= 0 && !still_ours(s)) {
+        hf__fd_forget(s->fd);
+        s->fd = -1;
+    }
+    if (s->fd < 0 || s->process != p->process || s->member != p->member)
+        sender_open(ls, s, p);
+    if (s->fd >= 0 && write(s->fd, &p->wake, sizeof p->wake) < 0 && errno != EAGAIN)
+        sender_close(s);
+}
+
+void hf__poke(struct local *ls)
+{
+    for (size_t i = 0; i < ls->npokes; i++)
+        poke(ls, &ls->pokes[i]);
+    ls->npokes = 0;
+}

@@ -1,0 +1,122 @@
+/* cell.c: one small record per name beside its line, by one script per verb. A verb that changes
+ * something and is not answered is HF_EUNREACHABLE: it may or may not have happened. */
+#include "driver/redis/redis.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void build(struct redis *r, struct request *q, struct command *c)
+{
+    static const char *const verbs[] = { "get", "put", "add", "del" };
+    const struct asking *a = asking_of(q);
+    const struct cell *cell = a->cell;
+    char key[KEY_MAX];
+
+    if (!cell) {
+        c->nothing = true;
+        return;
+    }
+    hf__redis_request_script(c, q, SCRIPT_CELL, 2, 7);
+    hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', a->name, a->name_len));
+    hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
+    hf__redis_command_text(c, hf__redis_publish(r));
+    hf__redis_command_text(c, "");
+    hf__redis_command_text(c, a->read_only ? "get" : verbs[cell->verb]);
+    if (cell->if_any)
+        hf__redis_command_text(c, "");
+    else
+        hf__redis_command_number(c, (int64_t)cell->if_version);
+    hf__redis_command_number(c, cell->add);
+    hf__redis_command_number(c, cell->ttl_ms);
+    hf__redis_command_arg(c, cell->value, cell->verb == CELL_PUT ? cell->value_len : 0);
+}
+
+static bool whole(const redisReply *reply)
+{
+    return reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 4 &&
+           reply->element[2]->type == REDIS_REPLY_STRING &&
+           reply->element[2]->len <= HF_CELL_MAX;
+}
+
+static int read_cell(struct redis *r, struct cell *cell, const redisReply *reply,
+                     hf_error *err)
+{
+    const redisReply *data;
+
+    if (!whole(reply))
+        return hf__redis_reply_error(r, reply, err);
+    data = reply->element[2];
+    memcpy(cell->value, data->str, data->len);
+    cell->value_len = data->len;
+    cell->version = (uint64_t)hf__redis_reply_number(reply, 1);
+    if (cell->verb == CELL_ADD)
+        cell->number = strtoll(data->str, NULL, 10);
+    switch (hf__redis_reply_number(reply, 0)) {
+    case 0:
+        return 0;
+    case -1:
+        return hf__fail(err, HF_EBUSY, 0, r->shown, "the cell has another version");
+    default:
+        return hf__fail(err, HF_EINVAL, 0, r->shown,
+                        "the cell holds no number, or the sum is too great");
+    }
+}
+
+static void answer(struct redis *r, struct request *q, const redisReply *reply)
+{
+    struct cell *cell = asking_of(q)->cell;
+    struct follow *f = cell && cell->follow ? cell->drv_ptr : NULL;
+    hf_error err;
+    int rc;
+
+    if (!cell)
+        return; /* stopped */
+    if (f)
+        f->asking = NULL;
+    else
+        cell->drv_ptr = NULL;
+    if (f && !reply)
+        return;
+    rc = read_cell(r, cell, reply, &err);
+    if (f && rc == 0)
+        hf__redis_follow_next(f, hf__redis_reply_number(reply, 3));
+    if (rc < 0)
+        hf__redis_follow_end(r, f);
+    ev_done(NULL, cell, rc, rc < 0 ? &err : NULL);
+}
+
+void hf__redis_cell_send(struct redis *r, struct cell *cell, bool read_only)
+{
+    static const struct request_type type = { build, answer, true };
+    struct request *q = hf__redis_request_new(&type, sizeof(struct asking) + cell->name_len,
+                                              hf__redis_bucket(cell->name, cell->name_len));
+    struct follow *f = cell->follow ? cell->drv_ptr : NULL;
+    struct asking *a;
+    hf_error err;
+
+    if (!q) {
+        hf__redis_follow_end(r, f);
+        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a cell");
+        ev_done(NULL, cell, HF_ENOMEM, &err);
+        return;
+    }
+    a = asking_of(q);
+    a->cell = cell;
+    a->read_only = read_only;
+    a->name_len = cell->name_len;
+    memcpy(a->name, cell->name, cell->name_len);
+    if (f)
+        f->asking = a;
+    else
+        cell->drv_ptr = a;
+    hf__redis_request_send(r, q);
+}
+
+void hf__redis_cell(struct store *s, struct cell *cell)
+{
+    if (cell->follow)
+        hf__redis_follow_start(redis_of(s), NULL, cell);
+    else
+        hf__redis_cell_send(redis_of(s), cell, false);
+}

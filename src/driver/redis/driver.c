@@ -1,0 +1,348 @@
+/* driver.c: the redis driver's face: what a URL says, opening, closing, the table of verbs.
+ *
+ * Opening only begins: names are resolved and servers greeted by the loop, and the core hears UP
+ * or why not. Closing is at once: what could be settled was settled before. */
+#include "driver/redis/redis.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LEAST_TTL_MS = 100, PORT = 6379, SENTINEL_PORT = 26379 };
+
+/* ---- the URL ------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+int hf__redis_read_number(const struct url *url, const char *what, const char *text,
+                          int64_t most, int64_t *ret, hf_error *err)
+{
+    char *end;
+    long long number;
+
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || errno != 0 || number < 0 || number > most)
+        return hf__fail(err, HF_EINVAL, 0, url->shown,
+                        "URL: %s '%s' is not a number from 0 to %lld", what, text,
+                        (long long)most);
+    *ret = number;
+    return 0;
+}
+
+static int read_options(struct redis *r, const struct url *url, hf_error *err)
+{
+    const char *replicas = hf__url_param(url, "replicas");
+    const char *timeout = hf__url_param(url, "replica_timeout");
+    const char *db = hf__url_param(url, "db");
+    int rc = hf__url_known(url, "replicas replica_timeout db tls_ca tls_cert tls_key", err);
+
+    r->replica_ms = 100;
+    if (rc == 0 && replicas)
+        rc = hf__redis_read_number(url, "replicas=", replicas, 64, &r->replicas, err);
+    if (rc == 0 && timeout &&
+        (!hf__parse_time(timeout, &r->replica_ms) || r->replica_ms <= 0))
+        rc = hf__fail(err, HF_EINVAL, 0, url->shown,
+                      "URL: replica_timeout=%s is not a time", timeout);
+    if (rc == 0 && db)
+        rc = hf__redis_read_number(url, "db=", db, 1 << 20, &r->db, err);
+    if (rc == 0 && r->db > 0 && r->topology == TOPOLOGY_CLUSTER)
+        rc = hf__fail(err, HF_EINVAL, 0, url->shown,
+                      "URL: a cluster has no numbered databases");
+    return rc;
+}
+
+/* "/0", or under Sentinel "/master" and "/master/0". */
+static int read_path(struct redis *r, const struct url *url, hf_error *err)
+{
+    const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
+    const char *db = path;
+
+    if (r->topology == TOPOLOGY_SENTINEL) {
+        size_t n = strcspn(path, "/");
+
+        if (n == 0)
+            return hf__fail(
+                err, HF_EINVAL, 0, url->shown,
+                "URL: redis+sentinel://host,host/MASTER needs the master's name");
+        r->master = strndup(path, n);
+        if (!r->master)
+            return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory");
+        db = path[n] == '/' ? path + n + 1 : path + n;
+    }
+    if (*db == '\0')
+        return 0;
+    return hf__redis_read_number(url, "the database", db, 1 << 20, &r->db, err);
+}
+
+int hf__redis_read_tls(struct redis *r, const struct url *url, hf_error *err)
+{
+    const struct tls_config config = { .ca = hf__url_param(url, "tls_ca"),
+                                       .cert = hf__url_param(url, "tls_cert"),
+                                       .key = hf__url_param(url, "tls_key") };
+    struct env *env = r->store.env;
+    int rc;
+
+    if (strncmp(url->scheme, "rediss", 6) != 0) {
+        if (config.ca || config.cert || config.key)
+            return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: tls_* needs rediss://");
+        return 0;
+    }
+    rc = env->tls(env, &r->tls, err);
+    if (rc == 0)
+        rc = r->tls->context_new(&r->tls_context, &config, err);
+    return rc;
+}
+
+static int read_url(struct redis *r, const struct url *url, hf_error *err)
+{
+    char ns[PREFIX_MAX - 16];
+    bool local = ends_with(url->scheme, "+unix");
+    int rc;
+
+    r->topology = ends_with(url->scheme, "+sentinel")  ? TOPOLOGY_SENTINEL
+                  : ends_with(url->scheme, "+cluster") ? TOPOLOGY_CLUSTER
+                                                       : TOPOLOGY_ONE;
+    if (local ? url->nhosts > 0 || url->path[0] != '/' : url->nhosts == 0)
+        return hf__fail(err, HF_EINVAL, 0, url->shown,
+                        local ? "URL: redis+unix:///path/of/socket"
+                              : "URL: a host is missing");
+    if (!local && r->topology == TOPOLOGY_ONE && url->nhosts > 1)
+        return hf__fail(
+            err, HF_EINVAL, 0, url->shown,
+            "URL: one host only; several need redis+sentinel:// or redis+cluster://");
+    rc = local ? 0 : read_path(r, url, err);
+    if (rc == 0)
+        rc = read_options(r, url, err);
+    if (rc == 0 && hf__redis_bucket_escape(ns, sizeof ns, url->ns) < 0)
+        rc = hf__fail(err, HF_EINVAL, 0, url->shown, "URL: the namespace is too long");
+    if (rc == 0) {
+        r->prefix_len = (size_t)snprintf(r->prefix, sizeof r->prefix, "holdfast:%s:", ns);
+        rc = hf__redis_read_tls(r, url, err);
+    }
+    return rc;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static char *copy(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+static void later_fired(struct timer *t)
+{
+    hf__redis_conn_later(container_of(t, struct redis, later_timer));
+}
+
+static void listen_fired(struct timer *t)
+{
+    struct redis *r = container_of(t, struct redis, listen_timer);
+
+    hf__redis_wake_holders(r);
+    hf__redis_conn_flush(r);
+}
+
+static void free_redis(struct redis *r)
+{
+    struct list *n;
+
+    hf__redis_sentinel_done(r);
+    hf__redis_cluster_done(r);
+    while ((n = list_first(&r->nodes)) != NULL)
+        hf__redis_node_free(container_of(n, struct node, in_redis));
+    while ((n = list_pop(&r->later)) != NULL)
+        free(container_of(n, struct request, node));
+    if (r->later_reserved) {
+        r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
+        r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
+        r->store.env->reserve(r->store.env, -2);
+    }
+    if (r->tls)
+        r->tls->context_free(r->tls_context);
+    if (r->password)
+        explicit_bzero(r->password, strlen(r->password));
+    hf__map_done(&r->tickets);
+    hf__map_done(&r->waits);
+    free(r->command.buf);
+    free(r->user);
+    free(r->password);
+    free(r->master);
+    free(r->shown);
+    free(r);
+}
+
+static struct redis *new_redis(const struct url *url, struct env *env)
+{
+    struct redis *r = calloc(1, sizeof *r);
+    unsigned char id[CLIENT_ID / 2];
+
+    if (!r)
+        return NULL;
+    list_init(&r->all_waits);
+    list_init(&r->looks);
+    list_init(&r->cells);
+    list_init(&r->sights);
+    list_init(&r->nodes);
+    list_init(&r->dirty);
+    list_init(&r->later);
+    timer_init(&r->later_timer, later_fired);
+    timer_init(&r->listen_timer, listen_fired);
+    r->store.env = env;
+    r->store.driver = &hf__driver_redis;
+    r->store.starts_down = true;
+    r->store.caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE |
+                    HF_CAP_SHARED | HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP |
+                    HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+    r->store.least_ttl_ms = LEAST_TTL_MS;
+    r->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
+    r->store.name_max = HF_NAME_MAX;
+    r->connect_ms = url->connect_ms;
+    env->random(env, id, sizeof id);
+    hf__hex(r->client, id, sizeof id);
+    gethostname(r->host, sizeof r->host - 1);
+    r->pid = getpid();
+    r->user = copy(url->user && url->user[0] ? url->user : NULL);
+    r->password = copy(url->password);
+    r->shown = copy(url->shown);
+    r->later_reserved = env->reserve(env, 2) == 0;
+    if ((url->user && url->user[0] && !r->user) || (url->password && !r->password) ||
+        !r->shown || !r->later_reserved || hf__map_init(&r->tickets) < 0 ||
+        hf__map_init(&r->waits) < 0) {
+        free_redis(r);
+        return NULL;
+    }
+    return r;
+}
+
+static int start(struct redis *r, const struct url *url, hf_error *err)
+{
+    bool local = url->nhosts == 0;
+
+    if (r->topology == TOPOLOGY_CLUSTER)
+        return hf__redis_cluster_start(r, url, PORT, err);
+    r->one = hf__redis_node_new(
+        r, local || r->topology == TOPOLOGY_SENTINEL ? NULL : url->hosts[0].host,
+        local || url->hosts[0].port == 0 ? PORT : url->hosts[0].port,
+        local ? url->path : NULL);
+    if (!r->one)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
+    if (r->topology == TOPOLOGY_SENTINEL)
+        return hf__redis_sentinel_start(r, url, SENTINEL_PORT, err);
+    hf__redis_node_start(r->one);
+    return 0;
+}
+
+static bool wants_redlock(const struct url *url)
+{
+    const char *mode = hf__url_param(url, "mode");
+
+    return strcmp(url->scheme, "redlock") == 0 || (mode && strcmp(mode, "plain") == 0);
+}
+
+static int redis_open(struct store **ret, const struct url *url, struct env *env,
+                      hf_error *err)
+{
+    struct redis *r = new_redis(url, env);
+    int rc;
+
+    if (!r)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+    if (wants_redlock(url)) {
+        rc = hf__redlock_open(r, url, err);
+    } else {
+        rc = read_url(r, url, err);
+        if (rc == 0)
+            rc = start(r, url, err);
+    }
+    if (rc < 0) {
+        free_redis(r);
+        return rc;
+    }
+    *ret = &r->store;
+    return 0;
+}
+
+/* ---- closing ------------------------------------------------------------------------------- */
+
+static void forget(struct redis *r)
+{
+    for (size_t i = 0; i <= r->tickets.mask; i++)
+        while (r->tickets.slots[i])
+            hf__redis_seat_out(r,
+                               container_of(r->tickets.slots[i], struct ticket, drv_node));
+    list_for_safe (n, &r->all_waits) {
+        struct wait *w = container_of(n, struct wait, all);
+
+        w->pins = 0;
+        hf__redis_wait_drop(r, w->life);
+    }
+}
+
+void hf__redis_close(struct store *s)
+{
+    struct redis *r = redis_of(s);
+    struct list *n;
+
+    r->closing = true;
+    while ((n = list_first(&r->looks)) != NULL)
+        hf__redis_stop(s, container_of(n, struct look, drv_node), NULL);
+    while ((n = list_first(&r->cells)) != NULL)
+        hf__redis_stop(s, NULL, container_of(n, struct cell, drv_node));
+    hf__redis_conn_flush(r);
+    hf__redlock_close(r);
+    forget(r);
+    ev_store(s, STORE_CLOSED, NULL);
+    free_redis(r);
+}
+
+void hf__redis_flush(struct store *s)
+{
+    hf__redis_conn_flush(redis_of(s));
+}
+
+/* In the child: the sockets are the parent's, and so is everything that is on them. */
+void hf__redis_forked(struct store *s)
+{
+    struct redis *r = redis_of(s);
+
+    list_for (l, &r->nodes) {
+        struct node *n = container_of(l, struct node, in_redis);
+
+        hf__stream_forked(&n->commands.stream);
+        hf__stream_forked(&n->messages.stream);
+    }
+}
+
+static void redis_detail(char *text, size_t size)
+{
+    snprintf(text, size, "Redis 6.2 or later, Valkey; hiredis %d.%d.%d", HIREDIS_MAJOR,
+             HIREDIS_MINOR, HIREDIS_PATCH);
+}
+
+const struct hf_driver hf__driver_redis = {
+    .name = "redis",
+    .schemes = "redis rediss redis+unix redis+sentinel rediss+sentinel redis+cluster "
+               "rediss+cluster redlock",
+    .open = redis_open,
+    .close = hf__redis_close,
+    .join = hf__redis_join,
+    .leave = hf__redis_leave,
+    .amend = hf__redis_amend,
+    .renew = hf__redis_renew,
+    .look = hf__redis_look,
+    .cell = hf__redis_cell,
+    .evict = hf__redis_evict,
+    .stop = hf__redis_stop,
+    .flush = hf__redis_flush,
+    .forked = hf__redis_forked,
+    .detail = redis_detail,
+};

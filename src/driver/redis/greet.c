@@ -1,0 +1,266 @@
+/* greet.c: what is said on a new connection for commands before the node is up.
+ *
+ *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings; then CLIENT KILL of the
+ *   connection before this one, if it is still the same run of the server: the numbers of
+ *   connections start anew with each run, and another client would be hit
+ *
+ * A refused login or database ends it with its own error. A replica is refused; under Sentinel it
+ * means that the news is old. Rights that are missing for the rest cost a warning, no more.
+ * Settings that break locks are told through the log, once per node. */
+#include "driver/redis/redis.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum stage { AUTH, SELECT, SETNAME, ID, INFO, FSYNC, SAVE, KILL, LOAD };
+
+struct greeting {
+    struct request q;
+    struct node *node;
+    enum stage stage;
+    enum script_id script; /* LOAD */
+};
+
+static void build(struct redis *r, struct request *q, struct command *c)
+{
+    const struct greeting *g = container_of(q, struct greeting, q);
+
+    switch (g->stage) {
+    case AUTH:
+        hf__redis_command_begin(c, r->user ? 3 : 2);
+        hf__redis_command_text(c, "AUTH");
+        if (r->user)
+            hf__redis_command_text(c, r->user);
+        hf__redis_command_text(c, r->password);
+        break;
+    case SELECT:
+        hf__redis_command_begin(c, 2);
+        hf__redis_command_text(c, "SELECT");
+        hf__redis_command_number(c, r->db);
+        break;
+    case SETNAME:
+        hf__redis_command_begin(c, 3);
+        hf__redis_command_text(c, "CLIENT");
+        hf__redis_command_text(c, "SETNAME");
+        hf__redis_command_text(c, "holdfast");
+        break;
+    case ID:
+        hf__redis_command_begin(c, 2);
+        hf__redis_command_text(c, "CLIENT");
+        hf__redis_command_text(c, "ID");
+        break;
+    case INFO:
+        hf__redis_command_begin(c, 1);
+        hf__redis_command_text(c, "INFO");
+        break;
+    case FSYNC:
+    case SAVE:
+        hf__redis_command_begin(c, 3);
+        hf__redis_command_text(c, "CONFIG");
+        hf__redis_command_text(c, "GET");
+        hf__redis_command_text(c, g->stage == SAVE ? "save" : "appendfsync");
+        break;
+    case LOAD:
+        hf__redis_command_begin(c, 3);
+        hf__redis_command_text(c, "SCRIPT");
+        hf__redis_command_text(c, "LOAD");
+        hf__redis_command_arg(c, hf__redis_scripts[g->script].text,
+                              hf__redis_scripts[g->script].len);
+        break;
+    case KILL:
+        hf__redis_command_begin(c, 4);
+        hf__redis_command_text(c, "CLIENT");
+        hf__redis_command_text(c, "KILL");
+        hf__redis_command_text(c, "ID");
+        hf__redis_command_number(c, g->node->old_id);
+        break;
+    }
+}
+
+static void warn(struct node *n, const char *text)
+{
+    struct env *env = n->redis->store.env;
+    char line[700];
+
+    if (n->warned)
+        return;
+    snprintf(line, sizeof line, "%s: %s", n->shown, text);
+    env->log(env, HF_LOG_WARN, NULL, line);
+}
+
+/* The value of a line "name:value" of INFO, or "". */
+static const char *info(const char *text, const char *name, char *buf, size_t size)
+{
+    size_t len = strlen(name);
+    const char *p = text;
+
+    buf[0] = '\0';
+    while (p && *p) {
+        if (strncmp(p, name, len) == 0 && p[len] == ':') {
+            snprintf(buf, size, "%.*s", (int)strcspn(p + len + 1, "\r\n"), p + len + 1);
+            break;
+        }
+        p = strchr(p, '\n');
+        p = p ? p + 1 : NULL;
+    }
+    return buf;
+}
+
+static void learn(struct node *n, const char *text)
+{
+    unsigned a = 0, b = 0, c = 0;
+    char value[48], line[300];
+
+    sscanf(info(text, "redis_version", value, sizeof value), "%u.%u.%u", &a, &b, &c);
+    n->version = a << 16 | b << 8 | c;
+    if (n->version != 0 && n->version < 0x060200)
+        hf__redis_node_fail(n, HF_ENOTSUP,
+                            "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
+    else if (strcmp(info(text, "role", value, sizeof value), "slave") == 0)
+        hf__redis_node_fail(
+            n, n->redis->topology == TOPOLOGY_ONE ? HF_ENOTSUP : HF_EUNREACHABLE,
+            "it is a read-only replica: locks need the master");
+    else if (n->redis->topology != TOPOLOGY_CLUSTER &&
+             strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)
+        hf__redis_node_fail(n, HF_ENOTSUP,
+                            "it is a node of a cluster: use redis+cluster://");
+    info(text, "maxmemory_policy", value, sizeof value);
+    if (value[0] != '\0' && strcmp(value, "noeviction") != 0 &&
+        strcmp(info(text, "maxmemory", line, sizeof line), "0") != 0) {
+        snprintf(line, sizeof line,
+                 "maxmemory-policy is %s: Redis may throw locks away; set it to noeviction",
+                 value);
+        warn(n, line);
+    }
+    info(text, "run_id", value, sizeof value);
+    n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
+    if (value[0] != '\0' && !n->same_run)
+        n->old_id = n->echo_ms = 0; /* what was under way ended with the server */
+    n->may_look = true;
+    snprintf(n->run_id, sizeof n->run_id, "%s", value);
+    n->started_at =
+        redis_now(n->redis) -
+        strtoll(info(text, "uptime_in_seconds", value, sizeof value), NULL, 10) * 1000000;
+    n->aof = strcmp(info(text, "aof_enabled", value, sizeof value), "1") == 0;
+}
+
+static void learn_fsync(struct node *n, const redisReply *reply)
+{
+    n->always = n->aof && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                reply->element[1]->type == REDIS_REPLY_STRING &&
+                strcmp(reply->element[1]->str, "always") == 0;
+}
+
+static void learn_save(struct node *n, const redisReply *reply)
+{
+    if (!n->aof && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+        reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len == 0)
+        warn(n, "it has no persistence: a restart forgets every lock while its holder "
+                "believes in it");
+}
+
+/* Joins of the old connection may still come to be executed, and we may not prevent it. */
+static void echoes(struct node *n)
+{
+    n->echo_until = redis_now(n->redis) + n->echo_ms * 1000;
+    warn(n, "CLIENT KILL is not allowed: giving up after a lost connection takes one ttl");
+}
+
+static void finish(struct node *n)
+{
+    n->old_id = n->echo_ms = 0;
+    n->warned = true;
+    hf__redis_node_ready(n);
+}
+
+static void say(struct conn *, enum stage, enum script_id);
+
+/* Everything is known: is there an old connection whose requests may still be executed? */
+static void settle(struct node *n)
+{
+    if (n->old_id != 0 && n->same_run) {
+        say(&n->commands, KILL, 0);
+    } else {
+        if (n->echo_ms > 0 && (!n->may_look || n->same_run))
+            echoes(n);
+        finish(n);
+    }
+}
+
+static bool fatal(enum stage stage, const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR &&
+           (stage == AUTH || stage == SELECT || strncmp(reply->str, "LOADING", 7) == 0 ||
+            strncmp(reply->str, "NOAUTH", 6) == 0 ||
+            strstr(reply->str, "max number of clients"));
+}
+
+static void refused(struct redis *r, const struct greeting *g, const redisReply *reply)
+{
+    hf_error err;
+    int code = hf__redis_reply_error(r, reply, &err);
+
+    if (code == HF_EPROTO)
+        code = g->stage == SELECT ? HF_EINVAL : HF_EUNREACHABLE;
+    hf__redis_node_fail(g->node, code, "%s", reply->str);
+}
+
+static void answer(struct redis *r, struct request *q, const redisReply *reply)
+{
+    struct greeting *g = container_of(q, struct greeting, q);
+    struct node *n = g->node;
+
+    if (!reply)
+        return;
+    if (fatal(g->stage, reply)) {
+        refused(r, g, reply);
+        return;
+    }
+    if (g->stage == ID && reply->type == REDIS_REPLY_INTEGER)
+        n->id = reply->integer;
+    if (g->stage == INFO && reply->type == REDIS_REPLY_STRING)
+        learn(n, reply->str);
+    if (n->commands.stream.state != STREAM_UP)
+        return; /* learn did not like it */
+    if (g->stage == FSYNC)
+        learn_fsync(n, reply);
+    if (g->stage == SAVE) {
+        learn_save(n, reply);
+        settle(n);
+    } else if (g->stage == KILL) {
+        if (reply->type == REDIS_REPLY_ERROR && n->echo_ms > 0)
+            echoes(n);
+        finish(n);
+    }
+}
+
+static void say(struct conn *conn, enum stage stage, enum script_id script)
+{
+    static const struct request_type type = { build, answer, false };
+    struct request *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
+
+    if (!q) {
+        hf__redis_node_fail(conn->node, HF_ENOMEM, "no memory for a connection");
+        return;
+    }
+    container_of(q, struct greeting, q)->node = conn->node;
+    container_of(q, struct greeting, q)->stage = stage;
+    container_of(q, struct greeting, q)->script = script;
+    hf__redis_conn_send(conn, q);
+}
+
+/* Redlock loads its scripts before it uses them: it does not wait for the answers of all nodes, and
+ * a NOSCRIPT that nobody reads would leave a key behind. */
+void hf__redis_greet(struct conn *conn)
+{
+    const struct redis *r = conn->node->redis;
+
+    conn->node->may_look = conn->node->same_run = false;
+    for (enum stage s = AUTH; s < KILL && conn->stream.state == STREAM_UP; s++)
+        if ((s != AUTH || r->password) && (s != SELECT || r->db > 0))
+            say(conn, s, 0);
+    for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
+        if (r->topology == TOPOLOGY_REDLOCK && conn->stream.state == STREAM_UP)
+            say(conn, LOAD, i);
+}

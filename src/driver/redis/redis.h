@@ -1,0 +1,382 @@
+/* redis.h: the objects of the redis driver and what its files offer each other.
+ *
+ * redis    one opened store: what the URL said, the tickets, the nodes
+ * node     one server: a connection for commands, and one for messages that is opened when a
+ *          ticket first waits there
+ * conn     one connection: a stream, a reader, and the requests that are not answered, in order
+ * request  one command on the wire, which can be built again (NOSCRIPT, MOVED, ASK)
+ * wait     the waiting life of one line and ttl
+ *
+ * Reading order: lua/line.lua, lua/join.lua, conn.c, node.c, line.c, ticket.c, wait.c, wake.c.
+ */
+#ifndef HF_REDIS_H
+#define HF_REDIS_H
+
+#include "driver/redis/script.h"
+#include "driver/seam.h"
+#include "net/stream.h"
+#include "net/tls.h"
+
+#include <hiredis/hiredis.h>
+
+struct redis;
+struct node;
+struct conn;
+struct request;
+
+/* ---- commands on the wire (command.c) --------------------------------------------------- */
+
+struct command { /* RESP, being built */
+    char *buf;
+    size_t len, room;
+    bool failed;  /* no memory */
+    bool nothing; /* what it is about has gone: not sent */
+};
+
+void hf__redis_command_begin(struct command *, size_t args);
+void hf__redis_command_arg(struct command *, const void *, size_t);
+void hf__redis_command_text(struct command *, const char *);
+void hf__redis_command_number(struct command *, int64_t);
+
+/* ---- keys (bucket.c) -------------------------------------------------------------------- */
+
+enum { BUCKETS = 1024, SLOTS = 16384, CLIENT_ID = 16, PREFIX_MAX = 420 };
+enum { KEY_MAX = PREFIX_MAX + 16 + HF_NAME_MAX };
+
+unsigned hf__redis_bucket(const char *name, size_t len);
+unsigned hf__redis_bucket_slot(unsigned bucket);
+/* "holdfast:NS:{3f1}:l:NAME"; kind l, w, q, c. Returns the length. */
+size_t hf__redis_bucket_key(const struct redis *, char key[KEY_MAX], char kind,
+                            const char *name, size_t len);
+size_t hf__redis_bucket_mark(const struct redis *, char key[KEY_MAX], unsigned bucket);
+/* What precedes the client in the name of the channel on which it is told. */
+size_t hf__redis_bucket_wake(const struct redis *, char key[KEY_MAX], unsigned bucket);
+/* The name in a key of kind l; NULL: not of ours. */
+const char *hf__redis_bucket_name(const struct redis *, const char *key, size_t len,
+                                  size_t *ret);
+/* The namespace as it stands in keys: no '{', '}', ':', '%', '*', '?', '[', '\\'. */
+int hf__redis_bucket_escape(char *dst, size_t size, const char *ns);
+
+/* ---- requests and connections (conn.c) -------------------------------------------------- */
+
+struct request_type {
+    /* Appends the command; called again for every repetition. */
+    void (*build)(struct redis *, struct request *, struct command *);
+    /* NULL: no answer will come (the connection is lost, or there is no way to the node). The
+     * request is freed afterwards. */
+    void (*answer)(struct redis *, struct request *, const redisReply *);
+    bool
+        line; /* of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT) */
+};
+
+struct request {
+    struct list node; /* conn.sent */
+    const struct request_type *type;
+    unsigned bucket;
+    int64_t sent_at;
+    unsigned char repeats;
+    bool text; /* send the script itself, not its name */
+};
+
+struct conn {
+    struct node *node;
+    struct stream stream;
+    redisReader *reader;
+    struct list sent;
+    struct timer limit; /* the oldest answer must have come */
+    uint64_t opened;    /* counts losses, so that a reader notices one under its feet */
+    bool reserved;
+    bool messages; /* SUBSCRIBE was sent: what comes then belongs to no request */
+    void (*up)(struct conn *);
+    void (*down)(struct conn *,
+                 const hf_error *); /* after every request was answered NULL */
+    void (*message)(struct conn *, const redisReply *);
+    struct list on_dirty; /* written since the last flush: redis.dirty */
+};
+
+int hf__redis_conn_init(struct conn *, struct node *);
+void hf__redis_conn_done(struct conn *); /* nothing is told */
+int hf__redis_conn_open(struct conn *, hf_error *);
+void hf__redis_conn_drop(struct conn *, const hf_error *); /* as if it had broken */
+void hf__redis_conn_lose_all(
+    struct node *); /* answers NULL to every request; before it is freed */
+void hf__redis_conn_send(struct conn *, struct request *);
+void hf__redis_conn_flush(struct redis *);
+void hf__redis_conn_later(struct redis *); /* repeats what a server wanted repeated later */
+void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
+struct request *hf__redis_request_new(const struct request_type *, size_t size,
+                                      unsigned bucket);
+/* To the node of its bucket; answered NULL at once if there is no way. */
+void hf__redis_request_send(struct redis *, struct request *);
+/* EVALSHA or EVAL with so many keys and arguments to follow. */
+void hf__redis_request_script(struct command *, const struct request *, enum script_id,
+                              size_t keys, size_t args);
+
+/* A script about one line: its four keys, how to publish and where to. */
+void hf__redis_line_script(struct redis *, struct command *, const struct request *,
+                           enum script_id, const char *name, size_t name_len, size_t args);
+
+/* What an error reply means to the caller of a verb. */
+int hf__redis_reply_error(const struct redis *, const redisReply *, hf_error *);
+int64_t hf__redis_reply_number(const redisReply *,
+                               size_t i); /* of an array; 0 if it is none */
+bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
+
+/* ---- nodes (node.c, greet.c, sentinel.c, cluster.c) -------------------------------------- */
+
+struct node {
+    struct redis *redis;
+    struct list in_redis;
+    char *host; /* NULL: a unix socket */
+    char *path;
+    uint16_t port;
+    char shown[300];
+    struct conn commands, messages;
+    struct timer retry; /* for both connections */
+    bool up;            /* greeted, and old requests are impossible */
+    bool wanted, tried; /* in a cluster: the map names it; it was lost, or not reached */
+    bool listening, listen_wanted; /* subscribed, and confirmed */
+    int64_t back_off_us;
+    int64_t id, old_id; /* the server's name of our connection, and of the one before */
+    int64_t echo_ms;    /* the longest ttl of a join that was lost with a connection */
+    int64_t echo_until; /* until then such a join may still be executed */
+    unsigned version;   /* 0x070000 */
+    int64_t started_at; /* on our clock; not before then */
+    bool always;        /* appendfsync always */
+    bool warned, aof, may_look, same_run; /* of the last greeting */
+    char run_id[48];
+};
+
+struct node *hf__redis_node_new(struct redis *, const char *host, uint16_t port,
+                                const char *path);
+void hf__redis_node_free(struct node *);
+void hf__redis_node_start(struct node *);
+void hf__redis_node_ready(struct node *); /* greeted */
+void hf__redis_node_fail(struct node *, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4))); /* greeting went wrong */
+void hf__redis_node_listen(struct node *); /* subscribe, if it has not been done */
+void hf__redis_node_move(struct node *, const char *host, uint16_t port);
+struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
+void hf__redis_greet(struct conn *);                             /* commands */
+
+int hf__redis_sentinel_start(struct redis *, const struct url *, uint16_t port, hf_error *);
+void hf__redis_sentinel_lost(
+    struct redis *); /* the master is not to be reached: ask again */
+void hf__redis_sentinel_done(struct redis *);
+
+bool hf__redlock_up(struct redis *);
+/* Why it is down; one: what the last node said. */
+const hf_error *hf__redlock_why(const struct redis *, const hf_error *one, hf_error *all);
+int hf__redlock_open(struct redis *, const struct url *, hf_error *);
+void hf__redlock_close(struct redis *);
+
+int hf__redis_cluster_start(struct redis *, const struct url *, uint16_t port, hf_error *);
+void hf__redis_cluster_done(struct redis *);
+bool hf__redis_cluster_up(const struct redis *);
+void hf__redis_cluster_stale(struct redis *); /* the map is old */
+void hf__redis_cluster_ready(struct node *);
+void hf__redis_cluster_lost(struct node *);
+void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
+                             uint16_t port);
+struct node *hf__redis_cluster_node(struct redis *, const char *host,
+                                    uint16_t port); /* or a new one */
+
+/* ---- tickets and waiting ------------------------------------------------------------------ */
+
+enum {                        /* ticket.drv[1] */
+       SEAT_KNOWN = 1 << 0,   /* in redis.tickets */
+       SEAT_JOINING = 1 << 1, /* join is not answered */
+       SEAT_LEAVE = 1 << 2,   /* leave came meanwhile */
+       SEAT_WOKEN = 1 << 3,   /* a message about it came before join's answer */
+       SEAT_LEAVING = 1 << 4, /* leave is not answered */
+       SEAT_ECHO = 1 << 5     /* a join of it was lost with a connection */
+};
+
+struct wait {
+    struct list all;
+    struct map_node node;
+    struct life *life;
+    int64_t
+        till; /* the expiry, on the server's clock, that our last answered request gave it */
+    unsigned pins;
+    bool asked; /* a look is not answered */
+    bool again; /* and another one is wanted after it */
+    unsigned bucket;
+    size_t name_len;
+    char name[];
+};
+
+struct ticket *hf__redis_seat_find(struct redis *, const void *token);
+void hf__redis_seat_in(struct redis *, struct ticket *);
+void hf__redis_seat_out(struct redis *, struct ticket *);
+void hf__redis_seat_granted(struct redis *, struct ticket *, uint64_t fence,
+                            int64_t sent_at);
+
+struct wait *hf__redis_wait_get(struct redis *, struct ticket *); /* NULL: no memory */
+void hf__redis_wait_hang(struct redis *, struct ticket *, struct wait *, uint64_t number);
+void hf__redis_wait_drop(struct redis *,
+                         struct life *); /* frees it if no ticket is on it */
+void hf__redis_wait_look(struct redis *, struct wait *);
+void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
+
+static inline struct wait *wait_of(const struct life *l)
+{
+    return (struct wait *)(uintptr_t)l->drv[1];
+}
+
+void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
+bool hf__redis_wake_login(struct conn *);               /* false: dropped */
+void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
+void hf__redis_wake_greet(struct conn *);
+void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
+void hf__redis_wake_holders(struct redis *);
+void hf__redis_wake_again(struct redis *, struct node *,
+                          unsigned bucket); /* it has moved there */
+/* Sees to it that messages about this bucket reach us; then those who wait there look. */
+void hf__redis_wake_listen(struct redis *, unsigned bucket);
+void hf__redis_wake_channel(struct redis *, unsigned bucket, const char *channel, size_t,
+                            bool on);
+
+/* ---- what is stored of a ticket besides the scripts' own fields (record.c) ------------------ */
+
+struct record {
+    struct owner owner;
+    int64_t pid;
+    const char *host, *note, *hints; /* not terminated */
+    size_t host_len, note_len, hints_len;
+};
+
+enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
+size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
+int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDAMAGED */
+
+/* Whole lines, as look.lua gives them. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
+int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
+                        struct look *, bool summary, int64_t *ret_next_ms, hf_error *);
+
+/* ---- looking, cells, following (look.c, cell.c, follow.c) ----------------------------------- */
+
+struct listing;
+
+struct asking { /* one request for a look, a cell or an eviction */
+    struct request q;
+    struct look *look; /* NULL: not of a look, or stopped */
+    struct cell *cell;
+    struct listing *listing;
+    int64_t follow_ms;
+    bool read_only; /* of a cell: whatever its verb */
+    size_t name_len;
+    char name[];
+};
+
+static inline struct asking *asking_of(struct request *q)
+{
+    return container_of(q, struct asking, q);
+}
+
+struct follow { /* look.drv_ptr, cell.drv_ptr */
+    struct redis *redis;
+    struct look *look;
+    struct cell *cell;
+    struct timer timer;
+    struct asking *asking; /* under way */
+    bool again, begun;
+    unsigned bucket;
+    size_t channel_len;
+    char channel[];
+};
+
+void hf__redis_look_send(struct redis *, struct look *, int64_t follow_ms);
+void hf__redis_cell_send(struct redis *, struct cell *, bool read_only);
+void hf__redis_follow_start(struct redis *, struct look *, struct cell *);
+void hf__redis_follow_end(struct redis *, struct follow *);      /* takes NULL */
+void hf__redis_follow_next(struct follow *, int64_t expires_ms); /* -1: nothing expires */
+struct follow *hf__redis_follows_find(struct redis *, const char *channel, size_t,
+                                      const struct follow *after);
+void hf__redis_follows_changed(struct redis *, const char *channel, size_t);
+void hf__redis_follows_subscribe(struct redis *, const struct node *);
+void hf__redis_follows_again(struct redis *); /* subscribe and look again */
+
+/* ---- the store ------------------------------------------------------------------------------ */
+
+enum topology { TOPOLOGY_ONE, TOPOLOGY_SENTINEL, TOPOLOGY_CLUSTER, TOPOLOGY_REDLOCK };
+
+struct redis {
+    struct store store;
+    enum topology topology;
+    char *user, *password, *master; /* master: its name, under Sentinel */
+    int64_t db;
+    char prefix[PREFIX_MAX];
+    size_t prefix_len;
+    char client[CLIENT_ID + 1];
+    char host[256]; /* ours, for the records */
+    int64_t pid;
+    char *shown;
+    int64_t connect_ms;
+    int64_t replicas, replica_ms;
+    const struct tls_module *tls;
+    struct tls_context *tls_context;
+    struct map tickets; /* ticket.drv_node, by token */
+    struct map waits;   /* wait.node */
+    struct list all_waits;
+    struct list looks, cells; /* follows: drv_node */
+    struct list nodes;
+    struct list dirty; /* conn.on_dirty */
+    struct list later; /* request.node */
+    struct timer later_timer;
+    struct timer listen_timer;     /* holders begin to listen: wake.c */
+    bool later_reserved;           /* both timers */
+    struct node *one;              /* not in a cluster */
+    struct node *buckets[BUCKETS]; /* in a cluster; redlock: its nodes */
+    unsigned nnodes;               /* redlock */
+    bool guard; /* redlock: nodes that have just been started do not count */
+    bool patient; /* redlock: nodes that did not answer at first were waited for */
+    int64_t max_ttl_ms;
+    uint64_t highest;   /* redlock: mark that we have seen */
+    uint32_t blank;     /* redlock: nodes that had no mark when they were last heard of */
+    struct list sights; /* redlock: looks */
+    bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
+    bool sharded;                /* messages of a slot stay at its node: SPUBLISH */
+    struct sentinel *sentinel;
+    struct cluster *cluster;
+    struct command command; /* reused */
+    bool up, closing;
+    hf_error down;
+};
+
+static inline struct redis *redis_of(struct store *s)
+{
+    return container_of(s, struct redis, store);
+}
+
+static inline int64_t redis_now(const struct redis *r)
+{
+    return r->store.env->now(r->store.env);
+}
+
+/* Tells UP or DOWN if it has changed; err: why it may be down. */
+void hf__redis_state(struct redis *, const hf_error *);
+void hf__redis_pulse(struct redis *);
+
+extern const struct hf_driver hf__driver_redis;
+
+int hf__redis_read_tls(struct redis *, const struct url *, hf_error *);
+int hf__redis_read_number(const struct url *, const char *what, const char *text,
+                          int64_t most, int64_t *ret, hf_error *);
+void hf__redis_close(struct store *);
+void hf__redis_flush(struct store *);
+void hf__redis_forked(struct store *);
+
+void hf__redis_join(struct store *, struct ticket *);
+void hf__redis_leave(struct store *, struct ticket *);
+void hf__redis_amend(struct store *, struct ticket *);
+void hf__redis_renew(struct store *, struct life *const *, size_t);
+void hf__redis_still_there(struct redis *, int bucket); /* asks; -1: of every bucket */
+void hf__redis_still_holds(struct redis *, struct ticket *); /* asks */
+void hf__redis_look(struct store *, struct look *);
+void hf__redis_cell(struct store *, struct cell *);
+void hf__redis_evict(struct store *, struct look *);
+void hf__redis_stop(struct store *, struct look *, struct cell *);
+const char *hf__redis_publish(const struct redis *);
+
+#endif

@@ -1,0 +1,107 @@
+/* redlock.h: the objects of Redlock, and of the plain lock, which is Redlock with one node.
+ *
+ * bid     one ticket on its way: rounds (redlock_bid.c), then renewals (redlock_keep.c)
+ * ballot  one request of a bid to one node (redlock_ballot.c) */
+#ifndef HF_REDIS_REDLOCK_H
+#define HF_REDIS_REDLOCK_H
+
+#include "driver/redis/redis.h"
+#include "driver/redis/round.h"
+
+enum { VALUE_HEX = 48, VALUE_MAX = VALUE_HEX + 400 + HF_NOTE_MAX };
+
+extern const char hf__redlock_mark[]; /* the key of every node's mark */
+
+struct bid { /* ticket.drv_ptr */
+    struct redis *redis;
+    struct ticket *t;
+    enum bid_state {
+        BID_VOTES, /* a round is under way */
+        BID_CLEAN, /* it was lost: what it took is given back */
+        BID_RESTS, /* until the next round */
+        BID_HELD,
+        BID_LEAVES /* given back on all nodes */
+    } state;
+    struct round round;
+    uint64_t number; /* of the exchange: older answers mean nothing */
+    int64_t sent_at;
+    struct timer timer;
+    unsigned tries;
+    unsigned open, prompt; /* CLEAN, LEAVES: answers to come, and of nodes that answer fast */
+    unsigned freed;        /* nodes that are free of it */
+    int64_t left_at;       /* when it began to leave */
+    bool sending;
+    bool listening;       /* for its key to be given back */
+    bool told;            /* it was, while a round was under way */
+    bool waiting;         /* the core knows that it waits */
+    uint32_t mine;        /* nodes on which the key may be ours */
+    uint32_t missing;     /* HELD: nodes that were found without it */
+    unsigned alive, lost; /* HELD: answers to the renewal under way */
+    uint64_t renewal;
+    int64_t renewal_at, renewal_ms;
+    int64_t free_in_ms; /* when the key in our way expires; -1: not known */
+    bool foreign;       /* it is of another type */
+    char type[16];
+    hf_error said;      /* the last error of a node; code 0: none */
+    size_t value_len;
+    char value[VALUE_MAX];
+};
+
+enum ballot_kind { BALLOT_LOCK, BALLOT_RAISE, BALLOT_EXTEND, BALLOT_ASSERT, BALLOT_FREE };
+
+struct ballot {       /* q.bucket: the node */
+    struct request q;
+    enum ballot_kind kind;
+    unsigned char token[HF_TOKEN]; /* the bid may be gone when the answer comes */
+    uint64_t number;
+    uint64_t candidate;
+    bool seed, tell, prompt;
+    int64_t ttl_ms;
+    size_t value_len, key_len;
+    char text[]; /* value, key */
+};
+
+/* ---- redlock.c ------------------------------------------------------------------------------ */
+
+size_t hf__redlock_key(const struct redis *, char key[KEY_MAX], const char *name,
+                       size_t len);
+size_t hf__redlock_channel(char channel[KEY_MAX + 32], const char *key, size_t len);
+unsigned hf__redlock_need(const struct redis *);
+bool hf__redlock_counts(const struct redis *, const struct node *);
+/* The name of this run of the server: marks of another one may be older than what it knew. */
+void hf__redlock_run(const struct node *, char run[16]);
+void hf__redlock_listen(struct redis *, struct ticket *);
+void hf__redlock_unlisten(struct redis *, struct ticket *,
+                          bool was); /* if nobody else waits for it */
+/* Why too few nodes can vote. */
+int hf__redlock_too_few(const struct redis *, const struct bid *, hf_error *);
+
+/* ---- redlock_ballot.c ------------------------------------------------------------------------ */
+
+/* False: there is no way to the node, or no memory. Else hf__redlock_answer comes, perhaps at
+ * once. */
+bool hf__redlock_send(struct bid *, enum ballot_kind, unsigned node, uint64_t number);
+void hf__redlock_value(struct bid *);
+bool hf__redlock_lags(const struct bid *, unsigned node); /* it owes an old answer */
+int64_t hf__redlock_node_us(const struct bid *);          /* how long one node may take */
+
+/* ---- redlock_bid.c, redlock_keep.c ------------------------------------------------------------ */
+
+void hf__redlock_answer(struct bid *, const struct ballot *, const redisReply *);
+bool hf__redlock_outdated(const struct bid *, const struct ballot *);
+void hf__redlock_extended(struct bid *, unsigned node, const redisReply *);
+void hf__redlock_join(struct store *, struct ticket *);
+void hf__redlock_leave(struct store *, struct ticket *);
+void hf__redlock_renew(struct store *, struct life *const *, size_t);
+void hf__redlock_told(struct redis *, const char *channel,
+                      size_t len); /* a key became free */
+void hf__redlock_bid_free(struct bid *);
+
+/* ---- redlock_look.c --------------------------------------------------------------------------- */
+
+void hf__redlock_look(struct store *, struct look *);
+void hf__redlock_evict(struct store *, struct look *);
+void hf__redlock_stop(struct store *, struct look *, struct cell *);
+void hf__redlock_looks_end(struct redis *);
+
+#endif

@@ -1,0 +1,560 @@
+/* redlock_bid.c: taking a key on most of several independent servers, and giving it back.
+ *
+ *   a round: SET NX PX on all nodes at once -> n/2 + 1 yes, and the fence (round.h) -> held
+ *                                           -> else: give back on all nodes, rest, try again
+ *
+ * Safety (G1). The lease counts from the sending of the round's first command, and only if all of
+ * it, votes and fence, was done before the deadline that follows from it; so at every moment at
+ * which it says held, a majority still has our key. Nodes that were started less than max_ttl ago
+ * may have forgotten a key that another still counts on: their votes do not count (redlock.c).
+ *
+ * Every round has a value of its own, and a lost round is given back on every node that was asked,
+ * also those that did not answer: on one connection the giving back comes behind the taking. With a
+ * connection that was lost between, the old one is killed before the node is used again (greet.c),
+ * or the key expires.
+ *
+ * Waiting. Nobody is in line. Those who wait hear of keys that holdfast's holders give back, and try
+ * then; for others they try when the key in their way expires, and in growing steps with full
+ * jitter. A round in which no majority was against us may be a split vote: then the steps are
+ * short. What a lost round gives back is not told, because those who wait would wake each other for
+ * ever while somebody else has the majority. */
+#include "driver/redis/redlock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODE_MS = 50, REST_LEAST_US = 50000, SPLIT_LEAST_US = 4000, SOON_US = 2000, TRY_ROUNDS = 4 };
+
+static void judge(struct bid *);
+static void fired(struct timer *);
+
+static struct env *env_of(const struct bid *b)
+{
+    return b->redis->store.env;
+}
+
+static int64_t now_of(const struct bid *b)
+{
+    return redis_now(b->redis);
+}
+
+static void set_timer(struct bid *b, int64_t at)
+{
+    env_of(b)->timer(env_of(b), &b->timer, at);
+}
+
+/* How long one node may take: short against the ttl, so that a silent one costs little. A single
+ * node has no others to go on with. */
+int64_t hf__redlock_node_us(const struct bid *b)
+{
+    int64_t ttl = b->t->ttl_ms;
+
+    if (b->redis->nnodes == 1)
+        return (ttl / 2 < b->redis->connect_ms ? ttl / 2 : b->redis->connect_ms) * 1000;
+    return (ttl / 20 < NODE_MS ? ttl / 20 : NODE_MS) * 1000;
+}
+
+static int64_t deadline(const struct bid *b)
+{
+    return b->sent_at + b->t->ttl_ms * 1000 - (b->t->ttl_ms * 10 + 2000);
+}
+
+static struct bid *new_bid(struct redis *r, struct ticket *t)
+{
+    struct env *env = r->store.env;
+    struct bid *b = calloc(1, sizeof *b);
+
+    if (!b || env->reserve(env, 1) < 0) {
+        free(b);
+        return NULL;
+    }
+    b->redis = r;
+    b->t = t;
+    b->free_in_ms = -1;
+    timer_init(&b->timer, fired);
+    hf__redis_seat_in(r, t);
+    t->drv_ptr = b;
+    return b;
+}
+
+void hf__redlock_bid_free(struct bid *b)
+{
+    set_timer(b, LOOP_NEVER);
+    env_of(b)->reserve(env_of(b), -1);
+    free(b);
+}
+
+static void end(struct bid *b)
+{
+    struct redis *r = b->redis;
+    struct ticket *t = b->t;
+    bool listening = b->listening;
+
+    t->drv_ptr = NULL;
+    hf__redlock_bid_free(b);
+    hf__redis_seat_out(r, t);
+    hf__redlock_unlisten(r, t, listening);
+}
+
+/* ---- giving back ---------------------------------------------------------------------------- */
+
+/* On every node on which the key may be ours. */
+static void free_all(struct bid *b)
+{
+    uint64_t number = ++b->number;
+
+    b->sending = true;
+    b->open = b->prompt = b->freed = 0;
+    for (unsigned i = 0; i < b->redis->nnodes; i++) {
+        bool prompt = !hf__redlock_lags(b, i);
+
+        if (!(b->mine & 1u << i)) {
+            b->freed++;
+            continue;
+        }
+        b->open++;
+        b->prompt += prompt;
+        if (!hf__redlock_send(b, BALLOT_FREE, i, number)) {
+            b->open--;
+            b->prompt -= prompt;
+        }
+    }
+    b->sending = false;
+}
+
+/* A majority that is free of it lets the next one in. The others are waited for too, so that nothing
+ * is left behind, but not if they are slow. */
+static bool has_left(const struct bid *b)
+{
+    bool free_enough = b->freed >= hf__redlock_need(b->redis);
+
+    return b->open == 0 ||
+           (free_enough &&
+            (b->prompt == 0 || now_of(b) >= b->left_at + hf__redlock_node_us(b)));
+}
+
+static void left(struct bid *b)
+{
+    struct ticket *t = b->t;
+    bool settled = b->freed >= hf__redlock_need(b->redis);
+
+    end(b);
+    ev_left(t, settled ? 0 : HF_EUNKNOWN);
+}
+
+static void leave_now(struct bid *b)
+{
+    b->state = BID_LEAVES;
+    b->left_at = now_of(b);
+    free_all(b);
+    if (has_left(b))
+        left(b);
+    else
+        set_timer(b, b->left_at + hf__redlock_node_us(b));
+}
+
+/* Slow ones are enough to wait for only if there is no majority without them. */
+static void leave_on(struct bid *b)
+{
+    int64_t limit = b->left_at + b->redis->connect_ms * 1000;
+
+    if (has_left(b) || now_of(b) >= limit)
+        left(b);
+    else
+        set_timer(b, limit);
+}
+
+void hf__redlock_leave(struct store *s, struct ticket *t)
+{
+    struct redis *r = redis_of(s);
+    struct bid *b = t->drv_ptr;
+
+    if (b && b->state == BID_LEAVES)
+        return;
+    if (!b && (b = new_bid(r, t)) != NULL) { /* repeated: with the value of its last round */
+        hf__redlock_value(b);
+        b->mine = (1u << r->nnodes) - 1;
+    }
+    if (b)
+        leave_now(b);
+    else
+        ev_left(t, HF_EUNKNOWN);
+}
+
+/* ---- a lost round ----------------------------------------------------------------------------- */
+
+static void refuse(struct bid *b, int rc)
+{
+    const struct redis *r = b->redis;
+    struct ticket *t = b->t;
+    hf_error err;
+
+    if (rc != HF_EBUSY)
+        rc = hf__redlock_too_few(r, b, &err);
+    else if (b->foreign)
+        hf__fail(&err, rc, 0, r->shown, "the key '%s' is a %s, not a lock", t->name,
+                 b->type);
+    else
+        hf__fail(&err, rc, 0, r->shown, "'%s' is held by somebody else", t->name);
+    end(b);
+    ev_gone(t, rc, &err);
+}
+
+/* Full jitter between 50 ms and ttl/3, but when the key in the way expires, then. Sooner if nobody
+ * may have it, or if it was given back while the round was under way. */
+static int64_t rest_us(const struct bid *b)
+{
+    bool split = hf__redis_round_votes(&b->round, ANSWER_NO) < hf__redlock_need(b->redis);
+    int64_t least = split ? SPLIT_LEAST_US : REST_LEAST_US, most = b->t->ttl_ms * 1000 / 3;
+    int64_t step = least << (b->tries < 10 ? b->tries : 10);
+    uint32_t dice;
+
+    env_of(b)->random(env_of(b), &dice, sizeof dice);
+    if (b->told)
+        return dice % SOON_US;
+    if (step > most)
+        step = most > least ? most : least;
+    step = (split ? 0 : least) + (int64_t)(dice % (uint32_t)(step + 1));
+    if (b->free_in_ms >= 0 && b->free_in_ms * 1000 + SOON_US < step)
+        step = b->free_in_ms * 1000 + (int64_t)(dice % SOON_US);
+    return step;
+}
+
+static unsigned able(const struct redis *r)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < r->nnodes; i++)
+        n += r->buckets[i]->up && hf__redlock_counts(r, r->buckets[i]);
+    return n;
+}
+
+/* A try ends when a majority is against it, or after a few rounds; and whoever comes while nodes
+ * that have just been started make a majority impossible is told so, not left to wait for them. */
+static void rest(struct bid *b)
+{
+    struct redis *r = b->redis;
+    struct ticket *t = b->t;
+    unsigned need = hf__redlock_need(r), no = hf__redis_round_votes(&b->round, ANSWER_NO);
+    bool hopeless = !b->waiting && no == 0 && r->up && able(r) < need;
+
+    b->state = BID_RESTS;
+    if (t->try_only && (no >= need || b->foreign || b->tries >= TRY_ROUNDS)) {
+        refuse(b, no > 0 ? HF_EBUSY : HF_EUNREACHABLE);
+        return;
+    }
+    if (hopeless) {
+        refuse(b, HF_EUNREACHABLE);
+        return;
+    }
+    set_timer(b, now_of(b) + rest_us(b));
+    b->told = false;
+    if (!t->try_only) {
+        b->waiting = true;
+        hf__redlock_listen(r, t);
+        ev_waiting(t, 1, -1);
+    }
+}
+
+static void lose(struct bid *b)
+{
+    b->tries++;
+    b->state = BID_CLEAN;
+    free_all(b);
+    if (b->prompt == 0)
+        rest(b);
+    else
+        set_timer(b, now_of(b) + hf__redlock_node_us(b));
+}
+
+/* ---- a round ---------------------------------------------------------------------------------- */
+
+/* A node that has forgotten its mark gets one from a winner, so that it can take part again. */
+static void seed(struct bid *b, unsigned i)
+{
+    if (hf__redis_round_seeds(&b->round, i))
+        (void)hf__redlock_send(b, BALLOT_RAISE, i, b->number);
+}
+
+static void win(struct bid *b)
+{
+    struct redis *r = b->redis;
+    struct ticket *t = b->t;
+
+    if (b->round.candidate > r->highest)
+        r->highest = b->round.candidate;
+    if (now_of(b) >= deadline(b)) {
+        lose(b); /* it took too long: other nodes may have given it away by now */
+        return;
+    }
+    b->state = BID_HELD;
+    set_timer(b, LOOP_NEVER);
+    hf__redlock_unlisten(r, t, b->listening);
+    b->listening = false;
+    for (unsigned i = 0; i < r->nnodes; i++)
+        seed(b, i);
+    hf__hang(t, &t->own);
+    ev_granted(t, b->round.candidate, b->sent_at);
+}
+
+static void raise_all(struct bid *b)
+{
+    b->sending = true;
+    for (unsigned i = 0; i < b->round.n; i++)
+        if (b->round.nodes[i].asked && !hf__redlock_send(b, BALLOT_RAISE, i, b->number))
+            hf__redis_round_raised(&b->round, i, ANSWER_FAILED, -1);
+    b->sending = false;
+    set_timer(b, now_of(b) + hf__redlock_node_us(b));
+    judge(b);
+}
+
+static void judge(struct bid *b)
+{
+    if (b->sending)
+        return; /* when all are sent */
+    switch (hf__redis_round_verdict(&b->round)) {
+    case ROUND_WAITS:
+        break;
+    case ROUND_RAISE:
+        raise_all(b);
+        break;
+    case ROUND_WON:
+        win(b);
+        break;
+    case ROUND_LOST:
+        lose(b);
+        break;
+    }
+}
+
+static void start_round(struct bid *b)
+{
+    struct redis *r = b->redis;
+    uint64_t clock = (uint64_t)env_of(b)->wall(env_of(b));
+
+    b->state = BID_VOTES;
+    b->mine = 0;
+    b->free_in_ms = -1;
+    b->foreign = b->told = false;
+    b->said.code = 0;
+    b->number++;
+    env_of(b)->random(env_of(b), &b->t->drv[2], sizeof b->t->drv[2]);
+    hf__redlock_value(b);
+    hf__redis_round_init(&b->round, r->nnodes,
+                         clock > r->highest ? clock : r->highest + 1);
+    b->sent_at = now_of(b);
+    b->sending = true;
+    for (unsigned i = 0; i < r->nnodes; i++) {
+        b->round.nodes[i].counts = hf__redlock_counts(r, r->buckets[i]);
+        b->round.nodes[i].awaited = b->round.nodes[i].counts && (r->blank & 1u << i) &&
+                                    !hf__redlock_lags(b, i);
+        if (hf__redlock_send(b, BALLOT_LOCK, i, b->number))
+            b->mine |= 1u << i;
+        else
+            hf__redis_round_vote_failed(&b->round, i);
+    }
+    b->sending = false;
+    set_timer(b, b->sent_at + hf__redlock_node_us(b));
+    judge(b);
+}
+
+static void fired(struct timer *t)
+{
+    struct bid *b = container_of(t, struct bid, timer);
+    struct redis *r = b->redis;
+
+    switch (b->state) {
+    case BID_VOTES:
+        hf__redis_round_time_over(&b->round);
+        judge(b);
+        break;
+    case BID_CLEAN:
+        rest(b);
+        break;
+    case BID_RESTS:
+        if (r->up)
+            start_round(b);
+        else
+            set_timer(b, now_of(b) + rest_us(b));
+        break;
+    case BID_LEAVES:
+        leave_on(b);
+        break;
+    case BID_HELD:
+        break;
+    }
+    hf__redis_conn_flush(r);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void in_our_way(struct bid *b, const redisReply *reply)
+{
+    int64_t ms = hf__redis_reply_number(reply, 3);
+    const redisReply *kind = reply->elements == 5 ? reply->element[4] : NULL;
+
+    if (ms > b->free_in_ms)
+        b->free_in_ms = ms;
+    if (kind && kind->type == REDIS_REPLY_STRING && strcmp(kind->str, "string") != 0 &&
+        strcmp(kind->str, "none") != 0) {
+        b->foreign = true;
+        snprintf(b->type, sizeof b->type, "%s", kind->str);
+    }
+}
+
+static void voted(struct bid *b, unsigned i, const redisReply *reply)
+{
+    bool whole = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3;
+    bool yes = whole && hf__redis_reply_number(reply, 0) == 1;
+    uint64_t mark = (uint64_t)hf__redis_reply_number(reply, 2);
+
+    if (!whole) {
+        hf__redis_round_vote_failed(&b->round, i);
+        if (reply)
+            hf__redis_reply_error(b->redis, reply, &b->said);
+    } else {
+        hf__redis_round_vote(&b->round, i, yes ? ANSWER_YES : ANSWER_NO,
+                             (enum round_mark)hf__redis_reply_number(reply, 1), mark);
+        if (mark > b->redis->highest)
+            b->redis->highest = mark;
+    }
+    if (whole && !yes) {
+        b->mine &= ~(1u << i);
+        in_our_way(b, reply);
+    }
+    if (b->state == BID_VOTES)
+        judge(b);
+    else
+        seed(b, i); /* a late one: the lock is held without it */
+}
+
+static void raised(struct bid *b, unsigned i, const redisReply *reply)
+{
+    bool whole = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 1;
+    int64_t said = whole ? hf__redis_reply_number(reply, 0) : -1;
+
+    hf__redis_round_raised(&b->round, i,
+                           said == 1 ? ANSWER_YES
+                           : whole   ? ANSWER_NO
+                                     : ANSWER_FAILED,
+                           said == 0 ? hf__redis_reply_number(reply, 1) : -1);
+    judge(b);
+}
+
+static void freed(struct bid *b, const struct ballot *k, const redisReply *reply)
+{
+    b->open--;
+    b->prompt -= k->prompt;
+    if (reply && reply->type == REDIS_REPLY_INTEGER) {
+        b->freed++;
+        b->mine &= ~(1u << k->q.bucket);
+    }
+    if (b->sending)
+        return;
+    if (b->state == BID_CLEAN && b->prompt == 0)
+        rest(b);
+    else if (b->state == BID_LEAVES && has_left(b))
+        left(b);
+}
+
+bool hf__redlock_outdated(const struct bid *b, const struct ballot *k)
+{
+    switch (k->kind) {
+    case BALLOT_LOCK:
+    case BALLOT_RAISE:
+        return (b->state != BID_VOTES && b->state != BID_HELD) || k->number != b->number;
+    case BALLOT_EXTEND:
+        return b->state != BID_HELD || k->number != b->renewal;
+    case BALLOT_ASSERT:
+        return b->state != BID_HELD;
+    case BALLOT_FREE:
+        break;
+    }
+    return (b->state != BID_CLEAN && b->state != BID_LEAVES) || k->number != b->number;
+}
+
+void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply *reply)
+{
+    if (hf__redlock_outdated(b, k))
+        return;
+    switch (k->kind) {
+    case BALLOT_LOCK:
+        voted(b, k->q.bucket, reply);
+        break;
+    case BALLOT_RAISE:
+        if (b->state == BID_VOTES)
+            raised(b, k->q.bucket, reply);
+        break;
+    case BALLOT_EXTEND:
+        hf__redlock_extended(b, k->q.bucket, reply);
+        break;
+    case BALLOT_FREE:
+        freed(b, k, reply);
+        break;
+    case BALLOT_ASSERT:
+        break; /* the next renewal shows it */
+    }
+}
+
+/* ---- verbs ------------------------------------------------------------------------------------- */
+
+static bool reserved(const struct redis *r, const struct ticket *t)
+{
+    char key[KEY_MAX];
+    size_t len = hf__redlock_key(r, key, t->name, t->name_len);
+
+    return len == strlen(hf__redlock_mark) && memcmp(key, hf__redlock_mark, len) == 0;
+}
+
+void hf__redlock_join(struct store *s, struct ticket *t)
+{
+    struct redis *r = redis_of(s);
+    struct bid *b = t->drv_ptr;
+    hf_error err;
+
+    if (b)
+        return; /* under way, or resting */
+    if (reserved(r, t)) {
+        hf__fail(&err, HF_EINVAL, 0, r->shown, "'%s' is the key of the fences", t->name);
+        ev_gone(t, HF_EINVAL, &err);
+        return;
+    }
+    b = new_bid(r, t);
+    if (!b) {
+        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a ticket");
+        ev_gone(t, HF_ENOMEM, &err);
+        return;
+    }
+    start_round(b);
+}
+
+/* A key was given back: those who wait for it try, not all at the same moment. */
+static void wake(struct bid *b)
+{
+    uint32_t dice;
+
+    b->tries = 0;
+    if (b->state == BID_VOTES || b->state == BID_CLEAN) {
+        b->told = true; /* perhaps after the node has voted */
+    } else if (b->state == BID_RESTS) {
+        env_of(b)->random(env_of(b), &dice, sizeof dice);
+        set_timer(b, now_of(b) + (b->redis->nnodes > 1 ? dice % SOON_US : 0));
+    }
+}
+
+void hf__redlock_told(struct redis *r, const char *channel, size_t len)
+{
+    for (size_t i = 0; i <= r->tickets.mask; i++)
+        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+            struct ticket *t = container_of(m, struct ticket, drv_node);
+            struct bid *b = t->drv_ptr;
+            char name[KEY_MAX + 32], key[KEY_MAX];
+
+            if (b && b->listening &&
+                hf__redlock_channel(name, key,
+                                    hf__redlock_key(r, key, t->name, t->name_len)) == len &&
+                memcmp(name, channel, len) == 0)
+                wake(b);
+        }
+}

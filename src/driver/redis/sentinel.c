@@ -1,0 +1,235 @@
+/* sentinel.c: where the master is, and hearing that it has moved.
+ *
+ *   ask one sentinel for the master -> connect there (node.c) -> hear +switch-master
+ *
+ * The sentinels are asked in turn; one that does not answer, or does not know the name, is
+ * followed by the next after a pause. Whenever the master is lost the question is asked again; the
+ * same answer changes nothing, because node.c keeps trying by itself. What a sentinel says may be
+ * old: a server that turns out to be a replica is refused when it is greeted. */
+#include "driver/redis/redis.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sentinel {
+    struct redis *redis;
+    struct node *talker; /* the sentinel that we talk to */
+    struct url_host *hosts;
+    size_t n, next;
+    bool asked;
+    struct timer again;
+    bool reserved;
+    int64_t pause_us;
+};
+
+enum { PAUSE_US = 50000, PAUSE_MAX_US = 1000000 };
+
+static void talker_up(struct conn *);
+
+static void next_sentinel(struct sentinel *s)
+{
+    const struct url_host *h = &s->hosts[s->next++ % s->n];
+
+    hf__redis_node_move(s->talker, h->host, h->port);
+}
+
+static void fired(struct timer *t)
+{
+    struct sentinel *s = container_of(t, struct sentinel, again);
+
+    if (s->talker->commands.stream.state == STREAM_UP)
+        talker_up(&s->talker->commands);
+    else
+        next_sentinel(s);
+    hf__redis_conn_flush(s->redis);
+}
+
+static void pause_then(struct sentinel *s)
+{
+    struct env *env = s->redis->store.env;
+
+    env->timer(env, &s->again, env->now(env) + s->pause_us);
+    if (s->pause_us < PAUSE_MAX_US)
+        s->pause_us *= 2;
+}
+
+/* ---- the question --------------------------------------------------------------------------- */
+
+static void build(struct redis *r, struct request *q, struct command *c)
+{
+    (void)q;
+    hf__redis_command_begin(c, 3);
+    hf__redis_command_text(c, "SENTINEL");
+    hf__redis_command_text(c, "GET-MASTER-ADDR-BY-NAME");
+    hf__redis_command_text(c, r->master);
+}
+
+static void go_to(struct redis *r, const char *host, const char *port)
+{
+    unsigned long number = strtoul(port, NULL, 10);
+
+    if (number == 0 || number > 65535)
+        return;
+    if (r->one->host && strcmp(r->one->host, host) == 0 && r->one->port == number)
+        return;
+    hf__redis_node_move(r->one, host, (uint16_t)number);
+}
+
+static void answer(struct redis *r, struct request *q, const redisReply *reply)
+{
+    struct sentinel *s = r->sentinel;
+    hf_error err;
+
+    (void)q;
+    s->asked = false;
+    if (!reply)
+        return;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+        reply->element[0]->type == REDIS_REPLY_STRING &&
+        reply->element[1]->type == REDIS_REPLY_STRING) {
+        s->pause_us = PAUSE_US;
+        go_to(r, reply->element[0]->str, reply->element[1]->str);
+        if (!r->one->up)
+            pause_then(s); /* it may be old news */
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        hf__redis_reply_error(r, reply, &err);
+    else
+        hf__fail(&err, HF_EUNREACHABLE, 0, s->talker->shown,
+                 "this sentinel knows no master '%s'", r->master);
+    hf__redis_state(r, &err);
+    hf__redis_conn_drop(&s->talker->commands, &err);
+}
+
+void hf__redis_sentinel_lost(struct redis *r)
+{
+    static const struct request_type type = { build, answer, false };
+    struct sentinel *s = r->sentinel;
+    struct request *q;
+
+    if (!s || s->asked || s->talker->commands.stream.state != STREAM_UP)
+        return;
+    q = hf__redis_request_new(&type, sizeof *q, 0);
+    if (!q) {
+        pause_then(s);
+        return;
+    }
+    s->asked = true;
+    hf__redis_conn_send(&s->talker->commands, q);
+}
+
+/* ---- the connections to it -------------------------------------------------------------------- */
+
+static void talker_up(struct conn *conn)
+{
+    hf_error err;
+
+    hf__redis_sentinel_lost(conn->node->redis);
+    if (conn->node->messages.stream.state == STREAM_CLOSED)
+        hf__redis_conn_open(&conn->node->messages,
+                            &err); /* without it, lost masters are asked for */
+}
+
+static void talker_down(struct conn *conn, const hf_error *err)
+{
+    struct redis *r = conn->node->redis;
+
+    r->sentinel->asked = false;
+    hf__redis_conn_drop(&conn->node->messages, err);
+    hf__redis_state(r, err);
+    pause_then(r->sentinel);
+}
+
+static void hears_up(struct conn *conn)
+{
+    struct command *c = &conn->node->redis->command;
+
+    c->len = 0;
+    c->failed = false;
+    hf__redis_command_begin(c, 2);
+    hf__redis_command_text(c, "SUBSCRIBE");
+    hf__redis_command_text(c, "+switch-master");
+    conn->messages = true;
+    if (!c->failed && hf__stream_write(&conn->stream, c->buf, c->len) == 0)
+        hf__stream_flush(&conn->stream);
+}
+
+static void hears_down(struct conn *conn, const hf_error *err)
+{
+    (void)err; /* it is opened again, with this sentinel or the next */
+    pause_then(conn->node->redis->sentinel);
+}
+
+/* "NAME OLD-IP OLD-PORT NEW-IP NEW-PORT" */
+static void hears(struct conn *conn, const redisReply *reply)
+{
+    struct redis *r = conn->node->redis;
+    char name[256], host[256], port[8];
+
+    if (!hf__redis_reply_is(reply, 0, "message") || reply->elements != 3 ||
+        reply->element[2]->type != REDIS_REPLY_STRING)
+        return;
+    if (sscanf(reply->element[2]->str, "%255s %*s %*s %255s %7s", name, host, port) == 3 &&
+        strcmp(name, r->master) == 0)
+        go_to(r, host, port);
+}
+
+int hf__redis_sentinel_start(struct redis *r, const struct url *url, uint16_t port,
+                             hf_error *err)
+{
+    struct env *env = r->store.env;
+    struct sentinel *s = calloc(1, sizeof *s);
+    uint32_t dice;
+
+    if (!s || !(s->hosts = calloc(url->nhosts, sizeof *s->hosts)))
+        goto no_memory;
+    r->sentinel = s;
+    s->redis = r;
+    s->pause_us = PAUSE_US;
+    timer_init(&s->again, fired);
+    for (; s->n < url->nhosts; s->n++) {
+        s->hosts[s->n].host = strdup(url->hosts[s->n].host);
+        s->hosts[s->n].port = url->hosts[s->n].port ? url->hosts[s->n].port : port;
+        if (!s->hosts[s->n].host)
+            goto no_memory;
+    }
+    if (env->reserve(env, 1) < 0)
+        goto no_memory;
+    s->reserved = true;
+    s->talker = hf__redis_node_new(r, NULL, 0, NULL);
+    if (!s->talker)
+        goto no_memory;
+    s->talker->commands.up = talker_up;
+    s->talker->commands.down = talker_down;
+    s->talker->messages.up = hears_up;
+    s->talker->messages.down = hears_down;
+    s->talker->messages.message = hears;
+    env->random(env, &dice, sizeof dice);
+    s->next = dice % s->n; /* many clients do not all ask the first */
+    next_sentinel(s);
+    return 0;
+
+no_memory:
+    if (s && !r->sentinel)
+        free(s);
+    return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
+}
+
+void hf__redis_sentinel_done(struct redis *r)
+{
+    struct sentinel *s = r->sentinel;
+
+    if (!s)
+        return;
+    r->sentinel = NULL;
+    if (s->reserved) {
+        r->store.env->timer(r->store.env, &s->again, LOOP_NEVER);
+        r->store.env->reserve(r->store.env, -1);
+    }
+    for (size_t i = 0; i < s->n; i++)
+        free(s->hosts[i].host);
+    free(s->hosts);
+    free(s);
+}

@@ -1,0 +1,300 @@
+/* wake.c: the connection for messages: who is told what (G4).
+ *
+ * One channel per client ("...@CLIENT"; in a cluster one per bucket in which it waits), on which
+ * scripts of others say: granted, evicted, marked, look. Each entry names a token; what is not
+ * known here, or is leaving, is skipped. Channels named like keys tell that a line or a cell that
+ * we follow has changed.
+ *
+ * Join; if told to wait and the channel is not confirmed yet: subscribe; when the confirmation
+ * comes, everybody concerned looks. So a message is either heard, or the look is made after it was
+ * sent. A message that is lost with the connection is found by the look after the next
+ * confirmation, or by the safety look.
+ *
+ * Holders are told when somebody breaks their lock. A hold that is short is not worth a second
+ * connection: it begins to listen when it has lasted half a second. */
+#include "driver/redis/redis.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ENTRY = 1 + HF_TOKEN + 8 + 8, HOLDERS_LISTEN_US = 500000, HOLDERS_LOOK_MOST = 1000 };
+
+const char *hf__redis_publish(const struct redis *r)
+{
+    return r->sharded ? "SPUBLISH" : "PUBLISH";
+}
+
+static bool is_cluster(const struct redis *r)
+{
+    return r->topology == TOPOLOGY_CLUSTER;
+}
+
+/* ---- subscribing -------------------------------------------------------------------------- */
+
+void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel,
+                        size_t len)
+{
+    struct redis *r = conn->node->redis;
+    struct command *c = &r->command;
+
+    if (conn->stream.state != STREAM_UP || !conn->messages)
+        return;
+    c->len = 0;
+    c->failed = false;
+    hf__redis_command_begin(c, 2);
+    hf__redis_command_text(c, word);
+    hf__redis_command_arg(c, channel, len);
+    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0)
+        return; /* looking goes on without messages */
+    if (list_empty(&conn->on_dirty))
+        list_push(&r->dirty, &conn->on_dirty);
+}
+
+static size_t own_channel(const struct redis *r, char name[KEY_MAX], unsigned bucket)
+{
+    size_t n = hf__redis_bucket_wake(r, name, bucket);
+
+    memcpy(name + n, r->client, CLIENT_ID);
+    return n + CLIENT_ID;
+}
+
+static void subscribe(struct redis *r, struct node *n, unsigned bucket)
+{
+    char name[KEY_MAX];
+
+    hf__redis_wake_say(&n->messages, r->sharded ? "SSUBSCRIBE" : "SUBSCRIBE", name,
+                       own_channel(r, name, bucket));
+}
+
+static void build_auth(struct redis *r, struct request *q, struct command *c)
+{
+    (void)q;
+    hf__redis_command_begin(c, r->user ? 3 : 2);
+    hf__redis_command_text(c, "AUTH");
+    if (r->user)
+        hf__redis_command_text(c, r->user);
+    hf__redis_command_text(c, r->password);
+}
+
+static void ignore(struct redis *r, struct request *q, const redisReply *reply)
+{
+    (void)r;
+    (void)q;
+    (void)reply; /* refused: SUBSCRIBE is refused too, and that drops the connection */
+}
+
+bool hf__redis_wake_login(struct conn *conn)
+{
+    static const struct request_type auth = { build_auth, ignore, false };
+    struct redis *r = conn->node->redis;
+
+    if (r->password) {
+        struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
+        hf_error err;
+
+        if (!q) {
+            hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory");
+            hf__redis_conn_drop(conn, &err);
+            return false;
+        }
+        hf__redis_conn_send(conn, q);
+    }
+    conn->messages = true;
+    return true;
+}
+
+void hf__redis_wake_greet(struct conn *conn)
+{
+    struct node *n = conn->node;
+    struct redis *r = n->redis;
+
+    if (!hf__redis_wake_login(conn))
+        return;
+    if (!is_cluster(r))
+        subscribe(r, n, 0);
+    for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)
+        if (r->bucket_wanted[b] && r->buckets[b] == n)
+            subscribe(r, n, b);
+    hf__redis_follows_subscribe(r, n);
+}
+
+void hf__redis_wake_again(struct redis *r, struct node *n, unsigned bucket)
+{
+    subscribe(r, n, bucket);
+    hf__redis_node_listen(n);
+}
+
+void hf__redis_wake_listen(struct redis *r, unsigned bucket)
+{
+    struct node *n = hf__redis_node_of(r, bucket);
+
+    if (!n)
+        return;
+    if (is_cluster(r) && !r->bucket_wanted[bucket]) {
+        r->bucket_wanted[bucket] = true;
+        subscribe(r, n, bucket);
+    }
+    if (!n->listen_wanted)
+        hf__redis_node_listen(n);
+}
+
+static bool is_heard(struct redis *r, unsigned bucket)
+{
+    const struct node *n = hf__redis_node_of(r, bucket);
+
+    return !n || (is_cluster(r) ? r->bucket_wanted[bucket] : n->listen_wanted);
+}
+
+void hf__redis_wake_holder(struct redis *r, const struct ticket *t)
+{
+    struct env *env = r->store.env;
+
+    if (r->listen_timer.node.pos == 0 &&
+        !is_heard(r, is_cluster(r) ? hf__redis_bucket(t->name, t->name_len) : 0))
+        env->timer(env, &r->listen_timer, env->now(env) + HOLDERS_LISTEN_US);
+}
+
+void hf__redis_wake_holders(struct redis *r)
+{
+    for (size_t i = 0; i <= r->tickets.mask; i++)
+        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+            const struct ticket *t = container_of(m, struct ticket, drv_node);
+
+            if (t->life == &t->own)
+                hf__redis_wake_listen(r, hf__redis_bucket(t->name, t->name_len));
+        }
+}
+
+void hf__redis_wake_channel(struct redis *r, unsigned bucket, const char *channel,
+                            size_t len, bool on)
+{
+    struct node *n = hf__redis_node_of(r, bucket);
+
+    if (!n)
+        return;
+    hf__redis_wake_say(&n->messages,
+                       r->sharded ? on ? "SSUBSCRIBE" : "SUNSUBSCRIBE"
+                       : on       ? "SUBSCRIBE"
+                                  : "UNSUBSCRIBE",
+                       channel, len);
+    if (on && !n->listen_wanted)
+        hf__redis_node_listen(n);
+}
+
+/* ---- hearing ------------------------------------------------------------------------------- */
+
+static uint64_t number_at(const char *p)
+{
+    uint64_t number = 0;
+
+    for (int i = 0; i < 8; i++)
+        number = number << 8 | (unsigned char)p[i];
+    return number;
+}
+
+static void granted(struct redis *r, struct ticket *t, uint64_t fence, int64_t till)
+{
+    struct life *l = t->life;
+
+    if (!l || l->kind != LIFE_WAIT)
+        return; /* known already */
+    if (till == wait_of(l)->till && r->replicas == 0)
+        hf__redis_seat_granted(r, t, fence, l->sent_at);
+    else
+        hf__redis_wait_look(r, wait_of(l));
+}
+
+static void hear(struct redis *r, const char *entry)
+{
+    struct ticket *t = hf__redis_seat_find(r, entry + 1);
+
+    if (!t || (t->drv[1] & (SEAT_LEAVE | SEAT_LEAVING)))
+        return;
+    if (t->drv[1] & SEAT_JOINING) {
+        t->drv[1] |= SEAT_WOKEN;
+        return;
+    }
+    switch (entry[0]) {
+    case 'g':
+        granted(r, t, number_at(entry + 17), (int64_t)number_at(entry + 25));
+        break;
+    case 'x':
+        hf__redis_seat_out(r, t);
+        ev_gone(t, HF_ELOST, NULL);
+        break;
+    case 'm':
+        if (t->life == &t->own)
+            ev_dead(&t->own, HF_EBUSY);
+        break;
+    case 'l':
+        if (t->life && t->life->kind == LIFE_WAIT)
+            hf__redis_wait_look(r, wait_of(t->life));
+        break;
+    default:
+        break;
+    }
+}
+
+/* The bucket of a channel of our own; -1: another channel. */
+static int own_bucket(const struct redis *r, const char *channel, size_t len)
+{
+    char name[KEY_MAX];
+    unsigned bucket = 0;
+
+    if (is_cluster(r) &&
+        (len < r->prefix_len + 6 || sscanf(channel + r->prefix_len, "{%3x}", &bucket) != 1))
+        return -1;
+    if (own_channel(r, name, bucket % BUCKETS) != len || memcmp(name, channel, len) != 0)
+        return -1;
+    return (int)bucket;
+}
+
+static void confirmed(struct conn *conn, const char *channel, size_t len)
+{
+    struct redis *r = conn->node->redis;
+    int bucket = own_bucket(r, channel, len);
+
+    if (bucket < 0) {
+        hf__redis_follows_changed(r, channel, len);
+        return;
+    }
+    conn->node->listening = true;
+    bucket = is_cluster(r) ? bucket : -1;
+    hf__redis_wait_look_all(r, bucket);
+    if (r->tickets.count <= HOLDERS_LOOK_MOST)
+        hf__redis_still_there(r, bucket); /* the others learn it when they are renewed */
+}
+
+static void told(struct redis *r, const redisReply *channel, const redisReply *text)
+{
+    if (own_bucket(r, channel->str, channel->len) < 0)
+        hf__redis_follows_changed(r, channel->str, channel->len);
+    else
+        for (size_t at = 0; at + ENTRY <= text->len; at += ENTRY)
+            hear(r, text->str + at);
+}
+
+void hf__redis_wake(struct conn *conn, const redisReply *reply)
+{
+    struct redis *r = conn->node->redis;
+    hf_error err;
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        hf__redis_reply_error(r, reply, &err);
+        r->store.env->log(r->store.env, HF_LOG_WARN, NULL, err.text);
+        hf__redis_conn_drop(conn, &err);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[1]->type != REDIS_REPLY_STRING)
+        return;
+    if ((hf__redis_reply_is(reply, 0, "message") ||
+         hf__redis_reply_is(reply, 0, "smessage")) &&
+        reply->element[2]->type == REDIS_REPLY_STRING)
+        told(r, reply->element[1], reply->element[2]);
+    else if (hf__redis_reply_is(reply, 0, "subscribe") ||
+             hf__redis_reply_is(reply, 0, "ssubscribe"))
+        confirmed(conn, reply->element[1]->str, reply->element[1]->len);
+    else if (hf__redis_reply_is(reply, 0, "sunsubscribe") && is_cluster(r))
+        hf__redis_cluster_stale(r); /* its slot has moved */
+}

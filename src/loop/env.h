@@ -1,0 +1,27 @@
+/* env.h: all that the core, the drivers and their streams may use of the world; the simulator
+ * replaces it. */
+#ifndef HF_LOOP_ENV_H
+#define HF_LOOP_ENV_H
+
+#include "loop/loop.h"
+
+#include <holdfast/holdfast.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tls_module;
+
+struct env {
+    int64_t (*now)(struct env *);  /* µs, CLOCK_BOOTTIME */
+    int64_t (*wall)(struct env *); /* µs since 1970, CLOCK_REALTIME: for fence floors only */
+    void (*random)(struct env *, void *, size_t);
+    int (*watch)(struct env *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
+    void (*unwatch)(struct env *, struct watch *);
+    int (*reserve)(struct env *, int timers); /* +n before the first use, -n after the last */
+    void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
+    void (*log)(struct env *, int level, const char *name, const char *text);
+    /* the module that does TLS; 0, or HF_E* if it is not installed */
+    int (*tls)(struct env *, const struct tls_module **, hf_error *);
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* redis_fault.h: what the fault tests on Redis share. A case has a process of its own, so the
+ * server, the proxy and the place are global. */
+#ifndef HF_TESTS_REDIS_FAULT_H
+#define HF_TESTS_REDIS_FAULT_H
+
+#include "proxy.h"
+#include "redis.h"
+#include "rig.h"
+#include "setup_redis.h"
+
+enum { SHORT_MS = 1500 * TEST_SLOW }; /* a ttl that ends within a test */
+
+extern struct server server;
+extern struct proxy *proxy;
+
+/* Starts `server` (after redis_init and what the case adds to its configuration), and makes it
+ * the store of this case: opened(), kids. */
+void use_server(void);
+void use_plain_server(void);
+void use_proxied_server(const char *params); /* the store is reached through `proxy` */
+hf_client *opened_directly(void);            /* past the proxy */
+hf_client *opened_at(const char *url, const hf_options *);
+void done(void); /* ends what was started */
+
+/* One holds (with the ttl), one waits; each with a client of its own. */
+struct two {
+    hf_client *a, *b;
+    hf_lease *held;
+    struct pend *waits;
+    uint64_t fence; /* of held */
+};
+struct two hold_and_wait(int64_t ttl_ms);
+
+/* Nothing was lost: still one holder and one waiter; the release admits it, with a greater
+ * fence, and the line is empty in the end. */
+void two_go_on(struct two *);
+/* The hold was lost: so it says, and the waiter has or gets the place, with a greater fence. */
+void two_lost(struct two *);
+
+/* Our key of this kind ("l": the line itself) for the name; "" if there is none. Valid until
+ * the next call. */
+const char *key_of(struct server *, const char *kind, const char *name);
+
+#endif

@@ -1,0 +1,516 @@
+/* redis_found.c: defects of the driver that reading found, each in the situation that showed it.
+ * Most need two things to go wrong at once: an answer that is lost with its connection and, while it
+ * is away, somebody else who breaks the lock, a server without memory, or rights that are missing.
+ * Waiting that must not end by the safety look has a ttl of which a third is more than patience.
+ */
+#include "redis_fault.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SILENCE_MS = 500 * TEST_SLOW,
+    ENDLESS_MS = 600000 /* no look, renewal or end of it within a case */
+};
+
+#define ENDLESS HF_REQUEST(.ttl_ms = ENDLESS_MS)
+
+/* Through the proxy; connected, so that what is frozen next is a request. */
+static hf_client *connected(const char *user, int64_t answer_ms)
+{
+    char url[128];
+    hf_client *c;
+
+    snprintf(url, sizeof(url), "redis://%s127.0.0.1:%d?connect_timeout=%lldms", user,
+             proxy_port(proxy), (long long)answer_ms);
+    c = opened_at(url, HF_OPTIONS(.drive = HF_DRIVE_PROMPT));
+    CHECK_RC(tried(c, nm("other"), NULL), 0);
+    return c;
+}
+
+/* What was kept has reached the server, and been executed: it serves a connection that is new
+ * after those that had something to say. */
+static void let_go(void)
+{
+    proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, 0);
+    AWAIT(proxy_kept(proxy, PROXY_UP) == 0);
+    redis_do(&server, "PING");
+}
+
+/* The answers on their way are lost with their connections, and new ones pass. */
+static void lose_answers(void)
+{
+    proxy_drop(proxy);
+    proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, 0);
+}
+
+/* ---- an answer is lost ------------------------------------------------------------------ */
+
+/* A join is granted, its answer is lost, and meanwhile the hold is marked as broken: it ends when
+ * the store says so. A join that is repeated must not believe in a whole ttl from then on (G1). */
+static void broken_before_known(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = 2 * SHORT_MS);
+    struct pend *first, *second;
+    hf_client *a, *b;
+    hf_lease *l = NULL, *next;
+    struct seen s;
+    bool ended;
+
+    use_proxied_server("");
+    a = connected("", LIMIT_MS);
+    b = opened_directly();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
+    first = begun(a, nm("n"), HF_FOREVER, req);
+    AWAIT(see(b, nm("n"), 0, &s));
+    CHECK_RC(hf_evict(b, nm("n"), s.id, 0, E()), 0);
+    second = queued(b, nm("n"), 1, req);
+    AWAIT(!see(b, nm("n"), 0, &s) || s.expires_ms < SHORT_MS / 2);
+    lose_answers();
+    next = pend_granted(second);
+    ended = pend_done(first); /* or it waits again, behind the second */
+    if (ended && pend_end(first, &l) == 0)
+        CHECK_RC(hf_lease_check(l), HF_ELOST);
+    CHECK_RC(hf_lease_check(next), 0);
+    given(next);
+    if (!ended)
+        given(pend_granted(first));
+    else if (l)
+        CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    AWAIT(line_is(b, nm("n"), 0, 0));
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* A message overtakes the answer to the join: what it says about the hold is not lost (G6). Only
+ * the connection for commands is frozen: that for messages is opened later, by a long hold. */
+static void broken_before_answered(void)
+{
+    struct pend *p;
+    hf_client *a, *b;
+    hf_lease *held, *l = NULL, *next;
+    struct seen s;
+    size_t heard;
+
+    use_proxied_server("");
+    a = connected("", 2 * LIMIT_MS);
+    b = opened_directly();
+    held = taken(a, nm("held"), ENDLESS);
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
+    AWAIT(redis_text(&server, "PUBSUB CHANNELS")[0]);
+    p = begun(a, nm("n"), 2 * LIMIT_MS, ENDLESS);
+    AWAIT(see(b, nm("n"), 0, &s));
+    heard = proxy_passed(proxy, PROXY_DOWN);
+    CHECK_RC(hf_evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
+    next = taken(b, nm("n"), ENDLESS);
+    AWAIT(proxy_passed(proxy, PROXY_DOWN) > heard);
+    proxy_freeze(proxy, PROXY_PRESENT, 0);
+    if (pend_end(p, &l) == 0) {
+        AWAIT(hf_lease_check(l) == HF_ELOST);
+        CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    }
+    CHECK_RC(hf_lease_check(next), 0);
+    given(next);
+    given(held);
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* The join is under way on the first connection; the second is cut while it is greeted; on the
+ * third all goes well. The first must have been killed: its join may not come any more (G7). */
+static void late_join_two_connections_ago(void)
+{
+    hf_client *a, *direct;
+    struct pend *p;
+
+    use_proxied_server("");
+    a = connected("", SILENCE_MS);
+    direct = opened_directly();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    proxy_cut_after(proxy, 300); /* its number is told by then, INFO is not over */
+    p = begun(a, nm("n"), LIMIT_MS, ENDLESS);
+    AWAIT(proxy_cuts(proxy) > 0);
+    proxy_cut_after(proxy, -1);
+    given(pend_granted(p));
+    CHECK(line_is(direct, nm("n"), 0, 0));
+    closed(a);
+    let_go();
+    CHECK(line_is(direct, nm("n"), 0, 0));
+    closed(direct);
+    done();
+}
+
+/* A user who may not ask for the number of its connection cannot have the old one killed: then
+ * it leaves again until a join of that cannot matter any more (G7). */
+static void late_join_without_number(void)
+{
+    hf_client *a, *direct;
+    struct pend *p;
+    hf_lease *l = NULL;
+    int rc;
+
+    use_proxied_server("");
+    redis_do(&server, "ACL SETUSER u on >p ~* &* +@all -client|id");
+    a = connected("u:p@", SILENCE_MS);
+    direct = opened_directly();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    p = begun(a, nm("n"), 6 * SILENCE_MS, ENDLESS);
+    AWAIT(pend_done(p));
+    rc = pend_end(p, &l);
+    if (rc == 0)
+        rc = rig.face->release(l, E());
+    CHECK(rc == 0 || rc == HF_EUNKNOWN || rc == HF_ETIMEDOUT || rc == HF_EUNREACHABLE);
+    AWAIT(line_is(direct, nm("n"), 0, 0));
+    CHECK_NUM(proxy_kept(proxy, PROXY_UP), >, 0);
+    let_go();
+    AWAIT(line_is(direct, nm("n"), 0, 0));
+    closed(a);
+    closed(direct);
+    done();
+}
+
+/* A join got through, its answer was lost, and when it is repeated the server is out of memory. It
+ * may fail, but then nothing of it may be left in line (G7). */
+static void repeated_join_refused(void)
+{
+    hf_client *a, *direct;
+
+    use_proxied_server("");
+    a = connected("", LIMIT_MS);
+    direct = opened_directly();
+    for (size_t holders = 0; holders < 2; holders++) {
+        hf_lease *held = holders ? taken(direct, nm("n"), ENDLESS) : NULL, *l = NULL;
+        struct pend *p;
+
+        proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
+        p = begun(a, nm("n"), 4 * SILENCE_MS, ENDLESS);
+        AWAIT(line_is(direct, nm("n"), 1, holders));
+        redis_do(&server, "CONFIG SET maxmemory 1");
+        lose_answers();
+        if (pend_end(p, &l) == 0) {
+            CHECK_RC(hf_lease_check(l), 0);
+            CHECK(!held && line_is(direct, nm("n"), 1, 0));
+            given(l);
+        } else {
+            CHECK(last_error()->code == HF_EFULL ||
+                  (held && last_error()->code == HF_ETIMEDOUT));
+        }
+        AWAIT(line_is(direct, nm("n"), holders, 0));
+        redis_do(&server, "CONFIG SET maxmemory 0");
+        if (held)
+            given(held);
+        AWAIT(line_is(direct, nm("n"), 0, 0));
+    }
+    closed(a);
+    closed(direct);
+    done();
+}
+
+/* ---- who waits and is not told ----------------------------------------------------------- */
+
+/* The holder leaves and the store keeps the place for a while: who waits for a long time comes
+ * when that is over, and need not wait for its own next look (G4). */
+static void kept_place_ends(void)
+{
+    enum { KEEP_MS = 1000 };
+    hf_client *a, *b;
+    hf_lease *l;
+    struct pend *p;
+    int64_t start;
+
+    use_plain_server();
+    a = opened();
+    b = prompted();
+    l = taken(a, nm("n"), ENDLESS);
+    p = queued(b, nm("n"), 1, ENDLESS);
+    AWAIT(redis_text(&server, "PUBSUB CHANNELS")[0]);
+    start = now_ms();
+    CHECK_RC(hf_release_after(l, KEEP_MS, E()), 0);
+    l = pend_granted(p);
+    CHECK_NUM(now_ms() - start, >=, KEEP_MS);
+    given(l);
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* The next is admitted, has a short ttl, and dies. Whoever is first in the queue now must know
+ * that, though it looks seldom (G4, G5). */
+static void short_hold_before_long_wait(void)
+{
+    struct kid kid;
+    hf_client *a, *c;
+    hf_lease *l;
+    struct pend *p;
+
+    use_plain_server();
+    kid = kid_new();
+    a = opened();
+    c = prompted();
+    l = taken(a, nm("n"), ENDLESS);
+    kid_begin(&kid, 0, nm("n"), HF_FOREVER, HF_REQUEST(.ttl_ms = SHORT_MS));
+    await_line(a, nm("n"), 1, 1);
+    p = queued(c, nm("n"), 2, ENDLESS);
+    AWAIT(strchr(redis_text(&server, "PUBSUB CHANNELS"), ' ')); /* both listen */
+    given(l);
+    AWAIT(kid_answered(&kid));
+    CHECK_RC(kid_answer(&kid).rc, 0);
+    kid_kill(&kid);
+    given(pend_granted(p));
+    closed(a);
+    closed(c);
+    done();
+}
+
+/* A writer waits for readers and dies. It is not in the way of other readers when its time is
+ * over, though nobody but them comes by (G4, G5). */
+static void reader_behind_dead_writer(void)
+{
+    const hf_request *reads = HF_REQUEST(.ttl_ms = ENDLESS_MS, .mode = HF_READ);
+    struct kid kid;
+    hf_client *a;
+    hf_lease *l;
+
+    use_plain_server();
+    kid = kid_new();
+    a = opened();
+    l = taken(a, nm("n"), reads);
+    kid_begin(&kid, 0, nm("n"), HF_FOREVER, HF_REQUEST(.ttl_ms = SHORT_MS));
+    await_line(a, nm("n"), 1, 1);
+    CHECK_RC(tried(a, nm("n"), reads), HF_EBUSY);
+    kid_kill(&kid);
+    AWAIT(tried(a, nm("n"), reads) == 0);
+    given(l);
+    closed(a);
+    done();
+}
+
+/* More waiters of one client than a look names, and the last of them is evicted while no message
+ * comes through, nor can it join again. It is found, and then the looking ends. */
+static void looking_ends(void)
+{
+    enum { WAITERS = 9 };
+    struct pend *p[WAITERS];
+    hf_client *a, *b;
+    hf_lease *l;
+    struct seen s;
+    int64_t before;
+
+    use_proxied_server("");
+    a = connected("", LIMIT_MS);
+    b = opened_directly();
+    l = taken(b, nm("n"), ENDLESS);
+    for (size_t i = 0; i < WAITERS; i++) {
+        p[i] = begun(a, nm("n"), HF_FOREVER, ENDLESS);
+        await_line(b, nm("n"), 1, i + 1);
+    }
+    AWAIT(redis_text(&server, "PUBSUB CHANNELS")[0]);
+    proxy_refuse(proxy, true);
+    redis_do(&server, "CLIENT KILL TYPE pubsub");
+    redis_do(&server, "CONFIG SET maxmemory 1");
+    CHECK(see(b, nm("n"), WAITERS, &s) && s.position == WAITERS);
+    CHECK_RC(hf_evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
+    proxy_refuse(proxy, false);
+    CHECK_RC(pend_end(p[WAITERS - 1], NULL), HF_EFULL);
+    before = redis_calls(&server, "evalsha");
+    STAYS(!pend_done(p[0]), 500);
+    CHECK_NUM(redis_calls(&server, "evalsha") - before, <, 20);
+    redis_do(&server, "CONFIG SET maxmemory 0");
+    given(l);
+    for (size_t i = 0; i + 1 < WAITERS; i++)
+        given(pend_granted(p[i]));
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* A user without rights to channels: nobody can be told, but what was written is complete, the
+ * release says so, and who waits finds it by looking. */
+static void no_right_to_publish(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = SHORT_MS);
+    hf_client *a, *b;
+    hf_lease *l;
+    struct pend *p;
+
+    use_plain_server();
+    redis_do(&server, "ACL SETUSER u on >p ~* resetchannels +@all");
+    snprintf(rig.place->url, sizeof(rig.place->url), "redis://u:p@127.0.0.1:%d",
+             server.port);
+    a = prompted();
+    b = prompted();
+    l = taken(a, nm("n"), req);
+    p = queued(b, nm("n"), 1, req);
+    given(l);
+    given(pend_granted(p));
+    AWAIT(line_is(a, nm("n"), 0, 0));
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* ---- what is written in the store -------------------------------------------------------- */
+
+/* The hints of every waiter of the line become 256 bytes without an end. */
+static const char endless_hints[] =
+    "local z = string.char(0)"
+    " local record = string.char(1) .. z:rep(7) .. string.char(5) .. z:rep(7) .."
+    " string.char(9) .. z:rep(8) .. z .. z .. z .. string.char(1, 0) .. string.rep('h', "
+    "256)"
+    " local all, n = redis.call('HGETALL', KEYS[1]), 0"
+    " for i = 1, #all, 2 do if #all[i] == 16 then n = n + 1"
+    " redis.call('HSET', KEYS[1], all[i], all[i + 1]:sub(1, 48) .. record) end end"
+    " return n";
+
+/* Who looks for a deadlock reads the hints of others. What is not of the form is not read beyond
+ * its end, and is told as damaged. */
+static void hints_without_end(void)
+{
+    hf_client *a, *b, *c;
+    hf_lease *l, *held, *none = NULL;
+    hf_list *list = NULL;
+    struct pend *p;
+
+    use_plain_server();
+    a = prompted();
+    b = opened();
+    c = prompted();
+    l = taken(b, nm("n"), HF_REQUEST(.ttl_ms = ENDLESS_MS, .owner = 9));
+    held = taken(a, nm("held"), HF_REQUEST(.owner = 7));
+    p = queued(c, nm("n"), 1, ENDLESS);
+    CHECK_NUM(
+        redis_number(&server, "EVAL %s 1 %s", endless_hints, key_of(&server, "w", nm("n"))),
+        ==, 1);
+    CHECK_RC(hf_look(b, nm("n"), &list, E()), HF_EDAMAGED);
+    CHECK(rig.face->acquire(a, nm("n"), 4 * SILENCE_MS, HF_REQUEST(.owner = 7), &none,
+                            E()) < 0);
+    given(held);
+    given(l);
+    given(pend_granted(p));
+    closed(a);
+    closed(b);
+    closed(c);
+    done();
+}
+
+/* ---- cluster ------------------------------------------------------------------------------ */
+
+/* Takes n names whose lines are on this server. */
+static void taken_on(struct server *s, hf_client *c, const char *names[],
+                     hf_lease *leases[], size_t n)
+{
+    char suffix[16];
+
+    for (int i = 0; n > 0; i++) {
+        const char *name;
+        hf_lease *l;
+
+        snprintf(suffix, sizeof(suffix), "%d", i);
+        name = nm(suffix);
+        l = taken(c, name, ENDLESS);
+        if (key_of(s, "l", name)[0]) {
+            n--;
+            names[n] = name;
+            leases[n] = l;
+        } else {
+            given(l);
+        }
+    }
+}
+
+static size_t clients_of(struct server *s)
+{
+    size_t n = 0;
+
+    for (const char *at = redis_text(s, "CLIENT LIST");
+         (at = strstr(at, "name=holdfast")) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* The node of the line dies, its replica takes over. Who waits listens there too (G4): it has
+ * looked there when the lock is released, and its next look is far away. */
+static void failover_then_release(void)
+{
+    struct redis_place *many;
+    struct server *old, *owner;
+    hf_client *a, *b;
+    const char *name;
+    hf_lease *l;
+    struct pend *p;
+
+    redis_cluster_start(rig.place, 1000);
+    many = rig.place->own;
+    a = prompted();
+    b = prompted();
+    old = redis_cluster_owner(many, 8000);
+    taken_on(old, a, &name, &l, 1);
+    p = queued(b, name, 1, ENDLESS);
+    redis_replicated(many, old);
+    server_kill(old);
+    AWAIT((owner = redis_cluster_owner(many, 8000)) != old);
+    AWAIT(clients_of(owner) >= 2 && redis_calls(owner, "evalsha") >= 2);
+    STAYS(hf_lease_check(l) == 0 && !pend_done(p), SHORT_MS);
+    given(l);
+    given(pend_granted(p));
+    closed(a);
+    closed(b);
+    redis_place_stop(rig.place);
+}
+
+static void *listed(void *client)
+{
+    hf_list *list = NULL;
+    hf_error err;
+
+    if (hf_ls(client, "", 0, &list, &err) == 0)
+        hf_list_free(list);
+    return NULL;
+}
+
+/* A list is made: the first node has told its names, the last has not; now the first dies. Then
+ * its lines cannot be looked at, which is known at once, in the middle of asking. */
+static void node_lost_in_a_list(void)
+{
+    enum { NAMES = 3 };
+    struct redis_place *many;
+    const char *names[NAMES];
+    hf_lease *leases[NAMES];
+    pthread_t thread;
+    hf_client *a;
+
+    redis_cluster_start(rig.place, (int)LIMIT_MS);
+    many = rig.place->own;
+    a = prompted();
+    taken_on(&many->servers[0], a, names, leases, NAMES);
+    server_freeze(&many->servers[2]);
+    CHECK(pthread_create(&thread, NULL, listed, a) == 0);
+    AWAIT(redis_calls(&many->servers[1], "scan") > 0);
+    server_kill(&many->servers[0]);
+    server_continue(&many->servers[2]);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < NAMES; i++)
+        CHECK_RC(hf_lease_check(leases[i]), 0);
+    closed(a);
+    redis_place_stop(rig.place);
+}
+
+const struct test_case redis_found_cases[] = {
+    { "broken-before-known", broken_before_known, ON_ALL, 0, 0 },
+    { "broken-before-answered", broken_before_answered, ON_ALL, 0, 0 },
+    { "late-join-two-connections-ago", late_join_two_connections_ago, ON_ALL, 0, 0 },
+    { "late-join-without-number", late_join_without_number, ON_ALL, 0, 0 },
+    { "repeated-join-refused", repeated_join_refused, ON_ALL, 0, 0 },
+    { "kept-place-ends", kept_place_ends, ON_ALL, 0, 0 },
+    { "short-hold-before-long-wait", short_hold_before_long_wait, ON_ALL, 0, 0 },
+    { "reader-behind-dead-writer", reader_behind_dead_writer, ON_ALL, 0, 0 },
+    { "looking-ends", looking_ends, ON_ALL, 0, 0 },
+    { "no-right-to-publish", no_right_to_publish, ON_ALL, 0, 0 },
+    { "hints-without-end", hints_without_end, ON_ALL, 0, 0 },
+    { "cluster-failover-then-release", failover_then_release, ON_ALL, 0, CASE_LONG },
+    { "cluster-node-lost-in-a-list", node_lost_in_a_list, ON_ALL, 0, CASE_LONG },
+    { NULL, NULL, 0, 0, 0 },
+};

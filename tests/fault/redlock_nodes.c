@@ -1,0 +1,285 @@
+/* redlock_nodes.c: nodes that are killed, paused, cut off, have their clock stepped, forget. Up to two
+ * of five: nobody notices but those who count. Three: a clear error, and nothing is left behind. */
+#include "redlock_fault.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char no_guard[] = "?restart_guard=off";
+
+/* A new client works too, and soon. */
+static void newcomer(void)
+{
+    int64_t start = now_ms();
+    hf_client *c = opened();
+
+    given(taken(c, nm("newcomer"), NULL));
+    CHECK_NUM(now_ms() - start, <, SOON_MS);
+    closed(c);
+}
+
+static void two_killed(void)
+{
+    struct pair p;
+
+    use_nodes(FIVE, no_guard);
+    p = pair_begin();
+    server_kill(&servers[0]);
+    server_kill(&servers[3]);
+    newcomer();
+    pair_end(&p);
+    nodes_done();
+}
+
+static void two_paused(void)
+{
+    struct pair p;
+
+    use_nodes(FIVE, no_guard);
+    p = pair_begin();
+    server_freeze(&servers[1]);
+    server_freeze(&servers[4]);
+    newcomer();
+    pair_end(&p);
+    server_continue(&servers[1]);
+    server_continue(&servers[4]);
+    await_gone(nm("n"));
+    await_gone(nm("newcomer"));
+    nodes_done();
+}
+
+static void two_cut_off(void)
+{
+    struct pair p;
+
+    use_proxied_nodes(FIVE, no_guard);
+    p = pair_begin();
+    for (int i = 2; i < 4; i++)
+        proxy_freeze(proxies[i], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
+    newcomer();
+    pair_end(&p);
+    for (int i = 2; i < 4; i++)
+        proxy_freeze(proxies[i], PROXY_PRESENT | PROXY_FUTURE, 0);
+    await_gone(nm("n"));
+    await_gone(nm("newcomer"));
+    nodes_done();
+}
+
+/* Its keys expire at once; the holder gives it the key again with its next renewal. */
+static void clock_jumped(void)
+{
+    struct pair p;
+
+    use_nodes(FIVE, no_guard);
+    p = pair_begin();
+    server_clock_step(&servers[2], 3600000);
+    AWAIT(nodes_of(nm("n"), p.value) == 4);
+    AWAIT(nodes_of(nm("n"), p.value) == 5);
+    server_clock_step(&servers[2], -7200000);
+    pair_end(&p);
+    nodes_done();
+}
+
+static void restarted_empty(void)
+{
+    struct pair p;
+
+    use_nodes(FIVE, no_guard);
+    p = pair_begin();
+    redis_restart_empty(&servers[4]);
+    AWAIT(nodes_of(nm("n"), p.value) == 5); /* given again */
+    pair_end(&p);
+    nodes_done();
+}
+
+/* Every node is started again, one after the other, while it is held: as each gets the key back
+ * before the next one goes, it is never lost. */
+static void restarted_in_turn(void)
+{
+    struct pair p;
+
+    use_nodes(3, no_guard);
+    p = pair_begin();
+    for (int i = 0; i < 3; i++) {
+        redis_restart_empty(&servers[i]);
+        AWAIT(nodes_of(nm("n"), p.value) == 3);
+    }
+    pair_end(&p);
+    nodes_done();
+}
+
+static void three_killed(void)
+{
+    hf_client *c;
+
+    use_nodes(FIVE, no_guard);
+    c = opened();
+    await_marks(c);
+    /* what a node has on disk when it dies stays for its ttl */
+    given(taken(c, nm("n"), HF_REQUEST(.ttl_ms = HOLD_MS)));
+    for (int i = 0; i < 3; i++)
+        server_kill(&servers[i]);
+    AWAIT(tried(c, nm("n"), NULL) == HF_EUNREACHABLE);
+    CHECK(strstr(last_error()->text, "fewer than 3 of 5 nodes"));
+    CHECK(strstr(last_error()->text, "cannot be reached"));
+    for (int i = 0; i < 3; i++)
+        redis_run(&servers[i]);
+    await_gone(nm("n"));
+    AWAIT(tried(c, nm("n"), NULL) == 0);
+    await_gone(nm("n"));
+    closed(c);
+    nodes_done();
+}
+
+/* What reached them is undone behind it, when they go on. */
+static void three_paused(void)
+{
+    hf_client *c;
+
+    use_nodes(FIVE, no_guard);
+    c = opened();
+    await_marks(c);
+    given(taken(c, nm("n"), NULL));
+    for (int i = 0; i < 3; i++)
+        server_freeze(&servers[i]);
+    CHECK_RC(tried(c, nm("n"), NULL), HF_EUNREACHABLE);
+    CHECK(strstr(last_error()->text, "fewer than 3 of 5 nodes"));
+    for (int i = 0; i < 3; i++)
+        server_continue(&servers[i]);
+    await_gone(nm("n"));
+    AWAIT(tried(c, nm("n"), NULL) == 0);
+    closed(c);
+    nodes_done();
+}
+
+/* The nodes did it and nobody was told: the caller gives up, and so does the key, long before its
+ * ttl. */
+static void answers_lost(void)
+{
+    hf_client *c;
+    hf_lease *l = NULL;
+    int rc;
+
+    use_proxied_nodes(3, "?restart_guard=off&connect_timeout=500ms");
+    c = opened();
+    await_marks(c);
+    given(taken(c, nm("n"), NULL));
+    for (int i = 0; i < 3; i++)
+        proxy_freeze(proxies[i], PROXY_PRESENT, PROXY_DOWN);
+    rc = rig.face->acquire(c, nm("n"), 200, HF_REQUEST(.ttl_ms = 600000), &l, E());
+    CHECK(rc == HF_ETIMEDOUT || rc == HF_EUNREACHABLE);
+    for (int i = 0; i < 3; i++)
+        proxy_freeze(proxies[i], PROXY_PRESENT, 0);
+    await_gone(nm("n"));
+    AWAIT(tried(c, nm("n"), NULL) == 0);
+    closed(c);
+    nodes_done();
+}
+
+/* A server that has forgotten the scripts asks for their text: the taking must not come behind the
+ * giving back. */
+static void scripts_forgotten(void)
+{
+    hf_client *c;
+
+    use_nodes(3, no_guard);
+    c = opened();
+    await_marks(c);
+    given(taken(c, nm("n"), NULL));
+    await_gone(nm("n"));
+    redis_do(&servers[0], "SCRIPT FLUSH");
+    server_freeze(&servers[0]);
+    for (int i = 0; i < 5; i++)
+        given(taken(c, nm("n"), HF_REQUEST(.ttl_ms = 600000)));
+    server_continue(&servers[0]);
+    AWAIT(tried(c, nm("m"), NULL) == 0 && redis_calls(&servers[0], "eval") > 0);
+    await_gone(nm("n"));
+    STAYS(nodes_with(nm("n")) == 0, 200);
+    closed(c);
+    nodes_done();
+}
+
+/* ---- marks --------------------------------------------------------------------------------------- */
+
+static const char mark[] = "holdfast:redlock:mark";
+
+/* Nodes that forgot their mark are given one again; fences go on growing. */
+static void marks_given_again(void)
+{
+    hf_client *c;
+    uint64_t last = 0;
+
+    use_nodes(FIVE, no_guard);
+    c = opened();
+    for (int i = 0; i < 60; i++) {
+        hf_lease *l = taken(c, nm("n"), NULL);
+
+        CHECK_NUM(hf_lease_fence(l), >, last);
+        last = hf_lease_fence(l);
+        given(l);
+        if (i == 20)
+            redis_do(&servers[0], "DEL %s", mark);
+        if (i == 40)
+            redis_restart_empty(&servers[1]);
+    }
+    for (int n = 0; nodes_with(mark) < FIVE && n < 1000; n++)
+        given(taken(c, nm("n"), NULL));
+    CHECK_NUM(nodes_with(mark), ==, FIVE);
+    closed(c);
+    nodes_done();
+}
+
+static void set_mark(struct server *s, uint64_t number)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%llu %.12s", (unsigned long long)number,
+             redis_info(s, "run_id"));
+    redis_do(s, "SET %s %s", mark, text);
+}
+
+/* A mark of an earlier run may be older than what the node knew: with the clocks of all clients far
+ * behind it, only the other nodes' marks can tell. */
+static void old_mark_not_believed(void)
+{
+    const uint64_t far = 4000000000000000;
+    hf_client *c;
+    hf_lease *l;
+
+    use_nodes(3, no_guard);
+    c = opened();
+    await_marks(c);
+    given(taken(c, nm("n"), NULL));
+    closed(c);
+    set_mark(&servers[1], far);
+    redis_restart(&servers[2]);
+    redis_do(&servers[2], "SET %s %s", mark, "5 anotherrun1"); /* as an old snapshot has */
+    server_kill(&servers[1]);
+    c = opened();
+    CHECK_RC(tried(c, nm("n"), NULL), HF_EUNREACHABLE); /* only node 1 knows */
+    CHECK(strstr(last_error()->text, "cannot be reached"));
+    redis_run(&servers[1]);
+    closed(c);
+    c = opened();
+    l = taken(c, nm("n"), NULL);
+    CHECK_NUM(hf_lease_fence(l), >, (long long)far);
+    given(l);
+    closed(c);
+    nodes_done();
+}
+
+const struct test_case redlock_nodes_cases[] = {
+    { "two-killed", two_killed, ON_ALL, 0, 0 },
+    { "two-paused", two_paused, ON_ALL, 0, 0 },
+    { "two-cut-off", two_cut_off, ON_ALL, 0, 0 },
+    { "clock-jumped", clock_jumped, ON_ALL, 0, 0 },
+    { "restarted-empty", restarted_empty, ON_ALL, 0, 0 },
+    { "restarted-in-turn", restarted_in_turn, ON_ALL, 0, 0 },
+    { "three-killed", three_killed, ON_ALL, 0, 0 },
+    { "three-paused", three_paused, ON_ALL, 0, 0 },
+    { "answers-lost", answers_lost, ON_ALL, 0, 0 },
+    { "scripts-forgotten", scripts_forgotten, ON_ALL, 0, 0 },
+    { "marks-given-again", marks_given_again, ON_ALL, 0, 0 },
+    { "old-mark-not-believed", old_mark_not_believed, ON_ALL, 0, 0 },
+    { NULL, NULL, 0, 0, 0 },
+};

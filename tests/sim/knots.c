@@ -1,0 +1,194 @@
+/* knots.c: the invariant about deadlocks (G10): who is stuck, as the store has it, and
+ * whether a walk that reports a deadlock is right.
+ *
+ * The same question that src/core/reduce.c answers, asked in another way: of the whole
+ * store, at the true time, and by owners: who can go on, and who could if others did.
+ * That every deadlock ends is not looked at here: the end of a run shows it (liveness). */
+#include "sim.h"
+
+#include <string.h>
+
+struct knot_of {
+    struct owner owner[ROWS]; /* of waiting tickets */
+    uint64_t newest[ROWS];    /* its last ticket */
+    int waiting[ROWS];        /* how many it waits by */
+    int fitting[ROWS];        /* how many of these will be granted */
+    bool all[ROWS];           /* it goes on only if all of them are */
+    bool free[ROWS];          /* will go on */
+    bool behind[ROWS];        /* waits for the one that is looked at */
+    int n;
+};
+
+static int index_of(const struct knot_of *k, struct owner o)
+{
+    for (int i = 0; i < k->n; i++)
+        if (owner_same(k->owner[i], o))
+            return i;
+    return -1;
+}
+
+static bool waits(const struct st *s)
+{
+    return w.plan->family == ORDERED ? !s->prefix : !s->held;
+}
+
+/* A thread waits in one place, by its newest ticket: older ones are on their way out. An
+ * owner that acts on several threads waits in several. And what a client has left behind
+ * that was closed or killed, or that a clock set back keeps in the line after its
+ * owner's ttl, cannot be told from a wait: G10 excludes false alarms for what its owner
+ * still uses. */
+static bool waits_by(const struct knot_of *k, int who, const struct st *s)
+{
+    return waits(s) && (k->all[who] || s->seq == k->newest[who]);
+}
+
+/* Its owner will see that the line is of another kind or N, and withdraw it. */
+static bool refused(const struct line *l, const struct st *s)
+{
+    const struct list *n = list_first(&l->queue);
+    const struct st *head = n ? container_of(n, struct st, node) : s;
+
+    return w.plan->family == ORDERED && (head->lk != s->lk || head->capacity != s->capacity);
+}
+
+/* Which tickets of this line will be granted once those have left that can go on? */
+static void relax(struct knot_of *k, const struct line *l)
+{
+    const struct list *lists[2] = { &l->holders, &l->queue };
+    int64_t ahead = 0;
+
+    for (int i = 0; i < 2; i++)
+        list_for(n, lists[i]) {
+            const struct st *s = container_of(n, struct st, node);
+            int who = index_of(k, s->owner);
+
+            if (who < 0 || k->free[who])
+                continue;
+            if (waits_by(k, who, s) && (refused(l, s) || ahead + s->weight <= s->capacity))
+                k->fitting[who]++;
+            ahead += s->weight;
+        }
+}
+
+/* One more can go on: all that it waits by will be granted. */
+static bool set_free(struct knot_of *k)
+{
+    bool changed = false;
+
+    memset(k->fitting, 0, (size_t)k->n * sizeof k->fitting[0]);
+    for (int i = 0; i < w.plan->lines; i++)
+        relax(k, &w.lines[i]);
+    for (int i = 0; i < k->n; i++)
+        if (!k->free[i] && k->fitting[i] >= (k->all[i] ? k->waiting[i] : 1))
+            k->free[i] = changed = true;
+    return changed;
+}
+
+/* Who is stuck, as the store has it now. */
+static void find_knots(struct knot_of *k)
+{
+    k->n = 0;
+    for (int i = 0; i < w.plan->lines; i++)
+        list_for(n, &w.lines[i].queue) {
+            const struct st *s = container_of(n, struct st, node);
+
+            int who = index_of(k, s->owner);
+
+            if (!waits(s) || owner_none(s->owner) || (who < 0 && k->n == ROWS))
+                continue;
+            if (who < 0) {
+                who = k->n++;
+                k->owner[who] = s->owner;
+                k->newest[who] = 0;
+                k->waiting[who] = 0;
+                k->all[who] = w.plan->busy;
+            }
+            k->waiting[who]++;
+            k->all[who] = k->all[who] || !w.by_id[s->id] || s->late;
+            if (s->seq > k->newest[who])
+                k->newest[who] = s->seq;
+        }
+    memset(k->free, 0, (size_t)k->n * sizeof k->free[0]);
+    while (set_free(k))
+        ;
+}
+
+/* Who waits behind `me`, or behind somebody who does? */
+static bool line_up(struct knot_of *k, const struct line *l, int me)
+{
+    const struct list *lists[2] = { &l->holders, &l->queue };
+    bool blocked = false, changed = false;
+
+    for (int i = 0; i < 2; i++)
+        list_for(n, lists[i]) {
+            const struct st *s = container_of(n, struct st, node);
+            int who = index_of(k, s->owner);
+
+            if (who < 0 || k->free[who])
+                continue;
+            if (blocked && !k->behind[who] && waits_by(k, who, s))
+                k->behind[who] = changed = true;
+            blocked = blocked || who == me || k->behind[who];
+        }
+    return changed;
+}
+
+/* Is it part of a knot? Who would go on if all those did that do not wait for it stands
+ * behind a knot of others, at most. */
+static bool is_tied(struct knot_of *k, struct owner o)
+{
+    int me = index_of(k, o);
+    bool more = me >= 0;
+
+    memset(k->behind, 0, sizeof k->behind);
+    while (more) {
+        more = false;
+        for (int i = 0; i < w.plan->lines; i++)
+            more = line_up(k, &w.lines[i], me) || more;
+    }
+    for (int i = 0; i < k->n; i++)
+        k->free[i] = k->free[i] || (i != me && !k->behind[i]);
+    while (set_free(k))
+        ;
+    return me >= 0 && !k->free[me];
+}
+
+/* For all that its client knows. Then a lock is refused at once, without a walk (G9).
+ * There may be no lease: an acquire of several names has one of them, and waits for
+ * another. */
+static bool holds_it_itself(const struct sim_op *o)
+{
+    list_for(n, &o->c->core.holds) {
+        const struct hold *h = container_of(n, struct hold, node);
+        int i = (line_of(h->t.name) - o->act.line + w.plan->lines) % w.plan->lines;
+
+        if (h->t.owner.number == o->thread->number && i < o->act.lines &&
+            atomic_load(&h->until_at) > proc_now(&w.procs[o->c->proc]))
+            return true;
+    }
+    return false;
+}
+
+/* A walk has read all lines once, and will now read them again. What it will find
+ * unchanged is so at this moment: a deadlock that it reports must be there now, whatever
+ * comes later (G10). */
+void hf__sim_read_once(const struct hold *h)
+{
+    static struct knot_of k;
+    struct sim_op *o = container_of(h->op, struct sim_op, op);
+
+    find_knots(&k);
+    o->walked = o->op.next + 1;
+    o->stuck = is_tied(&k, h->t.owner);
+}
+
+void oracle_deadlock(const struct sim_op *o)
+{
+    bool walked = o->walked == o->op.next + 1;
+
+    tally_sight(walked ? S_DEADLOCK : S_REFUSED_OWN);
+    if (walked ? o->stuck : o->thread && holds_it_itself(o))
+        return;
+    violate("G10", "%s: a deadlock is reported to thread %d, and there is none",
+            line_names[o->act.line], o->thread ? (int)o->thread->number : 0);
+}

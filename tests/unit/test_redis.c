@@ -1,0 +1,359 @@
+/* The pure parts of the redis driver: names of keys, slots, stored records, commands, and
+ * whole lines as look.lua gives them. Keys, buckets and records are the stored form: what
+ * is asserted of them here never changes. */
+#include "unit.h"
+
+#include "driver/redis/redis.h"
+
+static struct redis r;
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&r, 0, sizeof r);
+    r.prefix_len = (size_t)snprintf(r.prefix, sizeof r.prefix, "holdfast:ns:");
+    memcpy(r.client, "0123456789abcdef", CLIENT_ID);
+    snprintf(r.host, sizeof r.host, "host");
+    r.pid = 4711;
+    return 0;
+}
+
+/* ---- keys -------------------------------------------------------------------------- */
+
+/* CRC-16 (XMODEM) of "000", "001", ... modulo 16384, computed elsewhere. */
+static void slots_are_those_of_a_cluster(void **state)
+{
+    static const struct {
+        unsigned bucket, slot;
+    } known[] = { { 0x000, 13923 },
+                  { 0x001, 9794 },
+                  { 0x0ff, 10313 },
+                  { 0x3f1, 6923 },
+                  { 0x3ff, 12569 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        assert_int_equal(hf__redis_bucket_slot(known[i].bucket), known[i].slot);
+}
+
+static void buckets_never_change(void **state)
+{
+    (void)state;
+    assert_int_equal(hf__redis_bucket("", 0), 755);
+    assert_int_equal(hf__redis_bucket("a", 1), 102);
+    assert_int_equal(hf__redis_bucket("a/b", 3), 500);
+    assert_int_equal(hf__redis_bucket("backup", 6), 540);
+    assert_int_equal(hf__redis_bucket("\xc3\xa4", 2), 515);
+}
+
+static void every_bucket_is_used(void **state)
+{
+    static bool used[BUCKETS];
+    char name[32];
+    size_t n = 0;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        unsigned b =
+            hf__redis_bucket(name, (size_t)snprintf(name, sizeof name, "job-%d", i));
+
+        assert_true(b < BUCKETS);
+        n += !used[b];
+        used[b] = true;
+    }
+    assert_int_equal(n, BUCKETS);
+}
+
+static void assert_key(const char *key, size_t len, const char *want)
+{
+    assert_int_equal(len, strlen(want));
+    assert_memory_equal(key, want, len);
+}
+
+static void keys_of_a_name_share_its_tag(void **state)
+{
+    char key[KEY_MAX];
+
+    (void)state;
+    assert_key(key, hf__redis_bucket_key(&r, key, 'l', "a", 1), "holdfast:ns:{066}:l:a");
+    assert_key(key, hf__redis_bucket_key(&r, key, 'w', "a", 1), "holdfast:ns:{066}:w:a");
+    assert_key(key, hf__redis_bucket_mark(&r, key, hf__redis_bucket("a", 1)),
+               "holdfast:ns:{066}:m");
+    assert_key(key, hf__redis_bucket_wake(&r, key, hf__redis_bucket("a", 1)),
+               "holdfast:ns:@");
+    r.topology = TOPOLOGY_CLUSTER;
+    assert_key(key, hf__redis_bucket_wake(&r, key, hf__redis_bucket("a", 1)),
+               "holdfast:ns:{066}:@");
+}
+
+static void a_name_is_found_in_its_key_only(void **state)
+{
+    char key[KEY_MAX], name[HF_NAME_MAX + 1];
+    size_t len, n;
+
+    (void)state;
+    memset(name, 'x', sizeof name);
+    n = hf__redis_bucket_key(&r, key, 'l', name, HF_NAME_MAX);
+    assert_ptr_equal(hf__redis_bucket_name(&r, key, n, &len), key + n - HF_NAME_MAX);
+    assert_int_equal(len, HF_NAME_MAX);
+    key[0] = 'H';
+    assert_null(hf__redis_bucket_name(&r, key, n, &len));
+    n = hf__redis_bucket_key(&r, key, 'w', "a", 1);
+    assert_null(hf__redis_bucket_name(&r, key, n, &len)); /* another kind */
+    n = hf__redis_bucket_key(&r, key, 'l', "a", 1);
+    key[n - 1] = 'b';
+    assert_null(hf__redis_bucket_name(&r, key, n, &len)); /* a tag that is not its own */
+    assert_null(hf__redis_bucket_name(&r, key, n - 1, &len));
+    assert_null(hf__redis_bucket_name(&r, key, 0, &len));
+}
+
+static void namespaces_are_escaped(void **state)
+{
+    char to[40];
+
+    (void)state;
+    assert_int_equal(hf__redis_bucket_escape(to, sizeof to, "plain-1_x."), 0);
+    assert_string_equal(to, "plain-1_x.");
+    assert_int_equal(hf__redis_bucket_escape(to, sizeof to, "a:{b}%*@ \\"), 0);
+    assert_string_equal(to, "a%3a%7bb%7d%25%2a%40%20%5c");
+    assert_int_equal(hf__redis_bucket_escape(to, 4, "abc"), HF_EINVAL);
+    assert_int_equal(hf__redis_bucket_escape(to, sizeof to, ""), 0);
+    assert_string_equal(to, "");
+}
+
+/* ---- commands ---------------------------------------------------------------------- */
+
+static void commands_are_arrays_of_bytes(void **state)
+{
+    static const char want[] = "*4\r\n$3\r\nSET\r\n$2\r\na\0\r\n$0\r\n\r\n$20\r\n"
+                               "-9223372036854775808\r\n";
+    struct command c = { 0 };
+
+    (void)state;
+    hf__redis_command_begin(&c, 4);
+    hf__redis_command_text(&c, "SET");
+    hf__redis_command_arg(&c, "a\0", 2);
+    hf__redis_command_arg(&c, "", 0);
+    hf__redis_command_number(&c, INT64_MIN);
+    assert_false(c.failed);
+    assert_int_equal(c.len, sizeof want - 1);
+    assert_memory_equal(c.buf, want, c.len);
+    free(c.buf);
+}
+
+static void long_arguments_make_it_grow(void **state)
+{
+    struct command c = { 0 };
+    static char big[5000];
+
+    (void)state;
+    memset(big, 'z', sizeof big);
+    hf__redis_command_begin(&c, 3);
+    for (int i = 0; i < 3; i++)
+        hf__redis_command_arg(&c, big, sizeof big);
+    assert_false(c.failed);
+    assert_int_equal(c.len, 4 + 3 * (7 + sizeof big + 2));
+    assert_memory_equal(c.buf + c.len - 4, "zz\r\n", 4);
+    free(c.buf);
+}
+
+static void a_script_goes_by_name_or_as_text(void **state)
+{
+    struct request q = { .bucket = 1 };
+    struct command c = { 0 };
+
+    (void)state;
+    hf__redis_request_script(&c, &q, SCRIPT_RENEW, 2, 4);
+    assert_memory_equal(c.buf, "*9\r\n$7\r\nEVALSHA\r\n$40\r\n", 22);
+    assert_memory_equal(c.buf + 22, hf__redis_scripts[SCRIPT_RENEW].sha, 40);
+    assert_memory_equal(c.buf + c.len - 7, "$1\r\n2\r\n", 7);
+    c.len = 0;
+    q.text = true;
+    hf__redis_request_script(&c, &q, SCRIPT_RENEW, 2, 4);
+    assert_memory_equal(c.buf, "*9\r\n$4\r\nEVAL\r\n", 14);
+    assert_int_equal(strlen(hf__redis_scripts[SCRIPT_RENEW].text),
+                     hf__redis_scripts[SCRIPT_RENEW].len);
+    free(c.buf);
+}
+
+/* ---- records ----------------------------------------------------------------------- */
+
+static void records_come_back(void **state)
+{
+    static const char hints[] = "one\0two";
+    struct ticket t = { .owner = { UINT64_MAX - 1, 7 },
+                        .note = "why",
+                        .hints = hints,
+                        .hints_len = sizeof hints };
+    unsigned char bytes[RECORD_MAX];
+    struct record rec;
+    size_t n = hf__redis_record_write(bytes, &r, &t);
+
+    (void)state;
+    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    assert_true(rec.owner.process == UINT64_MAX - 1 && rec.owner.number == 7);
+    assert_int_equal(rec.pid, 4711);
+    assert_int_equal(rec.host_len, 4);
+    assert_memory_equal(rec.host, "host", 4);
+    assert_int_equal(rec.note_len, 3);
+    assert_memory_equal(rec.note, "why", 3);
+    assert_int_equal(rec.hints_len, sizeof hints);
+    assert_memory_equal(rec.hints, hints, sizeof hints);
+    for (size_t cut = 0; cut < n; cut++)
+        assert_int_equal(hf__redis_record_read(&rec, bytes, cut), HF_EDAMAGED);
+    bytes[0]++;
+    assert_int_equal(hf__redis_record_read(&rec, bytes, n), HF_EDAMAGED);
+}
+
+static void the_longest_record_fits(void **state)
+{
+    static char note[HF_NOTE_MAX + 1], hints[1024];
+    struct ticket t = { .note = note, .hints = hints, .hints_len = sizeof hints };
+    unsigned char bytes[RECORD_MAX];
+    struct record rec;
+    size_t n;
+
+    (void)state;
+    memset(note, 'n', HF_NOTE_MAX);
+    memset(hints, 'h', sizeof hints - 1);
+    memset(r.host, 'x', sizeof r.host - 1);
+    n = hf__redis_record_write(bytes, &r, &t);
+    assert_true(n <= RECORD_MAX);
+    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    assert_int_equal(rec.host_len, sizeof r.host - 1);
+    assert_int_equal(rec.note_len, HF_NOTE_MAX);
+    assert_int_equal(rec.hints_len, sizeof hints);
+}
+
+/* Whoever reads hints walks from NUL to NUL. */
+static void hints_without_an_end_are_refused(void **state)
+{
+    struct ticket t = { .note = "", .hints = "ab", .hints_len = 2 };
+    unsigned char bytes[RECORD_MAX];
+    struct record rec;
+    size_t n = hf__redis_record_write(bytes, &r, &t);
+
+    (void)state;
+    assert_int_equal(hf__redis_record_read(&rec, bytes, n), HF_EDAMAGED);
+    bytes[n - 1] = '\0';
+    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+}
+
+/* ---- answers ----------------------------------------------------------------------- */
+
+static redisReply *parsed(const char *text, size_t n)
+{
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+
+    assert_int_equal(redisReaderFeed(reader, text, n), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    assert_non_null(reply);
+    redisReaderFree(reader);
+    return reply;
+}
+
+static int error_of(const char *line)
+{
+    redisReply *reply = parsed(line, strlen(line));
+    hf_error err;
+    int rc = hf__redis_reply_error(&r, reply, &err);
+
+    assert_int_equal(err.code, rc);
+    freeReplyObject(reply);
+    return rc;
+}
+
+static void errors_have_their_code(void **state)
+{
+    hf_error err;
+
+    (void)state;
+    r.shown = (char *)(uintptr_t) "redis://h";
+    assert_int_equal(error_of("-NOAUTH Authentication required.\r\n"), HF_EAUTH);
+    assert_int_equal(error_of("-WRONGPASS invalid\r\n"), HF_EAUTH);
+    assert_int_equal(error_of("-NOPERM no\r\n"), HF_EAUTH);
+    assert_int_equal(error_of("-OOM command not allowed\r\n"), HF_EFULL);
+    assert_int_equal(error_of("-MISCONF disk\r\n"), HF_EFULL);
+    assert_int_equal(error_of("-NOREPLICAS few\r\n"), HF_EREPLICAS);
+    assert_int_equal(error_of("-ERR Error running script: -OOM command not allowed\r\n"),
+                     HF_EFULL);
+    assert_int_equal(error_of("-WRONGTYPE Operation\r\n"), HF_EDAMAGED);
+    assert_int_equal(error_of("-ERR max number of clients reached\r\n"), HF_EUNREACHABLE);
+    assert_int_equal(error_of("*2\r\n$1\r\nf\r\n:9\r\n"), HF_EVERSION);
+    assert_int_equal(error_of(":5\r\n"), HF_EPROTO);
+    assert_int_equal(hf__redis_reply_error(&r, NULL, &err), HF_EUNREACHABLE);
+}
+
+static void numbers_and_words_are_checked(void **state)
+{
+    static const char text[] = "*3\r\n$1\r\nh\r\n:1794745440245359\r\n*0\r\n";
+    redisReply *reply = parsed(text, sizeof text - 1);
+
+    (void)state;
+    assert_true(hf__redis_reply_is(reply, 0, "h"));
+    assert_false(hf__redis_reply_is(reply, 0, "w"));
+    assert_false(hf__redis_reply_is(reply, 1, "h"));
+    assert_false(hf__redis_reply_is(reply, 3, "h"));
+    assert_false(hf__redis_reply_is(NULL, 0, "h"));
+    assert_true(hf__redis_reply_number(reply, 1) == 1794745440245359);
+    assert_int_equal(hf__redis_reply_number(reply, 0), 0);
+    assert_int_equal(hf__redis_reply_number(reply, 2), 0);
+    assert_int_equal(hf__redis_reply_number(reply, 3), 0);
+    assert_int_equal(hf__redis_reply_number(reply->element[1], 0), 0);
+    freeReplyObject(reply);
+}
+
+static int rows_of(const char *text, size_t n)
+{
+    redisReply *reply = parsed(text, n);
+    struct look look = { .name = "n", .name_len = 1 };
+    hf_error err;
+    int rc = hf__redis_line_rows("n", 1, reply, &look, false, NULL, &err);
+
+    freeReplyObject(reply);
+    return rc;
+}
+
+static void damaged_lines_are_refused(void **state)
+{
+    static const char
+        no_line[] = "*3\r\n:9\r\n*0\r\n*0\r\n",
+        odd[] = "*3\r\n:9\r\n*1\r\n$0\r\n\r\n*0\r\n",
+        number[] = "*3\r\n:9\r\n*2\r\n:1\r\n:2\r\n*0\r\n",
+        newer[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\2\r\n*0\r\n",
+        cut[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\1\r\n*0\r\n",
+        ticket[] = "*3\r\n:9\r\n*2\r\n$16\r\n0123456789abcdef\r\n$3\r\nabc\r\n*0\r\n";
+
+    (void)state;
+    assert_int_equal(rows_of(no_line, sizeof no_line - 1), 0);
+    assert_int_equal(rows_of(odd, sizeof odd - 1), HF_EPROTO);
+    assert_int_equal(rows_of(number, sizeof number - 1), HF_EPROTO);
+    assert_int_equal(rows_of(newer, sizeof newer - 1), HF_EVERSION);
+    assert_int_equal(rows_of(cut, sizeof cut - 1), HF_EDAMAGED);
+    assert_int_equal(rows_of(ticket, sizeof ticket - 1), HF_EDAMAGED);
+    assert_int_equal(rows_of(":1\r\n", 4), HF_EPROTO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(slots_are_those_of_a_cluster, setup),
+        cmocka_unit_test_setup(buckets_never_change, setup),
+        cmocka_unit_test_setup(every_bucket_is_used, setup),
+        cmocka_unit_test_setup(keys_of_a_name_share_its_tag, setup),
+        cmocka_unit_test_setup(a_name_is_found_in_its_key_only, setup),
+        cmocka_unit_test_setup(namespaces_are_escaped, setup),
+        cmocka_unit_test_setup(commands_are_arrays_of_bytes, setup),
+        cmocka_unit_test_setup(long_arguments_make_it_grow, setup),
+        cmocka_unit_test_setup(a_script_goes_by_name_or_as_text, setup),
+        cmocka_unit_test_setup(records_come_back, setup),
+        cmocka_unit_test_setup(the_longest_record_fits, setup),
+        cmocka_unit_test_setup(hints_without_an_end_are_refused, setup),
+        cmocka_unit_test_setup(errors_have_their_code, setup),
+        cmocka_unit_test_setup(numbers_and_words_are_checked, setup),
+        cmocka_unit_test_setup(damaged_lines_are_refused, setup),
+    };
+
+    return cmocka_run_group_tests_name("redis", tests, NULL, NULL);
+}
