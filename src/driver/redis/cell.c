@@ -89,7 +89,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 void hf__redis_cell_send(struct redis *r, struct cell *cell, bool read_only)
 {
     static const struct request_type type = { build, answer, true };
-    struct request *q = hf__redis_request_new(&type, sizeof(struct asking) + cell->name_len,
+    struct request *q = hf__redis_request_new(&type, sizeof(struct asking) + cell->name_len + 1,
                                               hf__redis_bucket(cell->name, cell->name_len));
     struct follow *f = cell->follow ? cell->drv_ptr : NULL;
     struct asking *a;

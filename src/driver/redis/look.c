@@ -59,7 +59,7 @@ static const struct request_type look_type = { build_look, answer_look, true };
 static struct asking *new_asking(const struct request_type *type, struct look *look,
                                  const char *name, size_t name_len)
 {
-    struct request *q = hf__redis_request_new(type, sizeof(struct asking) + name_len,
+    struct request *q = hf__redis_request_new(type, sizeof(struct asking) + name_len + 1,
                                               hf__redis_bucket(name, name_len));
     struct asking *a = q ? asking_of(q) : NULL;
 

@@ -266,7 +266,7 @@ struct asking { /* one request for a look, a cell or an eviction */
     int64_t follow_ms;
     bool read_only; /* of a cell: whatever its verb */
     size_t name_len;
-    char name[];
+    char name[]; /* terminated */
 };
 
 static inline struct asking *asking_of(struct request *q)
