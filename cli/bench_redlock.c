@@ -139,7 +139,8 @@ static int take(struct raw *r, unsigned i)
             status = EXIT_UNREACHABLE;
         }
         r->owed[i]--;
-    } while (status == 0 && r->owed[i] > 0 && wire_reply(w->in + w->at, w->len - w->at) > 0);
+    } while (status == 0 && r->owed[i] > 0 &&
+             wire_reply(w->in + w->at, w->len - w->at) > 0);
     return status;
 }
 

@@ -495,6 +495,8 @@ static void node_lost_in_a_list(void)
     for (size_t i = 0; i < NAMES; i++)
         CHECK_RC(hf_lease_check(leases[i]), 0);
     closed(a);
+    for (size_t i = 0; i < NAMES; i++)
+        CHECK_RC(hf_release(leases[i], E()), HF_ECLOSED);
     redis_place_stop(rig.place);
 }
 

@@ -18,11 +18,11 @@ void use_proxied_nodes(size_t n, const char *params);
 hf_client *opened_with_params(const char *params); /* the same nodes */
 void nodes_done(void);
 
-size_t nodes_with(const char *key); /* how many have it now */
+size_t nodes_with(const char *key);                  /* how many have it now */
 size_t nodes_of(const char *key, const char *value); /* with that value */
-void await_gone(const char *key);   /* from every node that can be asked */
+void await_gone(const char *key);                    /* from every node that can be asked */
 
-void await_marks(hf_client *);      /* every node has one */
+void await_marks(hf_client *); /* every node has one */
 
 /* One holds, with a ttl of HOLD_MS, and all nodes have its key; one waits. */
 struct pair {

@@ -186,7 +186,8 @@ static void uptime_over_guard(struct server *s)
  * the next fault. */
 static void one_fault(unsigned dice)
 {
-    struct server *a = &servers[dice % FIVE], *b = &servers[(dice + 1 + dice / 5 % 4) % FIVE];
+    struct server *a = &servers[dice % FIVE],
+                  *b = &servers[(dice + 1 + dice / 5 % 4) % FIVE];
     int before, kind = (int)(dice / 20 % 4);
 
     if (kind == 0) {

@@ -11,7 +11,10 @@ extern const struct test_case redlock_nodes_cases[], redlock_guard_cases[],
     redlock_others_cases[];
 
 const struct test_case *const tables[] = {
-    redlock_nodes_cases, redlock_guard_cases, redlock_others_cases, NULL,
+    redlock_nodes_cases,
+    redlock_guard_cases,
+    redlock_others_cases,
+    NULL,
 };
 
 static void nothing(struct place *p)

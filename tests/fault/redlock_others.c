@@ -10,9 +10,9 @@
 static const char no_guard[] = "?restart_guard=off";
 
 /* As redis-py's Lock releases. */
-static const char release_script[] =
-    "local token = redis.call('get', KEYS[1]) if not token or token ~= ARGV[1] then return 0 "
-    "end redis.call('del', KEYS[1]) return 1";
+static const char release_script[] = "local token = redis.call('get', KEYS[1]) if not "
+                                     "token or token ~= ARGV[1] then return 0 "
+                                     "end redis.call('del', KEYS[1]) return 1";
 
 static bool foreign_takes(struct server *s, const char *key, const char *value, int ms)
 {

@@ -29,7 +29,10 @@
 #define C 2
 #endif
 #ifndef ROUNDS
-#define ROUNDS 2 /* of each client */
+#define ROUNDS 1 /* of the first client */
+#endif
+#ifndef OTHERS
+#define OTHERS 1 /* of each other */
 #endif
 #ifndef RESTARTS
 #define RESTARTS 1
@@ -37,6 +40,7 @@
 #ifndef FIRST
 #define FIRST 1 /* marks in the beginning; 0: first use */
 #endif
+/* BEHIND, with FIRST=3: the last node, and what the clients have seen, are behind the others */
 #define NEED (N / 2 + 1)
 
 #define NOBODY C
@@ -394,7 +398,7 @@ proctype Bidder(byte c)
 {
 end:
     do
-    :: d_step { cl[c].state == IDLE && cl[c].rounds < ROUNDS -> start_round(c); skip }
+    :: d_step { cl[c].state == IDLE && cl[c].rounds < (c == 0 -> ROUNDS : OTHERS) -> start_round(c); skip }
     :: d_step { cl[c].state == VOTES || cl[c].state == RAISES -> time_over(c); skip }
     :: d_step { cl[c].state == HELD -> end_round(c); skip }
     :: d_step { cl[c].state != IDLE && !cl[c].over -> cl[c].over = true; forget_round(c); skip }
@@ -428,6 +432,12 @@ init
             cl[k].high = FIRST
         }
         last = FIRST;
+#ifdef BEHIND
+        mark[N - 1] = 1;
+        for (k : 0 .. C - 1) {
+            cl[k].high = 1
+        }
+#endif
         for (k : 0 .. N - 1) {
             run Node(k)
         }

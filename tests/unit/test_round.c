@@ -17,7 +17,15 @@
 
 #include <sys/random.h>
 
-enum { NODES = 5, CLIENTS = 4, NAMES = 2, QUEUE = 64, TTL = 1000, DRIFT = 12, STEPS = 4000 };
+enum {
+    NODES = 5,
+    CLIENTS = 4,
+    NAMES = 2,
+    QUEUE = 64,
+    TTL = 1000,
+    DRIFT = 12,
+    STEPS = 4000
+};
 
 enum variant { SOUND, NAIVE, NO_GUARD, OLD_MARKS };
 
@@ -326,7 +334,8 @@ static void hear(struct world *w, struct sim_client *c, unsigned i, const struct
             c->highest = m->mark;
         if (m->said != 1)
             c->mine &= ~(1u << i);
-    } else if (c->state == VOTES && c->round.raising && m->candidate == c->round.candidate) {
+    } else if (c->state == VOTES && c->round.raising &&
+               m->candidate == c->round.candidate) {
         hf__redis_round_raised(&c->round, i, m->said == 1 ? ANSWER_YES : ANSWER_NO,
                                m->said == 0 ? (int64_t)m->mark : -1);
     }
@@ -403,7 +412,8 @@ static void act(struct world *w, struct sim_client *c)
 }
 
 /* A link with something on it, if there is one, so that most steps do something. */
-static struct link *busy(struct world *w, bool back, unsigned *ret_client, unsigned *ret_node)
+static struct link *busy(struct world *w, bool back, unsigned *ret_client,
+                         unsigned *ret_node)
 {
     unsigned from = pick(w, CLIENTS * w->n);
 
@@ -524,8 +534,8 @@ static void holds_with(bool clocks)
         seeded += w->seeded;
         end(w);
     }
-    print_message("# %zu grants, %zu in two phases, %zu restarts, %zu marks seeded\n", grants,
-                  seconds, restarts, seeded);
+    print_message("# %zu grants, %zu in two phases, %zu restarts, %zu marks seeded\n",
+                  grants, seconds, restarts, seeded);
     if (rounds >= 100) {
         assert_true(grants > rounds * 10);
         assert_true(seconds > rounds && restarts > rounds && seeded > rounds);
@@ -640,8 +650,9 @@ static void verdicts(void **state)
     check_voted("nnn..", ROUND_LOST, 0, 0);
     check_voted("ttnnf", ROUND_LOST, 0, 0);
     check_voted("tttnn", ROUND_WON, 100, 0);
-    check_voted("mmmnn", ROUND_RAISE, 401, 3); /* above the marks of those that say no, too */
-    check_voted("bbb..", ROUND_WAITS, 0, 0);   /* for all that can be given a mark */
+    check_voted("mmmnn", ROUND_RAISE, 401,
+                3);                          /* above the marks of those that say no, too */
+    check_voted("bbb..", ROUND_WAITS, 0, 0); /* for all that can be given a mark */
     check_voted("bbbbb", ROUND_RAISE, 100, 5); /* first use */
     check_voted("bbbff", ROUND_RAISE, 100, 3);
     check_voted("oooff", ROUND_RAISE, 301, 3); /* all were started again */

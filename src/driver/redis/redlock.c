@@ -129,12 +129,12 @@ static size_t describe(const struct redis *r, char *text, size_t size)
         const struct node *node = r->buckets[i];
 
         if (!node->up)
-            n += (size_t)snprintf(text + n, size - n, "; %s cannot be reached",
-                                  node->shown);
+            n +=
+                (size_t)snprintf(text + n, size - n, "; %s cannot be reached", node->shown);
         else if (!hf__redlock_counts(r, node) && node->may_look)
-            n += (size_t)snprintf(
-                text + n, size - n, "; %s was started %lld s ago", node->shown,
-                (long long)(redis_now(r) - node->started_at) / 1000000);
+            n += (size_t)snprintf(text + n, size - n, "; %s was started %lld s ago",
+                                  node->shown,
+                                  (long long)(redis_now(r) - node->started_at) / 1000000);
     }
     return n;
 }
@@ -179,8 +179,7 @@ static size_t channel_of(const struct redis *r, char channel[KEY_MAX + 32],
 {
     char key[KEY_MAX];
 
-    return hf__redlock_channel(channel, key,
-                               hf__redlock_key(r, key, t->name, t->name_len));
+    return hf__redlock_channel(channel, key, hf__redlock_key(r, key, t->name, t->name_len));
 }
 
 void hf__redlock_listen(struct redis *r, struct ticket *t)
@@ -348,7 +347,8 @@ int hf__redlock_open(struct redis *r, const struct url *url, hf_error *err)
                             : "URL: mode=plain takes one host (redlock:// takes up to %d)",
                         ROUND_NODES - 1);
     r->topology = TOPOLOGY_REDLOCK;
-    timer_init(&r->listen_timer, others_fired); /* nobody is in line: no holders to listen */
+    timer_init(&r->listen_timer,
+               others_fired); /* nobody is in line: no holders to listen */
     r->store.driver = &redlock_driver;
     r->store.caps = HF_CAP_DEADLINE | HF_CAP_FENCE | HF_CAP_KEEP | HF_CAP_TTL;
     rc = read_options(r, url, err);

@@ -1,6 +1,7 @@
 /* redlock.h: the objects of Redlock, and of the plain lock, which is Redlock with one node.
  *
- * bid     one ticket on its way: rounds (redlock_bid.c), then renewals (redlock_keep.c)
+ * bid     one ticket on its way: rounds (redlock_bid.c), renewals (redlock_keep.c), its end
+ *         (redlock_leave.c)
  * ballot  one request of a bid to one node (redlock_ballot.c) */
 #ifndef HF_REDIS_REDLOCK_H
 #define HF_REDIS_REDLOCK_H
@@ -27,9 +28,10 @@ struct bid { /* ticket.drv_ptr */
     int64_t sent_at;
     struct timer timer;
     unsigned tries;
-    unsigned open, prompt; /* CLEAN, LEAVES: answers to come, and of nodes that answer fast */
-    unsigned freed;        /* nodes that are free of it */
-    int64_t left_at;       /* when it began to leave */
+    unsigned open,
+        prompt;      /* CLEAN, LEAVES: answers to come, and of nodes that answer fast */
+    unsigned freed;  /* nodes that are free of it */
+    int64_t left_at; /* when it began to leave */
     bool sending;
     bool listening;       /* for its key to be given back */
     bool told;            /* it was, while a round was under way */
@@ -42,14 +44,14 @@ struct bid { /* ticket.drv_ptr */
     int64_t free_in_ms; /* when the key in our way expires; -1: not known */
     bool foreign;       /* it is of another type */
     char type[16];
-    hf_error said;      /* the last error of a node; code 0: none */
+    hf_error said; /* the last error of a node; code 0: none */
     size_t value_len;
     char value[VALUE_MAX];
 };
 
 enum ballot_kind { BALLOT_LOCK, BALLOT_RAISE, BALLOT_EXTEND, BALLOT_ASSERT, BALLOT_FREE };
 
-struct ballot {       /* q.bucket: the node */
+struct ballot { /* q.bucket: the node */
     struct request q;
     enum ballot_kind kind;
     unsigned char token[HF_TOKEN]; /* the bid may be gone when the answer comes */
@@ -85,17 +87,27 @@ void hf__redlock_value(struct bid *);
 bool hf__redlock_lags(const struct bid *, unsigned node); /* it owes an old answer */
 int64_t hf__redlock_node_us(const struct bid *);          /* how long one node may take */
 
+/* ---- redlock_leave.c ------------------------------------------------------------------------- */
+
+void hf__redlock_leave(struct store *, struct ticket *);
+void hf__redlock_leave_on(struct bid *); /* some have not answered yet */
+void hf__redlock_free_all(struct bid *);
+void hf__redlock_freed(struct bid *, const struct ballot *, const redisReply *);
+
 /* ---- redlock_bid.c, redlock_keep.c ------------------------------------------------------------ */
 
 void hf__redlock_answer(struct bid *, const struct ballot *, const redisReply *);
 bool hf__redlock_outdated(const struct bid *, const struct ballot *);
 void hf__redlock_extended(struct bid *, unsigned node, const redisReply *);
 void hf__redlock_join(struct store *, struct ticket *);
-void hf__redlock_leave(struct store *, struct ticket *);
 void hf__redlock_renew(struct store *, struct life *const *, size_t);
 void hf__redlock_told(struct redis *, const char *channel,
-                      size_t len); /* a key became free */
+                      size_t len);                                /* a key became free */
+struct bid *hf__redlock_bid_new(struct redis *, struct ticket *); /* NULL: no memory */
 void hf__redlock_bid_free(struct bid *);
+void hf__redlock_bid_end(struct bid *); /* and its ticket is not ours any more */
+void hf__redlock_bid_timer(struct bid *, int64_t at);
+void hf__redlock_bid_rest(struct bid *); /* until the next round */
 
 /* ---- redlock_look.c --------------------------------------------------------------------------- */
 

@@ -100,9 +100,9 @@ bool hf__redlock_lags(const struct bid *b, unsigned i)
 {
     const struct list *n = list_first(&b->redis->buckets[i]->commands.sent);
 
-    return n && container_of(n, const struct request, node)->sent_at +
-                        hf__redlock_node_us(b) <
-                    redis_now(b->redis);
+    return n &&
+           container_of(n, const struct request, node)->sent_at + hf__redlock_node_us(b) <
+               redis_now(b->redis);
 }
 
 /* Of any round: it is worth knowing who has no mark. */

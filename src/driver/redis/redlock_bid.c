@@ -24,7 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODE_MS = 50, REST_LEAST_US = 50000, SPLIT_LEAST_US = 4000, SOON_US = 2000, TRY_ROUNDS = 4 };
+enum {
+    NODE_MS = 50,
+    REST_LEAST_US = 50000,
+    SPLIT_LEAST_US = 4000,
+    SOON_US = 2000,
+    TRY_ROUNDS = 4
+};
 
 static void judge(struct bid *);
 static void fired(struct timer *);
@@ -39,7 +45,7 @@ static int64_t now_of(const struct bid *b)
     return redis_now(b->redis);
 }
 
-static void set_timer(struct bid *b, int64_t at)
+void hf__redlock_bid_timer(struct bid *b, int64_t at)
 {
     env_of(b)->timer(env_of(b), &b->timer, at);
 }
@@ -60,7 +66,7 @@ static int64_t deadline(const struct bid *b)
     return b->sent_at + b->t->ttl_ms * 1000 - (b->t->ttl_ms * 10 + 2000);
 }
 
-static struct bid *new_bid(struct redis *r, struct ticket *t)
+struct bid *hf__redlock_bid_new(struct redis *r, struct ticket *t)
 {
     struct env *env = r->store.env;
     struct bid *b = calloc(1, sizeof *b);
@@ -80,12 +86,12 @@ static struct bid *new_bid(struct redis *r, struct ticket *t)
 
 void hf__redlock_bid_free(struct bid *b)
 {
-    set_timer(b, LOOP_NEVER);
+    hf__redlock_bid_timer(b, LOOP_NEVER);
     env_of(b)->reserve(env_of(b), -1);
     free(b);
 }
 
-static void end(struct bid *b)
+void hf__redlock_bid_end(struct bid *b)
 {
     struct redis *r = b->redis;
     struct ticket *t = b->t;
@@ -95,91 +101,6 @@ static void end(struct bid *b)
     hf__redlock_bid_free(b);
     hf__redis_seat_out(r, t);
     hf__redlock_unlisten(r, t, listening);
-}
-
-/* ---- giving back ---------------------------------------------------------------------------- */
-
-/* On every node on which the key may be ours. */
-static void free_all(struct bid *b)
-{
-    uint64_t number = ++b->number;
-
-    b->sending = true;
-    b->open = b->prompt = b->freed = 0;
-    for (unsigned i = 0; i < b->redis->nnodes; i++) {
-        bool prompt = !hf__redlock_lags(b, i);
-
-        if (!(b->mine & 1u << i)) {
-            b->freed++;
-            continue;
-        }
-        b->open++;
-        b->prompt += prompt;
-        if (!hf__redlock_send(b, BALLOT_FREE, i, number)) {
-            b->open--;
-            b->prompt -= prompt;
-        }
-    }
-    b->sending = false;
-}
-
-/* A majority that is free of it lets the next one in. The others are waited for too, so that nothing
- * is left behind, but not if they are slow. */
-static bool has_left(const struct bid *b)
-{
-    bool free_enough = b->freed >= hf__redlock_need(b->redis);
-
-    return b->open == 0 ||
-           (free_enough &&
-            (b->prompt == 0 || now_of(b) >= b->left_at + hf__redlock_node_us(b)));
-}
-
-static void left(struct bid *b)
-{
-    struct ticket *t = b->t;
-    bool settled = b->freed >= hf__redlock_need(b->redis);
-
-    end(b);
-    ev_left(t, settled ? 0 : HF_EUNKNOWN);
-}
-
-static void leave_now(struct bid *b)
-{
-    b->state = BID_LEAVES;
-    b->left_at = now_of(b);
-    free_all(b);
-    if (has_left(b))
-        left(b);
-    else
-        set_timer(b, b->left_at + hf__redlock_node_us(b));
-}
-
-/* Slow ones are enough to wait for only if there is no majority without them. */
-static void leave_on(struct bid *b)
-{
-    int64_t limit = b->left_at + b->redis->connect_ms * 1000;
-
-    if (has_left(b) || now_of(b) >= limit)
-        left(b);
-    else
-        set_timer(b, limit);
-}
-
-void hf__redlock_leave(struct store *s, struct ticket *t)
-{
-    struct redis *r = redis_of(s);
-    struct bid *b = t->drv_ptr;
-
-    if (b && b->state == BID_LEAVES)
-        return;
-    if (!b && (b = new_bid(r, t)) != NULL) { /* repeated: with the value of its last round */
-        hf__redlock_value(b);
-        b->mine = (1u << r->nnodes) - 1;
-    }
-    if (b)
-        leave_now(b);
-    else
-        ev_left(t, HF_EUNKNOWN);
 }
 
 /* ---- a lost round ----------------------------------------------------------------------------- */
@@ -197,7 +118,7 @@ static void refuse(struct bid *b, int rc)
                  b->type);
     else
         hf__fail(&err, rc, 0, r->shown, "'%s' is held by somebody else", t->name);
-    end(b);
+    hf__redlock_bid_end(b);
     ev_gone(t, rc, &err);
 }
 
@@ -232,7 +153,7 @@ static unsigned able(const struct redis *r)
 
 /* A try ends when a majority is against it, or after a few rounds; and whoever comes while nodes
  * that have just been started make a majority impossible is told so, not left to wait for them. */
-static void rest(struct bid *b)
+void hf__redlock_bid_rest(struct bid *b)
 {
     struct redis *r = b->redis;
     struct ticket *t = b->t;
@@ -248,7 +169,7 @@ static void rest(struct bid *b)
         refuse(b, HF_EUNREACHABLE);
         return;
     }
-    set_timer(b, now_of(b) + rest_us(b));
+    hf__redlock_bid_timer(b, now_of(b) + rest_us(b));
     b->told = false;
     if (!t->try_only) {
         b->waiting = true;
@@ -261,11 +182,11 @@ static void lose(struct bid *b)
 {
     b->tries++;
     b->state = BID_CLEAN;
-    free_all(b);
+    hf__redlock_free_all(b);
     if (b->prompt == 0)
-        rest(b);
+        hf__redlock_bid_rest(b);
     else
-        set_timer(b, now_of(b) + hf__redlock_node_us(b));
+        hf__redlock_bid_timer(b, now_of(b) + hf__redlock_node_us(b));
 }
 
 /* ---- a round ---------------------------------------------------------------------------------- */
@@ -289,7 +210,7 @@ static void win(struct bid *b)
         return;
     }
     b->state = BID_HELD;
-    set_timer(b, LOOP_NEVER);
+    hf__redlock_bid_timer(b, LOOP_NEVER);
     hf__redlock_unlisten(r, t, b->listening);
     b->listening = false;
     for (unsigned i = 0; i < r->nnodes; i++)
@@ -305,7 +226,7 @@ static void raise_all(struct bid *b)
         if (b->round.nodes[i].asked && !hf__redlock_send(b, BALLOT_RAISE, i, b->number))
             hf__redis_round_raised(&b->round, i, ANSWER_FAILED, -1);
     b->sending = false;
-    set_timer(b, now_of(b) + hf__redlock_node_us(b));
+    hf__redlock_bid_timer(b, now_of(b) + hf__redlock_node_us(b));
     judge(b);
 }
 
@@ -341,21 +262,20 @@ static void start_round(struct bid *b)
     b->number++;
     env_of(b)->random(env_of(b), &b->t->drv[2], sizeof b->t->drv[2]);
     hf__redlock_value(b);
-    hf__redis_round_init(&b->round, r->nnodes,
-                         clock > r->highest ? clock : r->highest + 1);
+    hf__redis_round_init(&b->round, r->nnodes, clock > r->highest ? clock : r->highest + 1);
     b->sent_at = now_of(b);
     b->sending = true;
     for (unsigned i = 0; i < r->nnodes; i++) {
         b->round.nodes[i].counts = hf__redlock_counts(r, r->buckets[i]);
-        b->round.nodes[i].awaited = b->round.nodes[i].counts && (r->blank & 1u << i) &&
-                                    !hf__redlock_lags(b, i);
+        b->round.nodes[i].awaited =
+            b->round.nodes[i].counts && (r->blank & 1u << i) && !hf__redlock_lags(b, i);
         if (hf__redlock_send(b, BALLOT_LOCK, i, b->number))
             b->mine |= 1u << i;
         else
             hf__redis_round_vote_failed(&b->round, i);
     }
     b->sending = false;
-    set_timer(b, b->sent_at + hf__redlock_node_us(b));
+    hf__redlock_bid_timer(b, b->sent_at + hf__redlock_node_us(b));
     judge(b);
 }
 
@@ -370,16 +290,16 @@ static void fired(struct timer *t)
         judge(b);
         break;
     case BID_CLEAN:
-        rest(b);
+        hf__redlock_bid_rest(b);
         break;
     case BID_RESTS:
         if (r->up)
             start_round(b);
         else
-            set_timer(b, now_of(b) + rest_us(b));
+            hf__redlock_bid_timer(b, now_of(b) + rest_us(b));
         break;
     case BID_LEAVES:
-        leave_on(b);
+        hf__redlock_leave_on(b);
         break;
     case BID_HELD:
         break;
@@ -442,22 +362,6 @@ static void raised(struct bid *b, unsigned i, const redisReply *reply)
     judge(b);
 }
 
-static void freed(struct bid *b, const struct ballot *k, const redisReply *reply)
-{
-    b->open--;
-    b->prompt -= k->prompt;
-    if (reply && reply->type == REDIS_REPLY_INTEGER) {
-        b->freed++;
-        b->mine &= ~(1u << k->q.bucket);
-    }
-    if (b->sending)
-        return;
-    if (b->state == BID_CLEAN && b->prompt == 0)
-        rest(b);
-    else if (b->state == BID_LEAVES && has_left(b))
-        left(b);
-}
-
 bool hf__redlock_outdated(const struct bid *b, const struct ballot *k)
 {
     switch (k->kind) {
@@ -490,7 +394,7 @@ void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply 
         hf__redlock_extended(b, k->q.bucket, reply);
         break;
     case BALLOT_FREE:
-        freed(b, k, reply);
+        hf__redlock_freed(b, k, reply);
         break;
     case BALLOT_ASSERT:
         break; /* the next renewal shows it */
@@ -520,7 +424,7 @@ void hf__redlock_join(struct store *s, struct ticket *t)
         ev_gone(t, HF_EINVAL, &err);
         return;
     }
-    b = new_bid(r, t);
+    b = hf__redlock_bid_new(r, t);
     if (!b) {
         hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a ticket");
         ev_gone(t, HF_ENOMEM, &err);
@@ -539,7 +443,7 @@ static void wake(struct bid *b)
         b->told = true; /* perhaps after the node has voted */
     } else if (b->state == BID_RESTS) {
         env_of(b)->random(env_of(b), &dice, sizeof dice);
-        set_timer(b, now_of(b) + (b->redis->nnodes > 1 ? dice % SOON_US : 0));
+        hf__redlock_bid_timer(b, now_of(b) + (b->redis->nnodes > 1 ? dice % SOON_US : 0));
     }
 }
 

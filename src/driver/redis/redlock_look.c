@@ -14,8 +14,8 @@
 
 enum { AGAIN_US = 1000000, ANSWER_US = 100000 };
 
-struct sight {         /* one look, one following, one eviction: look.drv_ptr */
-    struct list node;  /* redis.sights */
+struct sight {        /* one look, one following, one eviction: look.drv_ptr */
+    struct list node; /* redis.sights */
     struct redis *redis;
     struct look *look; /* NULL: ended, and only answers are awaited */
     bool evict, frees; /* frees: its second part */

@@ -106,8 +106,7 @@ static enum round_verdict raise_all(struct round *r)
 
         if (node->mark > highest)
             highest = node->mark;
-        node->asked =
-            node->counts && node->vote == ANSWER_YES && (node->marked || seed);
+        node->asked = node->counts && node->vote == ANSWER_YES && (node->marked || seed);
         node->raise = ANSWER_NONE;
         able += node->asked;
         blank = blank || (node->counts && node->blank);

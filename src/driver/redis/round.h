@@ -36,7 +36,7 @@ enum round_answer { ANSWER_NONE, ANSWER_YES, ANSWER_NO, ANSWER_FAILED };
 /* What a node says of its mark, as lock.lua counts them. */
 enum round_mark {
     MARK_NONE,
-    MARK_OLD,  /* of an earlier run */
+    MARK_OLD, /* of an earlier run */
     MARK_OWN,
     MARK_TAKEN /* it has just taken the candidate */
 };
@@ -44,8 +44,9 @@ enum round_mark {
 struct round_node {
     bool counts; /* its vote is worth something: it has not just been started */
     enum round_answer vote, raise;
-    bool awaited; /* it had no mark lately: its vote is waited for, so that it is given one */
-    bool asked;   /* to raise */
+    bool
+        awaited; /* it had no mark lately: its vote is waited for, so that it is given one */
+    bool asked;  /* to raise */
     bool taken;  /* it took the first candidate with its vote */
     bool marked; /* it has told a mark of its present run */
     bool blank;  /* it has told that it has none of that */

@@ -36,6 +36,7 @@ void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel
 {
     struct redis *r = conn->node->redis;
     struct command *c = &r->command;
+    hf_error err;
 
     if (conn->stream.state != STREAM_UP || !conn->messages)
         return;
@@ -44,8 +45,11 @@ void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel
     hf__redis_command_begin(c, 2);
     hf__redis_command_text(c, word);
     hf__redis_command_arg(c, channel, len);
-    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0)
-        return; /* looking goes on without messages */
+    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0) {
+        hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory to subscribe");
+        hf__redis_conn_drop(conn, &err); /* or it would be up, and never hear anything */
+        return;
+    }
     if (list_empty(&conn->on_dirty))
         list_push(&r->dirty, &conn->on_dirty);
 }
