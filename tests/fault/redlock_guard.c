@@ -183,12 +183,13 @@ static void uptime_over_guard(struct server *s)
 }
 
 /* One fault of two nodes, progress while it lasts, and its end. Forgetful ones may vote again before
- * the next fault. */
+ * the next fault. No clock is stepped here: a holder may have a bare majority just then, and what
+ * that means stands in guarantees.md; clock-jumped has the other case. */
 static void one_fault(unsigned dice)
 {
     struct server *a = &servers[dice % FIVE],
                   *b = &servers[(dice + 1 + dice / 5 % 4) % FIVE];
-    int before, kind = (int)(dice / 20 % 4);
+    int before, kind = (int)(dice / 20 % 3);
 
     if (kind == 0) {
         server_freeze(a);
@@ -196,11 +197,9 @@ static void one_fault(unsigned dice)
     } else if (kind == 1) {
         server_kill(a);
         server_kill(b);
-    } else if (kind == 2) {
+    } else {
         redis_restart_empty(a);
         server_freeze(b);
-    } else {
-        server_clock_step(a, 3600000);
     }
     before = grants();
     AWAIT(grants() > before + 5);
