@@ -101,7 +101,7 @@ static int check_caps(const struct client *c, const hf_request *in, hf_error *er
         what = "barging";
     else if ((in->flags & HF_NEED_DEADLINE) && !(caps & HF_CAP_DEADLINE))
         what = "a certain deadline";
-    else if (in->ttl_ms != 0 && in->ttl_ms != c->ttl_ms && !(caps & HF_CAP_TTL))
+    else if (in->ttl_ms > 0 && in->ttl_ms != c->ttl_ms && !(caps & HF_CAP_TTL))
         what = "a ttl per request (set ttl= in the URL)";
     if (what)
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown, "this store does not have %s", what);

@@ -16,7 +16,7 @@ static const hf_request *mortal(void)
 {
     static hf_request req = HF_REQUEST_INIT;
 
-    req.ttl_ms = rig.setup->traits & SETUP_SEES_DEATH ? 600000 : 2000;
+    req.ttl_ms = ttl_of(rig.setup->traits & SETUP_SEES_DEATH ? 600000 : 2000);
     return &req;
 }
 

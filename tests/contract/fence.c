@@ -19,7 +19,7 @@ static void fence_grows(void)
 {
     struct kid kids[2] = { kid_new(), kid_new() };
     const hf_request *req =
-        HF_REQUEST(.ttl_ms = rig.setup->traits & SETUP_SEES_DEATH ? 60000 : 2000);
+        HF_REQUEST(.ttl_ms = ttl_of(rig.setup->traits & SETUP_SEES_DEATH ? 60000 : 2000));
     uint64_t last = 0, fence;
     hf_client *c;
 

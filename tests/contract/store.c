@@ -80,7 +80,7 @@ static void restarted_while_waiting(void)
 {
     struct kid holder = kid_new(), ahead = kid_new();
     const hf_request *req =
-        HF_REQUEST(.ttl_ms = rig.setup->traits & SETUP_SEES_DEATH ? 600000 : 3000);
+        HF_REQUEST(.ttl_ms = ttl_of(rig.setup->traits & SETUP_SEES_DEATH ? 600000 : 3000));
     hf_client *c = opened();
     struct pend *p[3];
 

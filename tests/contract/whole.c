@@ -31,7 +31,7 @@ static void all_or_none(void)
         CHECK_RC(rig.face->acquire_all(a, names, 4, 100, NULL, &l, E()), HF_ETIMEDOUT);
         CHECK(!l);
         for (int j = 0; j < 4; j++)
-            CHECK(line_is(b, names[j], strcmp(names[i], names[j]) == 0, 0));
+            AWAIT(line_is(b, names[j], strcmp(names[i], names[j]) == 0, 0));
         given(busy);
     }
     closed(a);

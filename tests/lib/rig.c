@@ -31,6 +31,11 @@ const char *nm(const char *suffix)
     return names[i];
 }
 
+int64_t ttl_of(int64_t ms)
+{
+    return rig.setup->caps & HF_CAP_TTL ? ms : 0;
+}
+
 hf_client *opened_with(const hf_options *options)
 {
     hf_client *c = NULL;

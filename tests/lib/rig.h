@@ -40,6 +40,9 @@ void negative_run(uint32_t missing); /* HF_ENOTSUP, and nothing changed */
 
 int run_cases(int argc, char **argv);
 
+/* For a request: so many ms, or the client's own ttl where a request cannot name one. */
+int64_t ttl_of(int64_t ms);
+
 /* A name of this case; lives until the case ends. */
 const char *nm(const char *suffix);
 

@@ -1,0 +1,363 @@
+/* conn.c: the one connection: requests go out in order, answers come back in the same
+ * order, and events between them.
+ *
+ * Happy path: a request is built into a buffer of ours and written to the stream; the
+ * flush after the core's verbs sends everything in one go; each answer goes to the
+ * oldest request. ZooKeeper executes the requests of a session in order, and tells of a
+ * change before it answers anything that shows it: what line.c concludes rests on both.
+ *
+ * Goes wrong: an answer that does not come within a quarter of the session's time, or
+ * that is not what was asked for, gives the connection up, and session.c tries the next
+ * server. Every request of a lost connection is answered NULL, which is neither yes nor
+ * no (G7). Nothing is answered inside hf__zk_send: what cannot be written is lost at the
+ * next flush. */
+#include "driver/zookeeper/zookeeper.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IN_ROOM = 4096 };
+
+int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *err)
+{
+    if (!reply)
+        return hf__fail(err, HF_EUNREACHABLE, 0, z->shown, "the connection was lost");
+    switch (reply->err) {
+    case 0:
+        return hf__fail(err, HF_EPROTO, 0, z->shown, "an answer of an unexpected form");
+    case JUTE_NO_AUTH:
+        return hf__fail(err, HF_EAUTH, 0, z->shown, "the node's ACL does not allow it");
+    case JUTE_INVALID_ACL:
+    case JUTE_AUTH_FAILED:
+        return hf__fail(err, HF_EAUTH, 0, z->shown, "the login was refused");
+    case JUTE_QUOTA:
+        return hf__fail(err, HF_EFULL, 0, z->shown, "the quota of the node is used up");
+    case JUTE_THROTTLED:
+        return hf__fail(err, HF_EFULL, 0, z->shown, "the server has too much to do");
+    case JUTE_NO_CHILDREN:
+        return hf__fail(err, HF_EDAMAGED, 0, z->shown,
+                        "a level of the path is an ephemeral node of another program");
+    case JUTE_UNIMPLEMENTED:
+        return hf__fail(err, HF_EVERSION, 0, z->shown, "the server is older than 3.5");
+    default:
+        return hf__fail(err, HF_EPROTO, 0, z->shown, "error %d of the server", reply->err);
+    }
+}
+
+/* ---- sending --------------------------------------------------------------------- */
+
+struct request *hf__zk_request(void (*answer)(struct zk *, struct request *,
+                                              struct jute_reply *),
+                               size_t size)
+{
+    struct request *q = calloc(1, size);
+
+    if (q) {
+        q->answer = answer;
+        list_init(&q->node);
+    }
+    return q;
+}
+
+void hf__zk_break(struct zk *z, int code, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+
+    if (z->broken)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    z->broken = true;
+    hf__fail(&z->why, code, 0, z->servers[z->server].shown, "%s", text);
+}
+
+struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
+{
+    z->out.len = 0;
+    z->out.failed = false;
+    z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
+    q->xid = z->xid;
+    hf__jute_begin(&z->out);
+    hf__jute_put_header(&z->out, q->xid, op);
+    return &z->out;
+}
+
+/* Something must come within a quarter of the session's time. */
+static void expect(struct zk *z)
+{
+    const struct list *first = list_first(&z->sent);
+    int64_t ms = z->session.timeout_ms > 0 ? z->session.timeout_ms / 4 : z->connect_ms;
+
+    if (first && z->stream.state == STREAM_UP)
+        hf__stream_expect(&z->stream,
+                          container_of(first, struct request, node)->sent_at + ms * 1000);
+}
+
+static void write_out(struct zk *z)
+{
+    if (z->stream.state != STREAM_UP || z->broken)
+        hf__zk_break(z, HF_EUNREACHABLE, "the connection was lost");
+    else if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
+        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
+    z->dirty = true;
+}
+
+void hf__zk_send(struct zk *z, struct request *q)
+{
+    hf__jute_end(&z->out, 0);
+    q->sent_at = zk_now(z);
+    if (q->renews)
+        z->renew_sent_at = q->sent_at;
+    list_push(&z->sent, &q->node);
+    write_out(z);
+    if (list_first(&z->sent) == &q->node)
+        expect(z);
+}
+
+static void send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
+                      size_t len, bool watch)
+{
+    struct jute_out *out = hf__zk_begin(z, q, op);
+
+    hf__jute_put_text(out, path, len);
+    if (op != JUTE_SYNC)
+        hf__jute_put_bool(out, watch);
+    hf__zk_send(z, q);
+}
+
+void hf__zk_send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
+                      size_t len)
+{
+    send_path(z, q, op, path, len, false);
+}
+
+void hf__zk_send_watch(struct zk *z, struct request *q, enum jute_op op, const char *path,
+                       size_t len)
+{
+    send_path(z, q, op, path, len, true);
+}
+
+static void synced(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    (void)z; /* that it was answered counts, and is counted for every request */
+    (void)q;
+    (void)reply;
+}
+
+void hf__zk_sync(struct zk *z, const char *path, size_t len)
+{
+    struct request *q = hf__zk_request(synced, sizeof *q);
+
+    if (!q) {
+        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
+        z->dirty = true;
+        return;
+    }
+    q->renews = true;
+    hf__zk_send_path(z, q, JUTE_SYNC, path, len);
+}
+
+/* ---- loss ------------------------------------------------------------------------ */
+
+/* The requests first, then the session: whoever hears of DOWN knows that nothing is
+ * left. */
+static void lost(struct zk *z, const hf_error *err)
+{
+    hf_error copy = *err;
+    struct list todo, *n;
+
+    z->opened++;
+    z->link = LINK_CLOSED;
+    z->broken = z->dirty = false;
+    z->in_len = 0;
+    list_init(&todo);
+    list_splice(&todo, &z->sent);
+    while ((n = list_pop(&todo)) != NULL) {
+        struct request *q = container_of(n, struct request, node);
+
+        q->answer(z, q, NULL);
+        free(q);
+    }
+    z->why = copy;
+    hf__zk_session_down(z, &copy);
+}
+
+static void on_down(struct stream *stream, const hf_error *err)
+{
+    lost(container_of(stream, struct zk, stream), err);
+}
+
+void hf__zk_flush(struct zk *z)
+{
+    /* what is lost may ask for more, which is lost too, but not for ever */
+    for (int i = 0; z->dirty && i < 100; i++) {
+        z->dirty = false;
+        if (!z->broken) {
+            hf__stream_flush(&z->stream);
+        } else {
+            hf__stream_close(&z->stream);
+            lost(z, &z->why);
+        }
+    }
+    hf__zk_session_tidy(z);
+}
+
+/* ---- what comes ------------------------------------------------------------------ */
+
+static void take_event(struct zk *z, struct jute_in *body)
+{
+    int32_t type = hf__jute_int(body);
+    struct jute_text path;
+
+    hf__jute_int(body); /* state of the session */
+    path = hf__jute_text(body);
+    if (body->bad || type < JUTE_CREATED || type > JUTE_CHILDREN)
+        return;
+    hf__zk_line_event(z, (enum jute_event)type, path.at, path.len);
+    hf__zk_follow_event(z, path.at, path.len);
+}
+
+static void take_answer(struct zk *z, struct jute_reply *reply)
+{
+    struct list *n = list_first(&z->sent);
+    struct request *q = n ? container_of(n, struct request, node) : NULL;
+
+    if (!q || q->xid != reply->xid) {
+        hf__zk_break(z, HF_EPROTO, "an answer to nothing that was asked");
+        return;
+    }
+    if (reply->err == JUTE_EXPIRED || reply->err == JUTE_MOVED) {
+        hf__zk_break(z, HF_EUNREACHABLE, "the session is over, or elsewhere");
+        return; /* it stays unanswered */
+    }
+    list_remove(n);
+    q->answer(z, q, reply);
+    if (q->renews && reply->err == 0)
+        hf__zk_session_renewed(z, q->sent_at);
+    free(q);
+}
+
+static void take(struct zk *z, const unsigned char *message, size_t len)
+{
+    struct jute_reply reply;
+
+    if (z->link == LINK_GREETING) {
+        hf__zk_session_greeted(z, message, len);
+        return;
+    }
+    if (!hf__jute_reply(message, len, &reply)) {
+        hf__zk_break(z, HF_EPROTO, "a cut answer");
+        return;
+    }
+    if (reply.zxid > z->last_zxid)
+        z->last_zxid = reply.zxid;
+    switch (reply.xid) {
+    case JUTE_XID_EVENT:
+        take_event(z, &reply.body);
+        break;
+    case JUTE_XID_AUTH:
+        hf__zk_session_auth(z, reply.err);
+        break;
+    case JUTE_XID_PING:
+    case JUTE_XID_WATCHES:
+        break;
+    default:
+        take_answer(z, &reply);
+    }
+}
+
+static bool keep(struct zk *z, const char *bytes, size_t n)
+{
+    if (z->in_room - z->in_len < n) {
+        size_t room = z->in_room ? z->in_room : IN_ROOM;
+        unsigned char *in;
+
+        while (room - z->in_len < n)
+            room *= 2;
+        in = realloc(z->in, room);
+        if (!in)
+            return false;
+        z->in = in;
+        z->in_room = room;
+    }
+    memcpy(z->in + z->in_len, bytes, n);
+    z->in_len += n;
+    return true;
+}
+
+static void on_data(struct stream *stream, const char *bytes, size_t n)
+{
+    struct zk *z = container_of(stream, struct zk, stream);
+    size_t at = 0;
+
+    if (!keep(z, bytes, n))
+        hf__zk_break(z, HF_ENOMEM, "no memory for an answer");
+    while (!z->broken) {
+        int64_t len = hf__jute_length(z->in + at, z->in_len - at);
+
+        if (len < 0)
+            hf__zk_break(z, HF_EPROTO, "not an answer of ZooKeeper");
+        if (len <= 0 || (uint64_t)len > z->in_len - at)
+            break;
+        take(z, z->in + at + 4, (size_t)len - 4);
+        at += (size_t)len;
+    }
+    if (z->broken) {
+        z->dirty = true;
+    } else {
+        memmove(z->in, z->in + at, z->in_len - at);
+        z->in_len -= at;
+        expect(z);
+    }
+    hf__zk_flush(z);
+}
+
+static void on_up(struct stream *stream)
+{
+    struct zk *z = container_of(stream, struct zk, stream);
+
+    hf__zk_session_greet(z);
+    z->dirty = true;
+    hf__zk_flush(z);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+static const struct stream_events events = { on_up, on_data, on_down };
+
+int hf__zk_conn_init(struct zk *z)
+{
+    return hf__stream_init(&z->stream, z->store.env, &events);
+}
+
+void hf__zk_conn_done(struct zk *z)
+{
+    struct list *n;
+
+    hf__stream_done(&z->stream);
+    while ((n = list_pop(&z->sent)) != NULL)
+        free(container_of(n, struct request, node));
+    free(z->in);
+    free(z->out.buf);
+}
+
+int hf__zk_conn_open(struct zk *z, hf_error *err)
+{
+    const struct zk_server *s = &z->servers[z->server];
+    int64_t ms = z->connect_ms;
+    struct stream_target to = { .host = s->host,
+                                .port = s->port,
+                                .tls = z->tls,
+                                .tls_context = z->tls_context,
+                                .shown = s->shown };
+
+    /* what is held must not be lost for one server that does not answer */
+    if (z->session.id != 0 && z->session.timeout_ms / 4 < ms)
+        ms = z->session.timeout_ms / 4;
+    to.connect_ms = ms;
+    return hf__stream_open(&z->stream, &to, err);
+}

@@ -1,0 +1,294 @@
+/* path.c: names of nodes: where a line is, and what the name of a ticket's node says.
+ *
+ * A line is the node <root>/<name>; slashes in the name make levels. Its tickets are
+ * children:
+ *
+ *   _c_<uuid>-lock-<seq>               exclusive
+ *   _c_<uuid>-read-lock-<seq>          shared
+ *   _c_<uuid>-permits.K.N-lock-<seq>   K of N permits
+ *   _c_<uuid>-__WRIT__<seq>, _c_<uuid>-__READ__<seq>     with names=rw
+ *
+ * All of these, and kazoo's __lock__ and __rlock__, are read whatever we write: a form
+ * that we failed to count would be a lock granted twice (G1). Other children are
+ * ignored.
+ *
+ * A level of a name must be none of them, and must not stand in the way of other
+ * programs. Curator's mutex sorts all children by what follows the last "lock-", or by
+ * the whole name: a child that sorts before the numbers makes it wait for ever. So a
+ * level is escaped (=HH) where it holds such a mark, and where its first byte is a digit
+ * or less, or '_' (our other children). An empty level is "=", and a namespace is one
+ * level that begins with "=n", which no name gives. */
+#include "driver/zookeeper/zookeeper.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const marks[] = { "lock-", "__READ__", "__WRIT__", "__lock__",
+                                     "__rlock__" };
+enum { MARKS = sizeof marks / sizeof marks[0] };
+
+/* ---- levels ---------------------------------------------------------------------- */
+
+static size_t put_escaped(char *dst, unsigned char byte)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    dst[0] = '=';
+    dst[1] = digits[byte >> 4];
+    dst[2] = digits[byte & 15];
+    return 3;
+}
+
+static bool mark_at(const char *s, size_t len)
+{
+    for (size_t i = 0; i < MARKS; i++)
+        if (len >= strlen(marks[i]) && memcmp(s, marks[i], strlen(marks[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The bytes of the character here, which is UTF-8; *bad: the server would not take it. */
+static size_t character(const char *s, size_t len, bool *bad)
+{
+    unsigned char c = (unsigned char)s[0];
+    size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    uint32_t code = n == 1 ? c : c & (0xffu >> (n + 1));
+
+    if (n > len)
+        n = len;
+    for (size_t i = 1; i < n; i++)
+        code = code << 6 | ((unsigned char)s[i] & 0x3f);
+    *bad = code < 0x20 || (code >= 0x7f && code <= 0x9f) ||
+           (code >= 0xd800 && code <= 0xf8ff) || code >= 0xfff0;
+    return n;
+}
+
+static size_t put_level(char *dst, const char *s, size_t len)
+{
+    size_t to = 0, n;
+    bool bad;
+
+    if (len == 0)
+        dst[to++] = '=';
+    for (size_t i = 0; i < len; i += n) {
+        n = character(s + i, len - i, &bad);
+        if (bad || s[i] == '=' || s[i] == '/' || mark_at(s + i, len - i) ||
+            (i == 0 && (s[0] == '_' || ((unsigned char)s[0] <= '9')))) {
+            for (size_t k = 0; k < n; k++)
+                to += put_escaped(dst + to, (unsigned char)s[i + k]);
+        } else {
+            memcpy(dst + to, s + i, n);
+            to += n;
+        }
+    }
+    return to;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Only what put_level gives is a level of ours: two nodes never mean the same name. */
+bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
+{
+    char again[3 * HF_NAME_MAX];
+    size_t n = 0;
+
+    if (len == 0 || len > sizeof again)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (level[i] == '=' && len == 1)
+            break;
+        if (n == HF_NAME_MAX)
+            return false;
+        if (level[i] != '=') {
+            dst[n++] = level[i];
+            continue;
+        }
+        if (i + 2 >= len || hex(level[i + 1]) < 0 || hex(level[i + 2]) < 0)
+            return false;
+        dst[n++] = (char)(hex(level[i + 1]) << 4 | hex(level[i + 2]));
+        i += 2;
+    }
+    *ret = n;
+    return !memchr(dst, '/', n) && !memchr(dst, '\0', n) && hf__utf8_valid(dst, n) &&
+           put_level(again, dst, n) == len && memcmp(again, level, len) == 0;
+}
+
+size_t hf__zk_dir(const struct zk *z, char path[DIR_MAX], const char *name, size_t len)
+{
+    size_t to = z->root_len, n;
+
+    memcpy(path, z->root, to);
+    for (size_t i = 0; i <= len; i += n + 1) {
+        const char *slash = memchr(name + i, '/', len - i);
+
+        n = slash ? (size_t)(slash - (name + i)) : len - i;
+        path[to++] = '/';
+        to += put_level(path + to, name + i, n);
+    }
+    return to;
+}
+
+/* The root as the URL gives it, which is not escaped: it may be another program's. */
+int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns)
+{
+    size_t n = strlen(path);
+    bool bad;
+
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    if (n == 0) {
+        path = "/holdfast";
+        n = strlen(path);
+    }
+    if (n + 3 * strlen(ns) + 4 > ROOT_MAX || path[0] != '/' || !hf__utf8_valid(path, n))
+        return -1;
+    for (size_t i = 0; i < n; i += character(path + i, n - i, &bad)) {
+        size_t len = strcspn(path + i + 1, "/");
+
+        character(path + i, n - i, &bad);
+        if (bad || (path[i] == '/' && (len == 0 || strncmp(path + i + 1, ".", len) == 0 ||
+                                       strncmp(path + i + 1, "..", len) == 0)))
+            return -1;
+    }
+    memcpy(root, path, n);
+    if (*ns) {
+        memcpy(root + n, "/=n", 3);
+        n += 3;
+        n += put_level(root + n, ns, strlen(ns));
+    }
+    return (int)n;
+}
+
+/* ---- tickets --------------------------------------------------------------------- */
+
+void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN])
+{
+    char digits[2 * HF_TOKEN + 1];
+
+    hf__hex(digits, token, HF_TOKEN);
+    snprintf(text, UUID_TEXT + 1, "%.8s-%.4s-%.4s-%.4s-%.12s", digits, digits + 8,
+             digits + 12, digits + 16, digits + 20);
+}
+
+size_t hf__zk_node(const struct zk *z, char node[NODE_MAX], const struct ticket *t)
+{
+    char uuid[UUID_TEXT + 1];
+    int n;
+
+    hf__zk_uuid(uuid, t->token);
+    if (t->kind == LINE_PERMITS)
+        n = snprintf(node, NODE_MAX, "_c_%s-permits.%lld.%lld-lock-", uuid,
+                     (long long)t->weight, (long long)t->capacity);
+    else if (z->names == NAMES_RW)
+        n = snprintf(node, NODE_MAX, "_c_%s-%s", uuid,
+                     t->weight == HF_FULL ? "__WRIT__" : "__READ__");
+    else
+        n = snprintf(node, NODE_MAX, "_c_%s-%s", uuid,
+                     t->weight == HF_FULL ? "lock-" : "read-lock-");
+    return (size_t)n;
+}
+
+static bool ends(const char *s, size_t len, const char *with)
+{
+    size_t n = strlen(with);
+
+    return len >= n && memcmp(s + len - n, with, n) == 0;
+}
+
+/* "permits.K.N" at the end of what precedes "-lock-". What cannot be right is exclusive. */
+static void read_permits(struct form *f, const char *s, size_t len)
+{
+    char text[64];
+    long long k, n;
+    int used = 0;
+    size_t from = len;
+
+    while (from > 0 && s[from - 1] != '-')
+        from--;
+    if (from == 0 || len - from >= sizeof text)
+        return;
+    memcpy(text, s + from, len - from);
+    text[len - from] = '\0';
+    if (sscanf(text, "permits.%lld.%lld%n", &k, &n, &used) != 2 || text[used] != '\0' ||
+        k < 1 || n < k || n > UINT32_MAX)
+        return;
+    f->kind = LINE_PERMITS;
+    f->weight = k;
+    f->capacity = n;
+    f->style = FORM_OTHER;
+}
+
+/* What stands before the number. */
+static bool read_mark(struct form *f, const char *s, size_t len)
+{
+    f->kind = LINE_LOCK;
+    f->weight = f->capacity = HF_FULL;
+    f->style = FORM_OTHER;
+    if (ends(s, len, "-read-lock-") || ends(s, len, "__READ__") ||
+        ends(s, len, "__rlock__")) {
+        f->weight = 1;
+    } else if (ends(s, len, "__WRIT__") || ends(s, len, "__lock__")) {
+        f->style = FORM_WRITE;
+    } else if (ends(s, len, "-lock-") || (len == 5 && ends(s, len, "lock-"))) {
+        f->style = FORM_LOCK;
+        if (len > 6)
+            read_permits(f, s, len - 6);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The number is ten digits, or after 2^31 tickets a negative one that is as wide. */
+bool hf__zk_form(struct form *f, const char *node, size_t len)
+{
+    size_t at = len;
+    int64_t seq = 0;
+
+    while (at > 0 && len - at < 10 && node[at - 1] >= '0' && node[at - 1] <= '9')
+        at--;
+    for (size_t i = at; i < len; i++)
+        seq = seq * 10 + (node[i] - '0');
+    f->digits = at;
+    f->seq = seq;
+    if (len - at == 10 && read_mark(f, node, at))
+        return true;
+    if (len - at >= 9 && at > 0 && node[at - 1] == '-' && read_mark(f, node, at - 1)) {
+        f->digits = at - 1;
+        f->seq = -seq;
+        return true;
+    }
+    return false;
+}
+
+bool hf__zk_uuid_in(const char *node, size_t len, const unsigned char token[HF_TOKEN])
+{
+    char uuid[UUID_TEXT + 1];
+
+    hf__zk_uuid(uuid, token);
+    return len > 3 + UUID_TEXT && memcmp(node, "_c_", 3) == 0 &&
+           memcmp(node + 3, uuid, UUID_TEXT) == 0;
+}
+
+/* What names a ticket in a look, also one of another program. */
+void hf__zk_form_token(unsigned char token[HF_TOKEN], const char *node, size_t len)
+{
+    char digits[2 * HF_TOKEN + 1];
+    size_t n = 0, at = len > 3 && memcmp(node, "_c_", 3) == 0 ? 3 : 0;
+    uint64_t hash;
+
+    for (; at < len && n < 2 * HF_TOKEN; at++)
+        if (node[at] != '-')
+            digits[n++] = node[at];
+    digits[n] = '\0';
+    if (n == 2 * HF_TOKEN && hf__unhex(token, HF_TOKEN, digits))
+        return;
+    hash = hf__hash(node, len);
+    memcpy(token, &hash, sizeof hash);
+    hash = hf__hash(token, sizeof hash) ^ len;
+    memcpy(token + sizeof hash, &hash, sizeof hash);
+}

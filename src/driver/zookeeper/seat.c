@@ -1,0 +1,266 @@
+/* seat.c: one ticket of ours, from its first request until the core has heard the last
+ * of it: what line.c has decided about it, and its end.
+ *
+ * A seat lives as long as the core may ask for its ticket or a request of it is under
+ * way. Leaving is the delete of its node by the full name, which has the ticket's token
+ * in it (G8). A delete that is not answered is told as unknown, and the core repeats it;
+ * one that withdraws a ticket by itself (a failed try, a mismatch, a mark) is sent again
+ * when the store is back. */
+#include "driver/zookeeper/zookeeper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WATCH_LATER_US = 50000 };
+
+struct seat *hf__zk_seat_new(struct zk *z, struct ticket *t)
+{
+    struct seat *s = calloc(1, sizeof *s);
+
+    if (!s)
+        return NULL;
+    s->line = hf__zk_line_get(z, t->name, t->name_len);
+    if (!s->line) {
+        free(s);
+        return NULL;
+    }
+    s->zk = z;
+    s->t = t;
+    list_init(&s->unwatched);
+    list_push(&s->line->seats, &s->in_line);
+    t->drv_ptr = s;
+    return s;
+}
+
+static void free_seat(struct seat *s)
+{
+    if (s->t || s->pins > 0)
+        return;
+    free(s->name);
+    free(s);
+}
+
+/* A node that may still be there stays in the view, as if it were somebody else's: those behind
+ * it go on waiting until it is known to be gone. */
+struct ticket *hf__zk_seat_out(struct seat *s, bool known)
+{
+    struct ticket *t = s->t;
+    struct line *line = s->line;
+
+    t->drv_ptr = NULL;
+    s->t = NULL;
+    list_remove(&s->unwatched);
+    list_remove(&s->in_line);
+    hf__zk_line_remove_seat(line, s, known);
+    line->pins++;
+    hf__zk_line_decide(line, false); /* those behind it in this client */
+    line->pins--;
+    hf__zk_line_drop(line);
+    free_seat(s);
+    return t;
+}
+
+void hf__zk_seat_left(struct seat *s, int rc)
+{
+    ev_left(hf__zk_seat_out(s, rc == 0), rc);
+}
+
+void hf__zk_seat_close(struct seat *s)
+{
+    s->t->drv_ptr = NULL;
+    s->t = NULL;
+    list_remove(&s->unwatched);
+    list_remove(&s->in_line);
+    free_seat(s);
+}
+
+void hf__zk_seat_gone(struct seat *s, int why, const hf_error *err)
+{
+    bool leave = s->leave;
+    struct ticket *t = hf__zk_seat_out(s, true);
+
+    if (leave)
+        ev_left(t, 0);
+    else
+        ev_gone(t, why, err);
+}
+
+struct request *hf__zk_seat_request(struct seat *s,
+                                    void (*answer)(struct zk *, struct request *,
+                                                   struct jute_reply *))
+{
+    struct request *q = hf__zk_request(answer, sizeof(struct seat_request));
+
+    if (!q) {
+        hf__zk_break(s->zk, HF_ENOMEM,
+                     "no memory for a request"); /* then all is repeated */
+        s->zk->dirty = true;
+        return NULL;
+    }
+    container_of(q, struct seat_request, q)->seat = s;
+    s->pins++;
+    return q;
+}
+
+/* The first thing to do with an answer; false: nobody cares any more. */
+bool hf__zk_seat_answered(struct seat *s)
+{
+    s->pins--;
+    if (s->t && !s->zk->closing)
+        return true;
+    free_seat(s);
+    return false;
+}
+
+size_t hf__zk_seat_path(const struct seat *s, char path[NODE_PATH_MAX])
+{
+    return hf__zk_line_path(s->line, path, s->name, strlen(s->name));
+}
+
+/* ---- leaving --------------------------------------------------------------------- */
+
+static void mismatch(const struct seat *s, hf_error *err)
+{
+    const struct form *head = s->line->n > 0 ? &s->line->entries[0]->form : NULL;
+
+    if (head && head->kind == LINE_PERMITS)
+        hf__fail(err, HF_EMISMATCH, 0, s->zk->shown, "'%s' is in use with %lld permits",
+                 s->t->name, (long long)head->capacity);
+    else
+        hf__fail(err, HF_EMISMATCH, 0, s->zk->shown, "'%s' is in use as a lock",
+                 s->t->name);
+}
+
+static void withdrawn(struct seat *s)
+{
+    hf_error err;
+
+    if (s->why == HF_EMISMATCH)
+        mismatch(s, &err);
+    else
+        hf__fail(&err, s->why, 0, s->zk->shown, "%s", hf_strerror(s->why));
+    hf__zk_seat_gone(s, s->why, s->why == HF_EBUSY || s->why == HF_ELOST ? NULL : &err);
+}
+
+static void answer_delete(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    struct seat *s = seat_of(q);
+
+    (void)z;
+    if (!hf__zk_seat_answered(s))
+        return;
+    s->state = SEAT_WAITING;
+    if (!reply) {
+        if (s->leave)
+            hf__zk_seat_left(
+                s, HF_EUNKNOWN); /* else it goes on withdrawing when the store is back */
+        return;
+    }
+    if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
+        hf_error err;
+        int rc = hf__zk_error(s->zk, reply, &err);
+
+        if (s->leave)
+            hf__zk_seat_left(s, HF_EUNKNOWN);
+        else
+            hf__zk_seat_gone(s, rc, &err);
+    } else if (s->why != 0 && !s->leave) {
+        withdrawn(s);
+    } else {
+        hf__zk_seat_left(s, 0);
+    }
+}
+
+void hf__zk_seat_delete(struct seat *s)
+{
+    struct zk *z = s->zk;
+    char path[NODE_PATH_MAX];
+    struct request *q = hf__zk_seat_request(s, answer_delete);
+    struct jute_out *o;
+
+    if (!q)
+        return;
+    q->renews = true;
+    s->state = SEAT_DELETING;
+    o = hf__zk_begin(z, q, JUTE_DELETE);
+    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
+    hf__jute_put_int(o, -1);
+    hf__zk_send(z, q);
+}
+
+void hf__zk_seat_withdraw(struct seat *s, int why)
+{
+    if (s->why == 0)
+        s->why = why;
+    if (s->state != SEAT_DELETING)
+        hf__zk_seat_delete(s);
+}
+
+/* The mark of `break`: a holder keeps its place until its time is over and is not
+ * renewed; its own life from now on, because the session's serves the others. */
+void hf__zk_seat_marked(struct seat *s)
+{
+    struct ticket *t = s->t;
+
+    if (s->state == SEAT_WAITING || s->state == SEAT_CREATED) {
+        hf__zk_seat_withdraw(s, HF_ELOST);
+    } else if (s->state == SEAT_HELD && t->life && t->life->kind == LIFE_WIDE) {
+        t->own.sent_at = t->own.tried_at = s->zk->base_at;
+        t->own.given_ms = s->zk->session.timeout_ms;
+        hf__hang(t, &t->own);
+        ev_dead(&t->own, HF_EBUSY);
+    }
+}
+
+/* ---- what line.c has decided ----------------------------------------------------- */
+
+void hf__zk_seat_granted(struct seat *s)
+{
+    s->state = SEAT_HELD;
+    hf__zk_seat_watch_later(s);
+    ev_granted(s->t, s->fence, s->zk->base_at);
+}
+
+void hf__zk_seat_waits(struct seat *s, uint32_t position)
+{
+    if (!s->told) {
+        s->told = true;
+        ev_waiting(s->t, position, -1);
+    }
+}
+
+/* The node of one's own is watched when it has been there for a moment: most are gone by
+ * then. */
+void hf__zk_seat_watch_later(struct seat *s)
+{
+    struct zk *z = s->zk;
+
+    if (!list_empty(&s->unwatched))
+        return;
+    s->watch_at = zk_now(z) + WATCH_LATER_US;
+    if (list_empty(&z->unwatched))
+        z->store.env->timer(z->store.env, &z->later, s->watch_at);
+    list_push(&z->unwatched, &s->unwatched);
+}
+
+void hf__zk_seat_later(struct timer *t)
+{
+    struct zk *z = container_of(t, struct zk, later);
+    struct list *n;
+
+    while ((n = list_first(&z->unwatched)) != NULL) {
+        struct seat *s = container_of(n, struct seat, unwatched);
+
+        if (s->watch_at > zk_now(z))
+            break;
+        list_remove(n);
+        if (!z->alone)
+            hf__zk_line_watch_own(s->line, s);
+        else if (z->link == LINK_UP)
+            hf__zk_alone_start(s);
+    }
+    if (n)
+        z->store.env->timer(z->store.env, &z->later,
+                            container_of(n, struct seat, unwatched)->watch_at);
+    hf__zk_flush(z);
+}

@@ -1,0 +1,203 @@
+/* zookeeper_stress.c: many processes that take, queue, give up, become shared and let go
+ * at random, through connections that are cut and servers that are killed, with a
+ * witness in shared memory: no two may hold that exclude each other (G1), and fences
+ * grow (G2). Sessions outlive what is done to them here, so nothing may be lost. The
+ * seed is printed; the schedule is the machine's. */
+#include "zookeeper_fault.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAMES = 3, WORKERS = 6, CAPACITY = 3, RUN_MS = 12000 };
+
+struct witness { /* of one name */
+    atomic_int writers, readers, permits;
+    atomic_ullong fence; /* of the last exclusive holder */
+};
+
+static struct {
+    struct witness names[NAMES];
+    atomic_int stop, grants, lost, cuts;
+} * seen;
+
+static const char *const names[NAMES] = { "a", "b/c", "p" };
+static unsigned seed;
+
+static void enter_exclusive(struct witness *w, const hf_lease *l)
+{
+    unsigned long long last = atomic_exchange(&w->fence, hf_lease_fence(l));
+
+    CHECK_NUM(atomic_fetch_add(&w->writers, 1), ==, 0);
+    CHECK_NUM(atomic_load(&w->readers), ==, 0);
+    CHECK_NUM(hf_lease_fence(l), >, last);
+}
+
+static void hold(struct witness *w, hf_lease *l, int mode, int permits)
+{
+    int pause_us = rand() % 3000, rc;
+
+    atomic_fetch_add(&seen->grants, 1);
+    CHECK_RC(hf_lease_check(l), 0);
+    if (mode == HF_PERMITS) {
+        CHECK_NUM(atomic_fetch_add(&w->permits, permits) + permits, <=, CAPACITY);
+    } else if (mode == HF_READ) {
+        atomic_fetch_add(&w->readers, 1);
+        CHECK_NUM(atomic_load(&w->writers), ==, 0);
+        CHECK_NUM(hf_lease_fence(l), >=, atomic_load(&w->fence));
+    } else {
+        enter_exclusive(w, l);
+    }
+    usleep((useconds_t)pause_us);
+    if (mode == 0 && rand() % 4 == 0) { /* becomes shared */
+        atomic_fetch_add(&w->readers, 1);
+        atomic_fetch_sub(&w->writers, 1);
+        mode = HF_READ;
+        rc = hf_lease_downgrade(l, E());
+        CHECK(rc == 0 || rc == HF_EUNKNOWN); /* whichever: others may be in */
+        usleep((useconds_t)pause_us);
+        CHECK_NUM(atomic_load(&w->writers), ==, 0);
+    }
+    if (hf_lease_check(l) != 0)
+        atomic_fetch_add(&seen->lost, 1);
+    if (mode == HF_PERMITS)
+        atomic_fetch_sub(&w->permits, permits);
+    else
+        atomic_fetch_sub(mode == HF_READ ? &w->readers : &w->writers, 1);
+}
+
+static void work_once(hf_client *c)
+{
+    size_t i = (size_t)rand() % NAMES;
+    bool counted = i == NAMES - 1;
+    int permits = counted ? 1 + rand() % CAPACITY : 0;
+    int mode = counted ? HF_PERMITS : rand() % 3 == 0 ? HF_READ : 0;
+    const hf_request *req = HF_REQUEST(.mode = (uint32_t)mode, .permits = (uint32_t)permits,
+                                       .capacity = counted ? CAPACITY : 0);
+    static const int64_t waits[] = { 0, 5, 50, 20000, 20000, 20000 };
+    hf_lease *l = NULL;
+    int rc = hf_acquire(c, names[i], waits[rand() % 6], req, &l, E());
+
+    if (rc == HF_EBUSY || rc == HF_ETIMEDOUT || rc == HF_EUNREACHABLE)
+        return;
+    CHECK_RC(rc, 0);
+    hold(&seen->names[i], l, mode, permits);
+    rc = hf_release(l, E());
+    CHECK(rc == 0 || rc == HF_EUNKNOWN);
+}
+
+static void *thread(void *arg)
+{
+    while (!atomic_load(&seen->stop))
+        work_once(arg);
+    return NULL;
+}
+
+static void worker(void *arg)
+{
+    hf_client *c = NULL;
+
+    srand(seed + (unsigned)(uintptr_t)arg);
+    CHECK_RC(hf_open(rig.place->url, NULL, &c, E()), 0);
+    in_threads(3, thread, c);
+    hf_close(c);
+}
+
+static void run(void (*trouble)(void))
+{
+    pid_t pids[WORKERS];
+    int64_t until;
+
+    seed = (unsigned)time(NULL) ^ (unsigned)getpid();
+    fprintf(stderr, "seed %u\n", seed);
+    srand(seed);
+    seen = shared_new(sizeof(*seen));
+    for (int i = 0; i < WORKERS; i++)
+        pids[i] = proc_start(worker, (void *)(uintptr_t)i);
+    until = now_ms() + RUN_MS;
+    while (now_ms() < until) {
+        trouble();
+        nap();
+    }
+    atomic_store(&seen->stop, 1);
+    for (int i = 0; i < WORKERS; i++)
+        proc_end(pids[i]);
+    fprintf(stderr, "%d grants, %d cuts\n", seen->grants, seen->cuts);
+    CHECK_NUM(seen->grants, >, 200);
+    CHECK_NUM(seen->lost, ==, 0);
+    for (size_t i = 0; i < NAMES; i++)
+        CHECK(seen->names[i].writers == 0 && seen->names[i].readers == 0 &&
+              seen->names[i].permits == 0);
+}
+
+/* Nothing is left in line, whatever became of requests under way. */
+static void nothing_left(void)
+{
+    hf_client *c = opened_directly(0);
+
+    for (size_t i = 0; i < NAMES; i++)
+        AWAIT(line_is(c, names[i], 0, 0));
+    closed(c);
+}
+
+static void cut_now_and_then(void)
+{
+    if (rand() % 50 == 0) {
+        proxy_drop(proxy);
+        atomic_fetch_add(&seen->cuts, 1);
+    } else if (rand() % 100 == 0) {
+        proxy_cut_after(proxy, rand() % 3000);
+    } else if (rand() % 30 == 0) {
+        proxy_cut_after(proxy, -1);
+    }
+}
+
+static void stress_cut(void)
+{
+    use_one_by_proxy("ttl=10s");
+    run(cut_now_and_then);
+    CHECK_NUM(seen->cuts, >, 10);
+    proxy_cut_after(proxy, -1);
+    nothing_left();
+    done();
+}
+
+/* One server at a time is killed and started again; the ensemble goes on. */
+static void kill_now_and_then(void)
+{
+    static int64_t next;
+    static int victim = -1;
+
+    if (now_ms() < next)
+        return;
+    next = now_ms() + 2500;
+    if (victim >= 0 && !server_runs(&servers->servers[victim])) {
+        zk_run(servers, (size_t)victim);
+        return;
+    }
+    victim = (victim + 1) % 3;
+    server_kill(&servers->servers[victim]);
+    atomic_fetch_add(&seen->cuts, 1);
+}
+
+static void stress_servers(void)
+{
+    use_three("ttl=10s");
+    run(kill_now_and_then);
+    CHECK_NUM(seen->cuts, >, 1);
+    for (size_t i = 0; i < 3; i++)
+        if (!server_runs(&servers->servers[i]))
+            zk_run(servers, i);
+    zk_await(servers, 0);
+    nothing_left();
+    done();
+}
+
+const struct test_case zookeeper_stress_cases[] = {
+    { "stress-cut", stress_cut, ON_BLOCKING, 0, CASE_LONG },
+    { "stress-servers", stress_servers, ON_BLOCKING, 0, CASE_LONG },
+    { NULL, NULL, 0, 0, 0 },
+};
