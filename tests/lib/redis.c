@@ -10,6 +10,7 @@
 
 #include "check.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static redisContext *enter(struct server *s)
     redisReply *r;
     char user[64], password[64];
 
+    signal(SIGPIPE, SIG_IGN); /* hiredis writes to servers that are just going */
     CHECK(c);
     if (c->err) {
         redisFree(c);
