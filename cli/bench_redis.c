@@ -62,37 +62,33 @@ static void put_script(struct wire_text *t, enum script_id id, const struct benc
     char token[17];
 
     snprintf(token, sizeof token, "%08x%08x", (unsigned)worker, (unsigned)slot);
-    wire_command(t, 3 + 4 + 3 + args);
+    wire_command(t, 3 + 4 + 2 + args);
     wire_word(t, "EVALSHA");
     wire_word(t, hf__redis_scripts[id].sha);
     wire_word(t, "4");
     for (const char *kind = "lwqm"; *kind; kind++)
         put_key(t, b, worker, *kind, slot);
-    wire_word(t, "PUBLISH");
-    wire_word(t, "holdfast-bench:@");
+    wire_word(t, "pholdfast-bench:@");
     wire_word(t, token);
 }
 
 void raw_line_make(struct raw_line *l, struct wire *w, const struct bench *b, int worker,
                    int slot)
 {
+    /* format, a lock, capacity, weight, one holder: as join.lua wants it */
+    static const char head[34] = { [0] = 1, [6] = '\x80', [14] = '\x80', [21] = 1 };
     /* as long as the library's record of an owner without a note */
-    static const char record[48] = "\1";
+    static const char whose[16 + 48] = "raw-client-00000\1";
     struct wire_text *t = &w->out;
 
-    put_script(t, SCRIPT_JOIN, b, worker, slot, 7);
-    wire_word(t, "raw-client-00000");
-    wire_word(t, "0");          /* a lock */
-    wire_word(t, "2147483648"); /* capacity */
-    wire_word(t, "2147483648"); /* weight */
+    put_script(t, SCRIPT_JOIN, b, worker, slot, 3);
+    wire_arg(t, head, sizeof head);
     wire_word(t, "30000");
-    wire_word(t, "");
-    wire_arg(t, record, sizeof record);
+    wire_arg(t, whose, sizeof whose);
     l->join_len = t->len;
     memcpy(l->join, t->bytes, t->len);
     t->len = 0;
-    put_script(t, SCRIPT_LEAVE, b, worker, slot, 1);
-    wire_word(t, "0");
+    put_script(t, SCRIPT_LEAVE, b, worker, slot, 0);
     l->leave_len = t->len;
     memcpy(l->leave, t->bytes, t->len);
     t->len = 0;

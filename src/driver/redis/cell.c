@@ -17,11 +17,10 @@ static void build(struct redis *r, struct request *q, struct command *c)
         c->nothing = true;
         return;
     }
-    hf__redis_request_script(c, q, SCRIPT_CELL, 2, 7);
+    hf__redis_request_script(c, q, SCRIPT_CELL, 2, 6);
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', a->name, a->name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
     hf__redis_command_text(c, hf__redis_publish(r));
-    hf__redis_command_text(c, "");
     hf__redis_command_text(c, a->read_only ? "get" : verbs[cell->verb]);
     if (cell->if_any)
         hf__redis_command_text(c, "");

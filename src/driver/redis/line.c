@@ -21,15 +21,15 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct requ
                            enum script_id id, const char *name, size_t name_len,
                            size_t args)
 {
-    char key[KEY_MAX];
+    char key[1 + KEY_MAX];
 
-    hf__redis_request_script(c, q, id, 4, 2 + args);
+    hf__redis_request_script(c, q, id, 4, 1 + args);
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'l', name, name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'w', name, name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'q', name, name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
-    hf__redis_command_text(c, hf__redis_publish(r));
-    hf__redis_command_arg(c, key, hf__redis_bucket_wake(r, key, q->bucket));
+    key[0] = r->sharded ? 's' : 'p';
+    hf__redis_command_arg(c, key, 1 + hf__redis_bucket_wake(r, key + 1, q->bucket));
 }
 
 struct seen { /* one ticket */

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HEAD_FORMAT = 1, HEAD_LEN = 34 };
+
 struct ticket_request {
     struct request q;
     struct ticket *t;              /* join, leave: it stays until they are answered */
@@ -83,29 +85,47 @@ void hf__redis_seat_out(struct redis *r, struct ticket *t)
 
 /* ---- building ------------------------------------------------------------------------------- */
 
+/* The header of a line in which nobody else is, as far as it is known before the server's time is:
+ * format, kind, capacity, sum, holders, waiters, sequence (line.lua). */
+static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
+{
+    memset(head, 0, HEAD_LEN);
+    head[0] = HEAD_FORMAT;
+    head[1] = (unsigned char)t->kind;
+    for (size_t i = 0; i < 8; i++) {
+        head[2 + i] = (unsigned char)((uint64_t)t->capacity >> 8 * (7 - i));
+        head[10 + i] = (unsigned char)((uint64_t)t->weight >> 8 * (7 - i));
+    }
+    head[21] = 1;
+}
+
 static void build_join(struct redis *r, struct request *q, struct command *c)
 {
     const struct ticket *t = of(q)->t;
-    unsigned char record[RECORD_MAX];
+    const char *flags = t->try_only ? t->barge ? "tb" : "t" : t->barge ? "b" : "";
+    unsigned char head[HEAD_LEN], whose[CLIENT_ID + RECORD_MAX];
 
-    hf__redis_line_script(r, c, q, SCRIPT_JOIN, t->name, t->name_len, 8);
+    build_head(head, t);
+    memcpy(whose, r->client, CLIENT_ID);
+    hf__redis_line_script(r, c, q, SCRIPT_JOIN, t->name, t->name_len, *flags ? 5 : 4);
     hf__redis_command_arg(c, t->token, HF_TOKEN);
-    hf__redis_command_arg(c, r->client, CLIENT_ID);
-    hf__redis_command_number(c, t->kind);
-    hf__redis_command_number(c, t->capacity);
-    hf__redis_command_number(c, t->weight);
+    hf__redis_command_arg(c, head, sizeof head);
     hf__redis_command_number(c, t->ttl_ms);
-    hf__redis_command_text(c, t->try_only ? t->barge ? "tb" : "t" : t->barge ? "b" : "");
-    hf__redis_command_arg(c, record, hf__redis_record_write(record, r, t));
+    hf__redis_command_arg(c, whose,
+                          CLIENT_ID + hf__redis_record_write(whose + CLIENT_ID, r, t));
+    if (*flags)
+        hf__redis_command_text(c, flags);
 }
 
 static void build_leave(struct redis *r, struct request *q, struct command *c)
 {
     const struct ticket *t = of(q)->t;
 
-    hf__redis_line_script(r, c, q, SCRIPT_LEAVE, t->name, t->name_len, 2);
+    hf__redis_line_script(r, c, q, SCRIPT_LEAVE, t->name, t->name_len,
+                          t->keep_ms > 0 ? 2 : 1);
     hf__redis_command_arg(c, t->token, HF_TOKEN);
-    hf__redis_command_number(c, t->keep_ms > 0 ? t->keep_ms : 0);
+    if (t->keep_ms > 0)
+        hf__redis_command_number(c, t->keep_ms);
 }
 
 static void build_amend(struct redis *r, struct request *q, struct command *c)

@@ -1,16 +1,18 @@
 -- evict.lua: end one ticket, named by its token (G8): at once, or (a holder) by ending its renewal.
--- ARGV 3 token 4 '1': at once. Answers 1, 0: no such ticket, {'f', format}.
-local token = ARGV[3]
+-- ARGV 2 token 3 '1': at once. Answers 1, 0: no such ticket, {'f', format}.
+--> line.lua
+--> admit.lua
+local token = ARGV[2]
 local pair = call('HMGET', L, '', token)
-local format = parse(pair[1])
+local other = parse(pair[1])
 local waiter
-if format then
-    return { 'f', format }
+if other then
+    return { 'f', other }
 end
 if pair[2] then
     local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
     changed = true
-    if ARGV[4] == '1' then
+    if ARGV[3] == '1' then
         call('HDEL', L, token)
         n = n - 1
         sum = sum - w
@@ -18,7 +20,7 @@ if pair[2] then
         purge()
         admit()
     elseif bits == 0 then
-        call('HSET', L, token, pack(HOLDER, w, f, e, joined, granted, BROKEN, c) .. pair[2]:sub(rest))
+        enter(token, pack(HOLDER, w, f, e, joined, granted, BROKEN, c) .. pair[2]:sub(rest))
         tell(c, 'm', token, 0, 0)
     end
     save()
@@ -28,7 +30,8 @@ waiter = nw > 0 and call('HGET', W, token)
 if not waiter then
     return 0
 end
-local _, _, client = dequeue(token, waiter)
+local _, _, _, client, _, group, group_till, count = read(waiter)
+dequeue(token, group, group_till, count)
 tell(client, 'x', token, 0, 0)
 purge()
 admit()

@@ -1,35 +1,39 @@
 -- leave.lua: give the place up and admit the next in the same step (G4, G7, G8).
--- ARGV 3 token 4 keep: 0, or ms after which the store ends the hold by itself
+-- ARGV 2 token 3 keep: ms after which the store ends the hold by itself, if it is kept
 -- Answers 1, 0: it was not there, {'f', format}. Repeatable.
 --
 -- The last one goes and nobody waits or follows: that comes before line.lua, as in join.lua. The
 -- header then says one holder, no waiter (bytes 19 to 26) and no follower (the last 8).
-local pair = redis.call('HMGET', KEYS[1], '', ARGV[3])
-if pair[2] and pair[1] and ARGV[4] == '0' and pair[1]:byte(1) == 1 and
+local pair = redis.call('HMGET', KEYS[1], '', ARGV[2])
+if pair[2] and pair[1] and not ARGV[3] and pair[1]:byte(1) == 1 and
     pair[1]:sub(19, 26) == '\0\0\0\1\0\0\0\0' and pair[1]:sub(51) == '\0\0\0\0\0\0\0\0' then
     redis.call('DEL', KEYS[1])
     return 1
 end
 --> line.lua
-local token, keep = ARGV[3], tonumber(ARGV[4])
-local head, mine = pair[1], pair[2]
-local format = parse(head)
+--> admit.lua
+local token, keep = ARGV[2], tonumber(ARGV[3])
+local mine, other = pair[2], parse(pair[1])
 local waiter
-if format then
-    return { 'f', format }
+if other then
+    return { 'f', other }
 end
-if mine and keep > 0 then
+if mine and keep then
     local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, mine)
     if bits < KEPT then
-        e = clock() + keep
+        local head, record
+        e = now + keep
         sooner(e)
         till = math.max(till, e)
-        call('PEXPIREAT', L, text(till))
-        call('HSET', L, '', header(), token,
-            pack(HOLDER, w, f, e, joined, granted, bits + KEPT, c) .. mine:sub(rest))
         changed = true
-        tell_first()
-        send_news()
+        call('PEXPIREAT', L, format(TEXT, till))
+        enter(token, pack(HOLDER, w, f, e, joined, granted, bits + KEPT, c) .. mine:sub(rest))
+        head, record = first()
+        if head then -- it must learn when to look
+            local _, _, _, _, client = unpack(WAITER, record)
+            tell(client, 'l', head, 0, 0)
+        end
+        save()
     end
     return 1
 end
@@ -47,11 +51,11 @@ waiter = nw > 0 and call('HGET', W, token)
 if not waiter then
     return 0
 end
-local first = call('ZRANK', Q, token) == 0
+local was_first = nw == 1 or call('ZRANK', Q, token) == 0
 local holders = n
-dequeue(token, waiter)
+dequeue(token, select(6, read(waiter)))
 purge()
-if first or n < holders then
+if was_first or n < holders then
     admit()
 end
 save()

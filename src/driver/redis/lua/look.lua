@@ -1,8 +1,8 @@
 -- look.lua: a line as it is: {time in µs, header and holders, waiters and groups}. Changes nothing,
--- but for ARGV 3 > 0: for so many ms every change of the line is published on a channel named like
+-- but for ARGV 2 > 0: for so many ms every change of the line is published on a channel named like
 -- its key L, also when nobody is in it any more.
-local ms = tonumber(ARGV[3])
-clock()
+--> line.lua
+local ms = tonumber(ARGV[2])
 if ms > 0 then
     if parse(call('HGET', L, '')) == nil then
         local at = now + ms

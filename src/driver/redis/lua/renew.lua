@@ -2,8 +2,8 @@
 -- KEYS: a line for each; ARGV: a token and a ttl for each.
 -- Answers for each: 1 renewed, 0 gone or over: never revived, because another may have been told
 -- that the place is free; 2 marked: it ends at its expiry; 3 it holds (ttl 0: only asked).
+--> line.lua
 local answers = {}
-clock()
 for i = 1, #KEYS do
     local token, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
     local pair = call('HMGET', KEYS[i], '', token)
@@ -16,15 +16,9 @@ for i = 1, #KEYS do
         elseif e > now and bits == 0 then
             local expiry = now + ttl
             answer = 1
-            if n == 1 then
-                soonest = expiry
-            else
-                sooner(expiry)
-            end
-            if expiry > till then
-                till = expiry
-            end
-            call('PEXPIREAT', L, text(till))
+            soonest = n == 1 and expiry or math.min(soonest, expiry)
+            till = math.max(till, expiry)
+            call('PEXPIREAT', L, format(TEXT, till))
             call('HSET', L, '', header(), token,
                 pack(HOLDER, w, f, expiry, joined, granted, bits, c) .. pair[2]:sub(rest))
         elseif e > now then
