@@ -24,7 +24,7 @@ struct ticket_request {
     struct request q;
     struct ticket *t;              /* join, leave: it stays until they are answered */
     unsigned char token[HF_TOKEN]; /* amend, WAIT: it may have left */
-    uint64_t fence; /* WAIT */
+    uint64_t fence;                /* WAIT */
     int64_t granted_sent_at;
 };
 
@@ -161,8 +161,7 @@ static void answer_leave(struct redis *r, struct request *q, const redisReply *r
     bool there = reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
     bool settled = reply && reply->type == REDIS_REPLY_INTEGER;
 
-    if (settled && n && redis_now(r) < n->echo_until &&
-        (!there || (t->drv[1] & SEAT_ECHO)))
+    if (settled && n && redis_now(r) < n->echo_until && (!there || (t->drv[1] & SEAT_ECHO)))
         settled = false; /* its join may still come */
     hf__redis_seat_out(r, t);
     ev_left(t, settled ? 0 : HF_EUNKNOWN);

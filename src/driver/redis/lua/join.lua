@@ -87,8 +87,11 @@ if mine then
         save()
         return f
     end
-    if bits >= KEPT then
-        return { 'b' } -- left already: a late one of these
+    if bits >= KEPT then -- left already: a late one of these
+        if changed then
+            save()
+        end
+        return { 'b' }
     end
     call('HDEL', L, token) -- broken before its owner knew of it: its time may not count anew
     n = n - 1
