@@ -368,6 +368,17 @@ void hf__cancel(struct hf_op *op, int rc)
     hf__op_end(op, rc, NULL);
 }
 
+/* It is known to stand in line: that the store is away for a while is waited out. */
+static bool stands(const struct hf_op *op)
+{
+    const struct hold *h = op->kind == OP_ACQUIRE && op->next < op->lease->n
+                               ? op->lease->parts[op->next].hold
+                               : NULL;
+
+    return h && h->state == TICKET_WAITING && !op->try_only &&
+           !hf__client_refused(op->client);
+}
+
 static void fired(struct timer *t)
 {
     struct hf_op *op = container_of(t, struct hf_op, timer);
@@ -376,6 +387,8 @@ static void fired(struct timer *t)
 
     if (op->kind == OP_RELEASE || op->kind == OP_AMEND || op->kind == OP_RENEW) {
         hf__cancel(op, HF_EUNKNOWN);
+    } else if (now < op->end_at && stands(op)) {
+        c->env->timer(c->env, &op->timer, op->end_at);
     } else if (!c->up && (now < op->end_at || hf__client_refused(c) || op->try_only ||
                           op->kind != OP_ACQUIRE)) {
         int rc = hf__client_refused(c) ? c->down.code : HF_EUNREACHABLE;

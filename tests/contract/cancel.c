@@ -23,7 +23,7 @@ static void cancel_fired(void)
     hf_cancel_fire(stop);
     for (int i = 0; i < 3; i++)
         CHECK_RC(pend_end(p[i], NULL), HF_ECANCELED);
-    CHECK(line_is(a, nm("n"), 1, 0));
+    await_line(a, nm("n"), 1, 0); /* the tickets leave behind the calls that gave up */
     CHECK_RC(
         rig.face->acquire(b, nm("n"), HF_FOREVER, HF_REQUEST(.cancel = stop), &none, E()),
         HF_ECANCELED); /* stays fired */
@@ -61,7 +61,7 @@ static void cancel_from_signal_handler(void)
     p = queued(c, nm("n"), 1, HF_REQUEST(.cancel = in_handler));
     CHECK(raise(SIGUSR1) == 0);
     CHECK_RC(pend_end(p, NULL), HF_ECANCELED);
-    CHECK(line_is(c, nm("n"), 1, 0));
+    await_line(c, nm("n"), 1, 0);
     given(l);
     hf_cancel_free(in_handler);
     closed(c);
@@ -253,10 +253,12 @@ static void signals_do_not_interrupt(void)
 
     CHECK(sigaction(SIGALRM, &act, NULL) == 0);
     CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
-    CHECK_RC(rig.face->acquire(b, nm("n"), 500, NULL, &none, E()), HF_ETIMEDOUT);
+    for (int i = 1; i == 1 || alarms <= 10; i++) {
+        CHECK_RC(rig.face->acquire(b, nm("n"), 500, NULL, &none, E()), HF_ETIMEDOUT);
+        CHECK_NUM(now_ms() - start, >=, i * 500 - 1);
+        CHECK_NUM(now_ms() - start, <, LIMIT_MS);
+    }
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
-    CHECK_NUM(now_ms() - start, >=, 499);
-    CHECK(alarms > 10);
     given(l);
     closed(a);
     closed(b);

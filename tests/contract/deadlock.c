@@ -28,7 +28,7 @@ static void circle(int n)
     CHECK_RC(pend_end(p[n - 1], NULL), HF_EDEADLK);
     CHECK(last_error()->text[0]);
     STAYS(!pend_done(p[0]) && (n == 2 || !pend_done(p[1])), WALKS_MS / 2); /* only one */
-    CHECK(line_is(c, nm(names[0]), 1, 0));
+    await_line(c, nm(names[0]), 1, 0);
     given(held[n - 1]);
     for (int i = n - 2; i >= 0; i--) { /* what the victim gave up unwinds the rest */
         given(pend_granted(p[i]));
