@@ -86,22 +86,26 @@ int run_open(struct run *r)
 static int refuse_own(struct run *r, const char *name, const char *parent, size_t len)
 {
     hf_list *list;
-    char shown[CLI_TEXT];
-    uint64_t fence = 0;
+    char shown[CLI_TEXT], number[40] = "";
+    bool held = false;
     if (hf_look(r->client, name, &list, &r->err) < 0)
         return cli_fail(&r->err);
     const hf_line *line = hf_list_at(list, 0);
     for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
         const hf_ticket *t = hf_line_ticket(line, i);
         const char *owner = hf_ticket_owner(t);
-        if (hf_ticket_fence(t) && strlen(owner) == len && memcmp(owner, parent, len) == 0)
-            fence = hf_ticket_fence(t);
+        if (hf_ticket_position(t) > 0 || strlen(owner) != len ||
+            memcmp(owner, parent, len) != 0)
+            continue;
+        held = true;
+        if (hf_ticket_fence(t) > 0) /* redlock cannot tell it */
+            snprintf(number, sizeof number, ", fence %" PRIu64, hf_ticket_fence(t));
     }
     hf_list_free(list);
-    if (!fence)
+    if (!held)
         return 0;
-    run_say(r, "%s is held by your parent run, fence %" PRIu64,
-            cli_text(shown, sizeof shown, name), fence);
+    run_say(r, "%s is held by your parent run%s", cli_text(shown, sizeof shown, name),
+            number);
     return EXIT_BUSY;
 }
 

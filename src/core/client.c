@@ -44,11 +44,11 @@ static int parse_acts_for(struct client *c, const char *text, hf_error *err)
     return 0;
 }
 
-static int set_ttl(struct client *c, const hf_options *o, hf_error *err)
+static int set_ttl(struct client *c, hf_error *err)
 {
     const struct store *s = c->store;
 
-    c->ttl_ms = o->ttl_ms ? o->ttl_ms : c->url.ttl_ms ? c->url.ttl_ms : TTL_MS;
+    c->ttl_ms = c->url.ttl_ms ? c->url.ttl_ms : TTL_MS;
     if (c->ttl_ms < s->least_ttl_ms || c->ttl_ms > s->most_ttl_ms)
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
                         "ttl %lld ms: this store takes %lld to %lld ms", (long long)c->ttl_ms,
@@ -65,6 +65,8 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     c->env = env;
     c->host = host;
     c->url = *url;
+    if (o->ttl_ms)
+        c->url.ttl_ms = o->ttl_ms; /* a store may need it to connect */
     list_init(&c->holds);
     list_init(&c->todo);
     list_init(&c->due);
@@ -74,14 +76,14 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     if (rc == 0 && o->owner)
         rc = parse_acts_for(c, o->owner, err);
     if (rc == 0)
-        rc = driver->open(&c->store, url, env, err);
+        rc = driver->open(&c->store, &c->url, env, err);
     if (rc == 0) {
         c->store->client = c;
         c->up = !c->store->starts_down;
         c->caps = c->store->caps;
         c->least_ttl_ms = c->store->least_ttl_ms;
         c->most_ttl_ms = c->store->most_ttl_ms;
-        rc = set_ttl(c, o, err);
+        rc = set_ttl(c, err);
     }
     if (rc < 0) {
         memset(&c->url, 0, sizeof c->url); /* still the caller's */

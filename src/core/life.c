@@ -252,8 +252,10 @@ static void renewed(struct hold *h, const void *arg)
     int64_t left = hf__deadline(l->sent_at, l->given_ms) - *now;
     bool thin = carries_holds(l) && left * 4 < l->given_ms * 1000;
 
-    if (h->state == TICKET_HELD)
-        hf__hold_grade(h, l->marked ? HF_AT_RISK : HF_HELD);
+    if (h->state == TICKET_HELD) /* an old one may be answered, and renew little */
+        hf__hold_grade(h, l->marked || (carries_holds(l) && !by_hand(l) && *now >= risk_at(l))
+                              ? HF_AT_RISK
+                              : HF_HELD);
     hf__hold_step(h, thin ? TICKET_ALIVE_THIN : TICKET_ALIVE, 0, NULL);
     hf__op_renewed(h);
 }

@@ -3,7 +3,7 @@
  * It exists while the core has timers. Normally it is parked on a timer of its own, set to the
  * core's next one, and costs nothing: taking and releasing a lock touches it only if the new
  * timer is earlier than what it sleeps for. When it wakes, and nobody leads, it leads until
- * what became due is answered (renewals, leaves); when somebody leads already, that thread
+ * what became due is answered (renewals, leaves) and the store, if it was lost, is back; when somebody leads already, that thread
  * serves the timers, and the keeper looks again a little later. It ends when no timer is left.
  *
  * Resident (HF_DRIVE_PROMPT, or a driver whose library must stay on one thread): it leads
@@ -49,16 +49,19 @@ static void park(hf_client *c, int64_t at)
     pthread_mutex_lock(&c->lock);
 }
 
+/* Finding a store again takes several steps, each of which somebody must see answered: with timers
+ * alone every step would take as long as its limit, and holds would end meanwhile. */
 static bool work_left(const hf_client *c)
 {
-    return c->core.asked > 0 || c->core.unsettled > 0;
+    return c->core.up ? c->core.asked > 0 || c->core.unsettled > 0
+                      : !list_empty(&c->core.holds);
 }
 
 static void serve(hf_client *c)
 {
     do
         hf__lead(c, work_left(c));
-    while (!c->keeper_stop && work_left(c) && c->core.up);
+    while (!c->keeper_stop && work_left(c));
     hf__promote(c);
 }
 

@@ -515,12 +515,30 @@ static void outage_soon_after_joining(void)
     done();
 }
 
+/* Nobody calls anything while the lock is held: the way back to the store must not take longer for that. */
+static void connection_lost_while_idle(void)
+{
+    hf_client *c;
+    hf_lease *l;
+
+    use_proxied_server("");
+    c = opened();
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = 4000));
+    proxy_drop(proxy);
+    AWAIT(proxy_accepted(proxy) > 1);
+    STAYS(hf_lease_check(l) == 0, 6000);
+    given(l);
+    closed(c);
+    done();
+}
+
 const struct test_case redis_found_cases[] = {
     { "broken-before-known", broken_before_known, ON_ALL, 0, 0 },
     { "broken-before-answered", broken_before_answered, ON_ALL, 0, 0 },
     { "late-join-two-connections-ago", late_join_two_connections_ago, ON_ALL, 0, 0 },
     { "late-join-without-number", late_join_without_number, ON_ALL, 0, 0 },
     { "repeated-join-refused", repeated_join_refused, ON_ALL, 0, 0 },
+    { "connection-lost-while-idle", connection_lost_while_idle, ON_BLOCKING, 0, 0 },
     { "outage-soon-after-joining", outage_soon_after_joining, ON_ALL, 0, 0 },
     { "kept-place-ends", kept_place_ends, ON_ALL, 0, 0 },
     { "short-hold-before-long-wait", short_hold_before_long_wait, ON_ALL, 0, 0 },
