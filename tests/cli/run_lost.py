@@ -7,7 +7,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import alive, case, check, main, same, stat_of, stays, until
+from lib import LIMIT, LOOK, alive, case, check, main, same, stays, until
 
 # writes its pid, what it is told, and a grandchild in a session of its own
 WORK = r"""
@@ -20,15 +20,6 @@ while [ ! -e go ]; do sleep 0.02; done
 exit 0
 """
 STUBBORN = WORK.replace("exit 0' TERM", "' TERM")
-LOOK = r"""
-r=clean
-while read p; do
-    if read a b c rest < /proc/$p/stat; then
-        case $c in Z|X) ;; *) r="alive" ;; esac
-    fi
-done 2>/dev/null < "$DIR/pids"
-echo "$r" > "$DIR/result"
-"""
 
 
 def work(box, *args, script=WORK):
@@ -54,8 +45,8 @@ def all_dead(box):
 @case
 def break_(box):
     """break: TERM before the deadline, all dead before the next is admitted, 76."""
-    p = work(box, "-t", "2s")
-    second = box.start("-t", "2s", "a", "sh", "-c", LOOK)
+    p = work(box, "-t", "10s")
+    second = box.start("-t", "10s", "a", "sh", "-c", LOOK)
     until(lambda: box.waiters("a") == 1, "the second waits")
     broken(box)
     code, _, err = box.end(p)
@@ -63,41 +54,41 @@ def break_(box):
     same(box.read("told"), "term\n", "TERM came")
     check("at risk" in err and "stopping the command" in err, f"message {err!r}")
     same(box.end(second)[0], 0, "the second")
-    same(box.read("result"), "clean\n", "at its start")
+    same(box.read("result").split()[0], "clean", "at its start")
 
 
 @case
 def break_stubborn(box):
     """break of a command that ignores TERM: killed before the next is admitted."""
-    p = work(box, "-t", "2s", script=STUBBORN)
-    second = box.start("-t", "2s", "a", "sh", "-c", LOOK)
+    p = work(box, "-t", "10s", script=STUBBORN)
+    second = box.start("-t", "10s", "a", "sh", "-c", LOOK)
     until(lambda: box.waiters("a") == 1, "the second waits")
     broken(box)
     same(box.end(p)[0], 76, "status")
     check("term" in box.read("told"), "TERM came first")
     same(box.end(second)[0], 0, "the second")
-    same(box.read("result"), "clean\n", "at its start")
+    same(box.read("result").split()[0], "clean", "at its start")
 
 
 @case
 def break_kill(box):
     """break with --on-lost kill: no TERM, dead before the next is admitted."""
-    p = work(box, "-t", "2s", "--on-lost", "kill")
-    second = box.start("-t", "2s", "a", "sh", "-c", LOOK)
+    p = work(box, "-t", "10s", "--on-lost", "kill")
+    second = box.start("-t", "10s", "a", "sh", "-c", LOOK)
     until(lambda: box.waiters("a") == 1, "the second waits")
     broken(box)
     same(box.end(p)[0], 76, "status")
     same(box.read("told"), "", "no TERM")
     same(box.end(second)[0], 0, "the second")
-    same(box.read("result"), "clean\n", "at its start")
+    same(box.read("result").split()[0], "clean", "at its start")
 
 
 @case
 def break_warn(box):
     """break with --on-lost warn: it is said, the command runs on, 76 although it ends with 0."""
-    p = work(box, "-t", "1s", "--on-lost", "warn")
+    p = work(box, "-t", "3s", "--on-lost", "warn")
     broken(box)
-    same(box.run("-w", "20s", "a", "true")[0], 0, "another gets it")
+    same(box.run("-w", "40s", "a", "true")[0], 0, "another gets it")
     stays(lambda: all(alive(q) for q in pids(box)), 1, "it was stopped")
     box.write("go")
     os.kill(pids(box)[0], signal.SIGKILL)
@@ -114,7 +105,7 @@ def break_now(box):
     broken(box, "--now")
     code, _, err = box.end(p)
     same((code, box.read("told")), (76, "term\n"), "result")
-    check(time.monotonic() - since < 5, f"took {time.monotonic() - since}")
+    check(time.monotonic() - since < LIMIT / 3, f"took {time.monotonic() - since}")
     check("was lost" in err, f"message {err!r}")
     all_dead(box)
 
@@ -127,7 +118,7 @@ def break_now_stubborn(box):
     broken(box, "--now")
     same(box.end(p)[0], 76, "status")
     took = time.monotonic() - since
-    check(0.7 < took < 5, f"took {took}")
+    check(0.7 < took < LIMIT / 3, f"took {took}")
     all_dead(box)
 
 
@@ -138,7 +129,7 @@ def break_now_kill(box):
     since = time.monotonic()
     broken(box, "--now")
     same((box.end(p)[0], box.read("told")), (76, ""), "result")
-    check(time.monotonic() - since < 5, "at once")
+    check(time.monotonic() - since < LIMIT / 3, "at once")
     all_dead(box)
 
 
@@ -157,7 +148,7 @@ def break_now_warn(box):
 @case
 def grace(box):
     """--grace: the time from TERM to the end that the command has."""
-    p = work(box, "-t", "3s", "--grace", "1s",
+    p = work(box, "-t", "9s", "--grace", "3s",
              script=WORK.replace("echo term >> told; exit 0",
                                  "echo term >> told; sleep 0.5; echo done >> told; exit 0"))
     broken(box)
@@ -168,7 +159,7 @@ def grace(box):
 @case
 def ends_before_deadline(box):
     """A broken run whose command ends before it must be stopped: its own status."""
-    p = work(box, "-t", "10s")
+    p = work(box, "-t", "60s")
     broken(box)
     box.write("go")
     os.kill(pids(box)[0], signal.SIGKILL)
@@ -189,7 +180,7 @@ def lost_just_before_the_end(box):
 @case
 def store_removed(box):
     """The store folder is taken away: the command is stopped before its deadline."""
-    p = work(box, "-t", "1s")
+    p = work(box, "-t", "3s")
     os.rename(box.path("store"), box.path("gone"))
     code, _, err = box.end(p)
     same(code, 76, f"status {err}")

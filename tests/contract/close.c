@@ -178,7 +178,7 @@ static void forked_child_has_nothing(void)
     hf_lease *busy;
 
     CHECK_RC(kid_acquire(&k, 0, nm("busy"), LIMIT_MS, NULL, NULL), 0);
-    p.lease = taken(p.client, nm("n"), HF_REQUEST(.ttl_ms = 2000));
+    p.lease = taken(p.client, nm("n"), HF_REQUEST(.ttl_ms = 3000));
     CHECK_RC(
         hf_acquire_start(p.client, nm("busy"), HF_FOREVER, NULL, never, NULL, &p.op, E()),
         0);
@@ -195,7 +195,7 @@ static void forked_child_has_nothing(void)
         CHECK(line_is(p.client, nm("busy"), 1, 1));
         CHECK_RC(kid_acquire(&k, 1, nm("n"), 0, NULL, NULL), HF_EBUSY);
     }
-    STAYS(hf_lease_check(p.lease) == 0, 2500); /* and renewal still goes on */
+    STAYS(hf_lease_check(p.lease) == 0, 3500); /* and renewal still goes on */
     given(p.lease);
     CHECK_RC(kid_acquire(&k, 1, nm("n"), 0, NULL, NULL), 0);
     hf_op_free(p.op);

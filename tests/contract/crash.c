@@ -9,14 +9,14 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { SHORT_MS = 1500 };
+enum { SHORT_MS = 3000 };
 
 /* Where the store sees a process die, its ttl must not matter. */
 static const hf_request *mortal(void)
 {
     static hf_request req = HF_REQUEST_INIT;
 
-    req.ttl_ms = ttl_of(rig.setup->traits & SETUP_SEES_DEATH ? 600000 : 2000);
+    req.ttl_ms = ttl_of(rig.setup->traits & SETUP_SEES_DEATH ? 600000 : SHORT_MS);
     return &req;
 }
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SHORT_MS = 1500 };
+enum { SHORT_MS = 3000 };
 
 struct news {
     atomic_int count, last, first;

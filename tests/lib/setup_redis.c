@@ -1,6 +1,6 @@
 /* setup_redis.c: one Redis server: plain, by unix socket, with TLS, with a user of few rights.
  *
- * Restarting kills with SIGKILL; everything answered was on disk. Blocking is SIGSTOP: the
+ * Restarting kills with SIGKILL; everything answered was written. Blocking is SIGSTOP: the
  * kernel goes on accepting connections, and nobody answers, which is the harder case for a
  * client than a port where nobody listens. That one is the unusable store.
  */
@@ -35,8 +35,11 @@ struct redis_place *redis_place_new(struct place *p, size_t data)
     p->pid = 0;
     r->n = r->data = data;
     r->dead_port = port_reserve(&r->dead_fd);
-    for (size_t i = 0; i < data; i++)
+    for (size_t i = 0; i < data; i++) {
         redis_init(&r->servers[i]);
+        /* what was written outlives a killed process; how fast the disk is, is not asked */
+        redis_config(&r->servers[i], "appendfsync no");
+    }
     strcpy(p->dir, r->servers[0].dir);
     return r;
 }

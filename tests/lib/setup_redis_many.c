@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENTINELS = 3, REPLICAS = 2, MASTERS = 3, SLOTS = 16384, SILENCE_MS = 1500 };
+enum { SENTINELS = 3, REPLICAS = 2, MASTERS = 3, SLOTS = 16384, SILENCE_MS = 5000 };
 
 /* ---- sentinel --------------------------------------------------------------------------- */
 
@@ -185,24 +185,31 @@ void redis_cluster_start(struct place *p, int ms)
              r->servers[1].port, r->servers[2].port);
 }
 
+/* The port of the slot's owner as the first node sees it; 0: nobody, as between two owners. */
+static int owner_port(struct redis_place *r, int slot)
+{
+    redisReply *all = redis_ask(&r->servers[0], "CLUSTER SLOTS");
+    int port = 0;
+
+    for (size_t k = 0; k < all->elements; k++) {
+        redisReply **range = all->element[k]->element;
+
+        if (slot >= range[0]->integer && slot <= range[1]->integer)
+            port = (int)range[2]->element[1]->integer;
+    }
+    freeReplyObject(all);
+    return port;
+}
+
 struct server *redis_cluster_owner(struct redis_place *r, int slot)
 {
-    for (size_t i = 0; i < r->data; i++) {
-        redisReply *all = redis_ask(&r->servers[0], "CLUSTER SLOTS");
-        struct server *found = NULL;
+    int port;
 
-        for (size_t k = 0; k < all->elements; k++) {
-            redisReply **range = all->element[k]->element;
-
-            if (slot >= range[0]->integer && slot <= range[1]->integer &&
-                range[2]->element[1]->integer == r->servers[i].port)
-                found = &r->servers[i];
-        }
-        freeReplyObject(all);
-        if (found)
-            return found;
-    }
-    check_failed(__FILE__, __LINE__, "nobody owns slot %d", slot);
+    AWAIT((port = owner_port(r, slot)) != 0);
+    for (size_t i = 0; i < r->data; i++)
+        if (r->servers[i].port == port)
+            return &r->servers[i];
+    check_failed(__FILE__, __LINE__, "a stranger owns slot %d: port %d", slot, port);
 }
 
 static void cluster_start(struct place *p)

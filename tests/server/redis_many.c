@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { NAMES = 10000, TTL_MS = 6000 * TEST_SLOW, BATCH = 50 };
+enum { NAMES = 10000, TTL_MS = 12000 * TEST_SLOW, BATCH = 50 };
 
 /* None is lost or even overdue, looked at again and again for longer than two ttls. */
 static void stay_held(hf_lease **leases)

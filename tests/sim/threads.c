@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LONG_MS = 600000, SHORT_MS = 1000, LIMIT_S = 10, WAITERS = 3 };
+enum { LONG_MS = 600000, SHORT_MS = 2000, LIMIT_S = 20, WAITERS = 3 };
 enum mutant { NONE, LEADER_LEAVES, KEEPER_SKIPS };
 
 static enum mutant mutant;

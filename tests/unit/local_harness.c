@@ -22,8 +22,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LIMIT_US = 10 * 1000000 };
-
 /* ---- where we are ------------------------------------------------------------------ */
 
 struct place pretend;
@@ -334,7 +332,7 @@ void side_until(struct side *s, const int *what)
 
     while (*what == 0) {
         if (hf__loop_now() > end)
-            fail_msg("nothing happened in ten seconds");
+            fail_msg("nothing happened in twenty seconds");
         side_turn(s, end);
     }
 }
@@ -345,7 +343,7 @@ void side_until_size(struct side *s, const size_t *what, size_t least)
 
     while (*what < least) {
         if (hf__loop_now() > end)
-            fail_msg("%zu of %zu after ten seconds", *what, least);
+            fail_msg("%zu of %zu after twenty seconds", *what, least);
         side_turn(s, end);
     }
 }

@@ -21,6 +21,8 @@ struct side { /* one client */
     bool closed;
 };
 
+enum { LIMIT_US = 20 * 1000000 }; /* less than the safety look of a wait */
+
 struct pass { /* one ticket and what was said about it */
     struct ticket t;
     char name[HF_NAME_MAX + 1];
@@ -62,7 +64,7 @@ int side_open(struct side *, const char *folder,
 void side_close(struct side *);
 void side_turn(struct side *, int64_t until_us); /* one turn, sleeping at most so long */
 
-/* Drives until *what is not 0; fails the test after ten seconds. */
+/* Drives until *what is not 0; fails the test after LIMIT_US. */
 void side_until(struct side *, const int *what);
 void side_until_size(struct side *, const size_t *what, size_t least);
 

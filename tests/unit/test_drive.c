@@ -15,6 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A ttl or a wait that ends within a test, and not before a busy machine has seen it begin. */
+enum { SOON_MS = 2000 };
+
 static char folder[] = "/tmp/hf-drive-XXXXXX", url[64];
 static hf_client *c, *other;
 
@@ -142,7 +145,7 @@ static hf_lease *hold(hf_client *by, const char *name, int64_t ttl_ms)
 static void leader_that_leaves_promotes_a_follower(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y = hold(other, "y", 0);
-    struct call a = { .name = "x", .wait_ms = 400 }, b = { .name = "y", .wait_ms = HF_FOREVER };
+    struct call a = { .name = "x", .wait_ms = SOON_MS }, b = { .name = "y", .wait_ms = HF_FOREVER };
 
     (void)state;
     begin(&a);
@@ -169,7 +172,7 @@ static void leader_serves_the_deadlines_of_others(void **state)
     begin(&b);
     pthread_join(b.thread, NULL);
     assert_int_equal(b.rc, HF_ETIMEDOUT);
-    assert_in_range(b.took_ms, 300, 10000);
+    assert_in_range(b.took_ms, 300, 30000);
     until_waiters("y", 0);
     hf_release(x, NULL);
     pthread_join(a.thread, NULL);
@@ -194,8 +197,8 @@ static void operation_finished_by_another_thread_ends_the_leader(void **state)
 
 static void keeper_renews_and_follows_an_earlier_timer(void **state)
 {
-    hf_lease *slow = hold(c, "slow", 600000), *quick = hold(c, "quick", 600);
-    int64_t end = now_ms() + 2500;
+    hf_lease *slow = hold(c, "slow", 600000), *quick = hold(c, "quick", SOON_MS);
+    int64_t end = now_ms() + 5 * SOON_MS / 2;
 
     (void)state;
     while (now_ms() < end) {
@@ -216,8 +219,8 @@ static void keeper_renews_while_another_call_leads(void **state)
     (void)state;
     begin(&a);
     until_waiters("x", 1); /* a sleeps in the loop; its own timers are seconds away */
-    quick = hold(c, "quick", 600);
-    for (end = now_ms() + 2000; now_ms() < end; nap())
+    quick = hold(c, "quick", SOON_MS);
+    for (end = now_ms() + 5 * SOON_MS / 2; now_ms() < end; nap())
         assert_int_equal(hf_lease_check(quick), 0);
     hf_release(quick, NULL);
     hf_release(x, NULL);
@@ -329,7 +332,7 @@ static void cancelled_from_a_signal_handler(void **state)
 static void cancelled_thread_does_not_take_the_lead_with_it(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y;
-    struct call a = { .name = "x", .wait_ms = 400 }, b = { .name = "y", .wait_ms = HF_FOREVER };
+    struct call a = { .name = "x", .wait_ms = SOON_MS }, b = { .name = "y", .wait_ms = HF_FOREVER };
     void *end;
 
     (void)state;
@@ -424,7 +427,7 @@ static int64_t cpu_ms(void)
 static void waiting_callback_does_not_make_the_leader_spin(void **state)
 {
     hf_lease *x = hold(other, "x", 0);
-    struct call a = { .name = "x", .wait_ms = 600 }, cb = { 0 };
+    struct call a = { .name = "x", .wait_ms = SOON_MS }, cb = { 0 };
     struct pollfd p = { .fd = hf_client_fd(c), .events = POLLIN };
     int64_t before;
     hf_op *op;
@@ -435,7 +438,7 @@ static void waiting_callback_does_not_make_the_leader_spin(void **state)
     begin(&a);
     pthread_join(a.thread, NULL);
     assert_int_equal(a.rc, HF_ETIMEDOUT);
-    assert_in_range(cpu_ms() - before, 0, 200); /* spinning takes all of the 600 ms */
+    assert_in_range(cpu_ms() - before, 0, SOON_MS / 3); /* spinning takes all of it */
     assert_int_equal(poll(&p, 1, 0), 1);
     assert_true(hf_client_process(c) > 0);
     assert_int_equal(cb.took_ms, 1);
@@ -531,8 +534,12 @@ static void watch_is_told_once_more_of_a_change_during_its_callback(void **state
     line_changed = false;
     assert_int_equal(pthread_create(&t, NULL, change_line, &go), 0);
     assert_int_equal(hf_watch_start(c, "w", seen, &go, &op, NULL), 0);
-    while (seen_calls == 0 || hf_client_wait(c, 200) > 0)
+    while (seen_calls == 0)
         hf_client_wait(c, 200);
+    for (int64_t end = now_ms() + SOON_MS; seen_calls < 2 && now_ms() < end;)
+        hf_client_wait(c, 200);
+    while (hf_client_wait(c, 200) > 0)
+        ;
     pthread_join(t, NULL);
     assert_in_range(seen_calls, 2, 10);
     assert_int_equal(empty_handed, 0);
@@ -586,7 +593,7 @@ static void *release_later(void *lease)
 static void callback_that_takes_long_does_not_stop_the_others(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y = hold(other, "y", 0);
-    struct call a = { .name = "x", .wait_ms = 500 };
+    struct call a = { .name = "x", .wait_ms = SOON_MS };
     pthread_t later;
     bool back = false;
     hf_op *op;
@@ -831,7 +838,7 @@ static void owner_text_that_ends_in_the_middle(void **state)
 static void button_fired_in_a_forked_child_wakes_nobody_for_ever(void **state)
 {
     hf_lease *x = hold(other, "x", 0);
-    struct call a = { .name = "x", .wait_ms = 1500 };
+    struct call a = { .name = "x", .wait_ms = SOON_MS };
     int64_t before;
     pid_t child;
 
@@ -849,7 +856,7 @@ static void button_fired_in_a_forked_child_wakes_nobody_for_ever(void **state)
     before = cpu_ms();
     pthread_join(a.thread, NULL);
     assert_int_equal(a.rc, HF_ETIMEDOUT);
-    assert_in_range(cpu_ms() - before, 0, 300);
+    assert_in_range(cpu_ms() - before, 0, SOON_MS / 3);
     hf_cancel_free(button);
     hf_release(x, NULL);
 }

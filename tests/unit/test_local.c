@@ -617,7 +617,7 @@ static void a_follower_sees_expiry(void **state)
 
     (void)state;
     pass_init(&p, &a, "x");
-    p.t.ttl_ms = 100;
+    p.t.ttl_ms = 2000;
     assert_int_equal(pass_join(&p), 1);
     g->look.follow = true;
     glance_at(g, &b, "x", false);
@@ -657,13 +657,13 @@ static void cells(void **state)
     assert_int_equal(drawer_do(&d, &a, CELL_DEL, "c"), 0);
     assert_int_equal(d.cell.version, 0);
     d.cell.if_any = true;
-    d.cell.ttl_ms = 1000;
+    d.cell.ttl_ms = 60000;
     memcpy(d.cell.value, "abc", 3);
     d.cell.value_len = 3;
     assert_int_equal(drawer_do(&d, &a, CELL_PUT, "c"), 0);
     assert_true(d.cell.version > version);
     assert_int_equal(drawer_do(&d, &a, CELL_ADD, "c"), HF_EINVAL);
-    a.ahead_us = 2 * 1000000;
+    a.ahead_us = 61 * 1000000;
     assert_int_equal(drawer_do(&d, &a, CELL_GET, "c"), 0);
     assert_int_equal(d.cell.version, 0);
     hf__driver_local.stop(b.store, NULL, &f.cell);

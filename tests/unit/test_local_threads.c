@@ -48,7 +48,7 @@ static int teardown(void **state)
 
 static void one_round(struct worker *w, struct side *s)
 {
-    int64_t end = hf__loop_now() + 20 * 1000000;
+    int64_t end = hf__loop_now() + 2 * LIMIT_US;
     struct pass p;
 
     pass_init(&p, s, "x");

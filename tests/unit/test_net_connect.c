@@ -54,11 +54,11 @@ static void a_silent_address_is_followed_by_the_next(void **state)
 
     (void)state;
     port = 0;
+    peer = serve("127.0.0.1", &port, 8); /* first: nobody else is at that port of the other */
     server = full_server("127.0.0.2", &port, fillers);
-    peer = serve("127.0.0.1", &port, 8);
     net_name("two.example", "127.0.0.2 127.0.0.1", 0, false);
     to = to_host("two.example", port);
-    to.connect_ms = 3000;
+    to.connect_ms = 8000;
     probe_init(&p);
     probe_open(&p, &to);
     UNTIL(p.ups + p.downs == 1);
