@@ -164,6 +164,16 @@ static int split(const struct bench *b)
 
 /* ---- the run ----------------------------------------------------------------------- */
 
+#ifdef BENCH_ZOOKEEPER
+/* Of several the library chooses one, and the limit must be that of the same server. */
+static bool one_host(const char *url)
+{
+    const char *hosts = strstr(url, "://");
+
+    return hosts && !memchr(hosts + 3, ',', strcspn(hosts + 3, "/?"));
+}
+#endif
+
 static void choose_raw(struct bench *b)
 {
     b->local = strcmp(b->backend, "local") == 0;
@@ -175,11 +185,13 @@ static void choose_raw(struct bench *b)
     else if (strcmp(b->backend, "redlock") == 0)
         b->raw = &bench_raw_redlock;
 #endif
+#ifdef BENCH_ZOOKEEPER
+    else if (strcmp(b->backend, "zk") == 0 && one_host(b->url))
+        b->raw = &bench_raw_zookeeper;
+#endif
     else
-        cli_say(
-            "bench: raw limits are not measured for %s: (they are for local:, redis:, "
-            "redis+unix: and redlock:)",
-            b->backend);
+        cli_say("bench: raw limits are not measured for this URL (they are for local:, "
+                "redis:, redis+unix:, redlock:, and zk: with one host)");
 }
 
 static int choose_store(struct cli *cli, struct bench *b)
@@ -270,7 +282,10 @@ const struct cli_verb verb_bench = {
         "On\n"
         "redis: and redis+unix: raw is the same scripts on a plain socket: two EVALSHA, "
         "one\n"
-        "connection with 64 in flight, EVALSHA and PUBLISH to a subscriber.\n"
+        "connection with 64 in flight, EVALSHA and PUBLISH to a subscriber. On zk: raw is\n"
+        "create and delete of such a node, 64 of them in flight, and a delete, its event\n"
+        "and one read by the other. On redlock: raw is PING to a majority of the nodes\n"
+        "(the limit), and in a second row the same scripts to all of them.\n"
         "The figures are medians of alternating rounds; ratio is our time / raw time.",
     .options = options,
     .run = run,

@@ -55,6 +55,7 @@ struct bench_row {
     char setup[32]; /* "4 threads" */
     int threads, processes;
     double rate, p50, p99, raw, raw_p50, ratio;
+    const char *raw_is;   /* which one, where there are two; or NULL */
     const char *limit_of; /* the figure that has a target, or NULL */
     double value, limit;
     struct {
@@ -90,10 +91,15 @@ struct bench_raw {
     /* of the server, since it runs: time in scripts, and how many; NULL: cannot be told */
     int (*spent)(struct worker *, double *us, double *calls);
     double pair_most, turns_most, flight_most;
+    const char *is;              /* said where a store has two limits of a pair */
+    const struct bench_raw *too; /* the other one, in a row of its own; NULL: none */
 };
 extern const struct bench_raw bench_raw_local;
 #ifdef BENCH_REDIS
 extern const struct bench_raw bench_raw_redis, bench_raw_redlock;
+#endif
+#ifdef BENCH_ZOOKEEPER
+extern const struct bench_raw bench_raw_zookeeper;
 #endif
 
 /* One slice of ours or of the raw limit, added to the tally. Returns an exit status. */

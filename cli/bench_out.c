@@ -40,6 +40,8 @@ static void print_json(const struct bench *b, const struct bench_row *r)
     field("raw_pairs_per_s", r->raw, 1);
     field("ratio_to_raw", r->ratio, 3);
     field("raw_p50_us", r->raw_p50, 3);
+    if (r->raw_is)
+        printf(", \"raw\": \"%s\"", r->raw_is);
     for (int i = 0; i < BENCH_EXTRAS && r->extra[i].key; i++)
         field(r->extra[i].key, r->extra[i].value, extra_digits(r->extra[i].value));
     if (r->limit_of) {

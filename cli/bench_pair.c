@@ -197,12 +197,14 @@ static void finish(const struct bench *b, const char *name, struct tally *t, int
     int n = threads > 1 ? threads : processes;
 
     bench_fill(&row, name, &t[0], b->raw ? &t[1] : NULL);
-    snprintf(row.setup, sizeof row.setup, "%d %s%s", n,
+    row.raw_is = n == 1 && b->raw ? b->raw->is : NULL;
+    snprintf(row.setup, sizeof row.setup, "%d %s%s%s%s", n,
              processes > 1 ? "process" : "thread",
              n == 1          ? ""
              : processes > 1 ? "es"
-                             : "s");
-    if (n == 1 && b->raw)
+                             : "s",
+             row.raw_is ? ", " : "", row.raw_is ? row.raw_is : "");
+    if (n == 1 && b->raw && b->raw->pair_most > 0)
         bench_limit(&row, b->raw->pair_most);
     bench_print(b, &row);
 }
@@ -260,7 +262,13 @@ static int with_tallies(const struct bench *b, const char *what, int n, measure 
 
 int bench_uncontended(const struct bench *b)
 {
-    return with_tallies(b, "uncontended", 1, by_threads);
+    int status = with_tallies(b, "uncontended", 1, by_threads);
+    struct bench other = *b;
+
+    if (status || !b->raw || !b->raw->too)
+        return status;
+    other.raw = b->raw->too;
+    return with_tallies(&other, "uncontended", 1, by_threads);
 }
 
 int bench_contended(const struct bench *b)

@@ -1,19 +1,11 @@
-/* bench_wire.c: a bare connection to a Redis server.
- *
- * Reads the few parts of a URL that lead to one server without TLS; whatever else is
- * in it was judged by the library, which has opened the same URL before. Goes wrong:
- * says why and returns an exit status; a server that never answers is ended by the
- * bench's own alarm. */
+/* bench_wire.c: Redis's commands and replies on a bare connection (bench_link.c). Goes
+ * wrong: says why and returns an exit status. */
 #include "bench_wire.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include "bench_link.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* ---- commands ------------------------------------------------------------------- */
@@ -88,22 +80,9 @@ size_t wire_reply(const char *p, size_t n)
     return total <= n ? total : 0;
 }
 
-static int broken(const char *what)
-{
-    cli_say("bench: the bare connection: %s", what);
-    return EXIT_UNREACHABLE;
-}
-
 int wire_send(struct wire *w, const void *bytes, size_t len)
 {
-    for (size_t at = 0; at < len;) {
-        ssize_t n = send(w->fd, (const char *)bytes + at, len - at, MSG_NOSIGNAL);
-
-        if (n < 0 && errno != EINTR)
-            return broken(strerror(errno));
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    return link_send(w->fd, bytes, len);
 }
 
 int wire_flush(struct wire *w)
@@ -116,24 +95,20 @@ int wire_flush(struct wire *w)
 
 int wire_take(struct wire *w, const char **ret, size_t *ret_len)
 {
-    size_t len;
+    size_t len, more;
 
     while ((len = wire_reply(w->in + w->at, w->len - w->at)) == 0) {
-        ssize_t n;
+        int status;
 
         if (w->at > 0) {
             memmove(w->in, w->in + w->at, w->len - w->at);
             w->len -= w->at;
             w->at = 0;
         }
-        if (w->len == sizeof w->in)
-            return broken("an answer that is too long");
-        n = recv(w->fd, w->in + w->len, sizeof w->in - w->len, 0);
-        if (n == 0)
-            return broken("closed by the server");
-        if (n < 0 && errno != EINTR)
-            return broken(strerror(errno));
-        w->len += n > 0 ? (size_t)n : 0;
+        status = link_more(w->fd, w->in + w->len, sizeof w->in - w->len, &more);
+        if (status)
+            return status;
+        w->len += more;
     }
     *ret = w->in + w->at;
     *ret_len = len;
@@ -198,133 +173,11 @@ int wire_spent(struct wire *w, struct wire_spent *ret)
     return 0;
 }
 
-/* ---- the URL -------------------------------------------------------------------- */
-
-struct target {
-    char user[256], password[256], host[256], port[8], path[108], db[16];
-    bool local;
-};
-
-static int digit(char c)
-{
-    static const char digits[] = "0123456789abcdefABCDEF";
-    const char *at = c ? strchr(digits, c) : NULL;
-
-    return !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
-}
-
-static bool decode(char *to, size_t size, const char *s, const char *end)
-{
-    size_t n = 0;
-
-    for (; s < end; s++) {
-        if (n + 1 >= size)
-            return false;
-        if (*s == '%' && end - s > 2 && digit(s[1]) >= 0 && digit(s[2]) >= 0) {
-            to[n++] = (char)(digit(s[1]) << 4 | digit(s[2]));
-            s += 2;
-        } else {
-            to[n++] = *s;
-        }
-    }
-    to[n] = '\0';
-    return true;
-}
-
-/* user:password@ */
-static bool read_login(struct target *t, const char *s, const char *at)
-{
-    const char *colon = memchr(s, ':', (size_t)(at - s));
-
-    if (!colon)
-        return decode(t->user, sizeof t->user, s, at);
-    return decode(t->user, sizeof t->user, s, colon) &&
-           decode(t->password, sizeof t->password, colon + 1, at);
-}
-
-/* host, host:port, [host]:port */
-static bool read_host(struct target *t, const char *s, const char *end)
-{
-    const char *from = *s == '[' ? s + 1 : s;
-    const char *to = *s == '[' ? memchr(s, ']', (size_t)(end - s)) : NULL;
-    const char *colon = memchr(to ? to : s, ':', (size_t)(end - (to ? to : s)));
-
-    strcpy(t->port, "6379");
-    if (colon && !decode(t->port, sizeof t->port, colon + 1, end))
-        return false;
-    return decode(t->host, sizeof t->host, from, to ? to : colon ? colon : end);
-}
-
-static bool read_db(struct target *t, const char *params, const char *path, const char *end)
-{
-    const char *db = *params ? strstr(params, "db=") : NULL;
-
-    if (!t->local && end - path > 1)
-        return decode(t->db, sizeof t->db, path + 1, end);
-    if (db && (db[-1] == '?' || db[-1] == '&'))
-        return decode(t->db, sizeof t->db, db + 3, db + 3 + strcspn(db + 3, "&"));
-    return true;
-}
-
-static bool read_url(struct target *t, const char *url)
-{
-    const char *s = strstr(url, "://"), *end, *at, *path;
-
-    memset(t, 0, sizeof *t);
-    if (!s)
-        return false;
-    t->local = strncmp(url, "redis+unix:", 11) == 0;
-    s += 3;
-    end = s + strcspn(s, "?");
-    path = memchr(s, '/', (size_t)(end - s));
-    path = path ? path : end;
-    at = memchr(s, '@', (size_t)(path - s));
-    if (at && !read_login(t, s, at))
-        return false;
-    s = at ? at + 1 : s;
-    if (t->local ? !decode(t->path, sizeof t->path, path, end) : !read_host(t, s, path))
-        return false;
-    return read_db(t, end, path, end);
-}
+/* ---- connecting ----------------------------------------------------------------- */
 
 bool wire_possible(const char *url)
 {
     return strncmp(url, "redis://", 8) == 0 || strncmp(url, "redis+unix:", 11) == 0;
-}
-
-/* ---- connecting ----------------------------------------------------------------- */
-
-static int connect_unix(const char *path)
-{
-    struct sockaddr_un to = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    memcpy(to.sun_path, path, strlen(path) + 1);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-static int connect_tcp(const char *host, const char *port)
-{
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
-    int fd = -1, on = 1;
-
-    if (getaddrinfo(host, port, &hints, &list) != 0)
-        return -1;
-    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
-            close(fd);
-            fd = -1;
-        }
-    }
-    freeaddrinfo(list);
-    if (fd >= 0)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    return fd;
 }
 
 static int ask_ok(struct wire *w)
@@ -334,7 +187,7 @@ static int ask_ok(struct wire *w)
     return status ? status : wire_expect(w, "+OK");
 }
 
-static int greet(struct wire *w, const struct target *t)
+static int greet(struct wire *w, const struct link_target *t, const char *db)
 {
     int status = 0;
 
@@ -346,10 +199,10 @@ static int greet(struct wire *w, const struct target *t)
         wire_word(&w->out, t->password);
         status = ask_ok(w);
     }
-    if (status == 0 && t->db[0]) {
+    if (status == 0 && db[0]) {
         wire_command(&w->out, 2);
         wire_word(&w->out, "SELECT");
-        wire_word(&w->out, t->db);
+        wire_word(&w->out, db);
         status = ask_ok(w);
     }
     return status;
@@ -358,20 +211,25 @@ static int greet(struct wire *w, const struct target *t)
 int wire_open(struct wire **ret, const char *url)
 {
     struct wire *w = calloc(1, sizeof *w);
-    struct target t;
-    int status = EXIT_SYSTEM;
+    struct link_target t;
+    char db[16] = "";
+    int status;
 
     if (!w) {
         cli_say("out of memory");
-        return status;
+        return EXIT_SYSTEM;
     }
     w->fd = -1;
-    if (!read_url(&t, url))
-        status = broken("a URL that it cannot read");
-    else if ((w->fd = t.local ? connect_unix(t.path) : connect_tcp(t.host, t.port)) < 0)
-        status = broken("cannot connect");
+    if (link_read(&t, url, "6379"))
+        status = link_open(&t, &w->fd);
     else
-        status = greet(w, &t);
+        status = link_broken("a URL that it cannot read");
+    if (status == 0 && t.host[0] && strlen(t.path) > 1)
+        snprintf(db, sizeof db, "%.15s", t.path + 1);
+    else if (status == 0)
+        link_option(url, "db", db, sizeof db);
+    if (status == 0)
+        status = greet(w, &t, db);
     explicit_bzero(&t, sizeof t);
     if (status == 0)
         *ret = w;

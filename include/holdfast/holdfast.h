@@ -309,7 +309,7 @@ size_t hf_line_tickets(const hf_line *);       /* in this snapshot: hf_look only
 const hf_ticket *hf_line_ticket(const hf_line *, size_t i); /* holders first, then the queue */
 
 const char *hf_ticket_id(const hf_ticket *);   /* names it for hf_evict */
-uint64_t hf_ticket_fence(const hf_ticket *);   /* 0: waits */
+uint64_t hf_ticket_fence(const hf_ticket *);   /* 0: waits, or the store does not tell it */
 uint32_t hf_ticket_position(const hf_ticket *);/* 0: holds; 1: the head of the queue */
 int hf_ticket_mode(const hf_ticket *);         /* HF_READ, HF_WRITE, HF_PERMITS */
 uint32_t hf_ticket_permits(const hf_ticket *); /* HF_PERMITS: how many; else 0 */

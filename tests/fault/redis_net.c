@@ -6,9 +6,6 @@
 
 #include <stdio.h>
 
-/* A call that is cut off connects again, however often, and however long the machine takes. */
-static const char patient[] = "?connect_timeout=30s";
-
 static const char *quick(void)
 {
     static char params[64];
@@ -45,7 +42,7 @@ static void replies_cut(void)
     enum { LONGEST = 40 };
     hf_client *c, *direct;
 
-    use_proxied_server(patient);
+    use_proxied_server("");
     c = opened();
     direct = opened_directly();
     for (long bytes = 0; bytes < LONGEST; bytes++)
@@ -62,7 +59,7 @@ static void greeting_cut(void)
     enum { LONGEST = 60 };
     hf_client *direct;
 
-    use_proxied_server(patient);
+    use_proxied_server("");
     direct = opened_directly();
     for (long bytes = 0; bytes < LONGEST; bytes += 3) {
         hf_client *c = opened();
@@ -79,7 +76,7 @@ static void waiting_cut(void)
 {
     hf_client *direct;
 
-    use_proxied_server(patient);
+    use_proxied_server("");
     direct = opened_directly();
     for (long bytes = 0; bytes < 40; bytes += 5) {
         hf_client *c = opened();

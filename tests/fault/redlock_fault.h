@@ -7,7 +7,7 @@
 #include "redis.h"
 #include "rig.h"
 
-enum { FIVE = 5, HOLD_MS = 1500 * TEST_SLOW, SOON_MS = 2000 * TEST_SLOW };
+enum { FIVE = 5, HOLD_MS = 2500 * TEST_SLOW, SOON_MS = 2000 * TEST_SLOW };
 
 extern struct server servers[FIVE];
 extern struct proxy *proxies[FIVE];

@@ -7,16 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
-/* Uptime is told in whole seconds, so a node counts between 2 and 4 seconds after its start. */
+/* Uptime is told in whole seconds, so a node counts between 2 and 4 seconds after its start: the
+ * seconds of the clock that began, so the first may be a moment. */
 static const char guarded[] = "?max_ttl=2s&ttl=2s";
 enum { GUARD_MS = 2000 };
+
+static void uptime_over_guard(struct server *s)
+{
+    AWAIT(strtoll(redis_info(s, "uptime_in_seconds"), NULL, 10) > GUARD_MS / 1000 + 1);
+}
 
 static hf_client *opened_when_all_count(void)
 {
     hf_client *c = opened();
 
-    AWAIT(strtoll(redis_info(&servers[0], "uptime_in_seconds"), NULL, 10) > 2);
+    for (int i = 0; i < FIVE; i++)
+        uptime_over_guard(&servers[i]);
     await_marks(c);
     return c;
 }
@@ -40,6 +48,31 @@ static void young_nodes_refused(void)
     CHECK_RC(rig.face->acquire(c, nm("n"), HF_FOREVER, NULL, &l, E()), HF_EUNREACHABLE);
     CHECK_RC(tried(c, nm("n"), HF_REQUEST(.ttl_ms = 61000)), HF_ENOTSUP);
     await_gone(nm("n"));
+    closed(c);
+    nodes_done();
+}
+
+static int64_t ms_of_second(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_nsec / 1000000;
+}
+
+/* The clock's second ends between the start of the nodes and the first question after their age. */
+static void older_by_a_moment(void)
+{
+    hf_client *c;
+    int64_t start;
+
+    AWAIT(ms_of_second() > 300 && ms_of_second() < 500);
+    start = now_ms();
+    use_nodes(3, guarded);
+    AWAIT(ms_of_second() < 300);
+    c = opened();
+    AWAIT(tried(c, nm("n"), NULL) == 0);
+    CHECK_NUM(now_ms() - start, >, GUARD_MS);
     closed(c);
     nodes_done();
 }
@@ -82,10 +115,12 @@ static void no_second_lock(void)
     redis_do(&servers[4], "DEL %s", nm("n"));
     redis_restart_empty(&servers[2]);
     while (now_ms() < until - 300) {
-        int rc = tried(b, nm("n"), NULL);
+        int rc = tried(b, nm("n"), NULL), held = hf_lease_check(l);
 
+        if (now_ms() >= until)
+            break;
         CHECK(rc == HF_EBUSY || rc == HF_EUNREACHABLE); /* one that is slow has not voted */
-        CHECK_RC(hf_lease_check(l), 0);
+        CHECK_RC(held, 0);
     }
     second = taken(careless, nm("n"), NULL);
     CHECK(hf_lease_check(l) == 0 || now_ms() >= until);
@@ -177,11 +212,6 @@ static int grants(void)
     return n;
 }
 
-static void uptime_over_guard(struct server *s)
-{
-    AWAIT(strtoll(redis_info(s, "uptime_in_seconds"), NULL, 10) > GUARD_MS / 1000 + 1);
-}
-
 /* One fault of two nodes, progress while it lasts, and its end. Forgetful ones may vote again before
  * the next fault. No clock is stepped here: a holder may have a bare majority just then, and what
  * that means stands in guarantees.md; clock-jumped has the other case. */
@@ -251,6 +281,7 @@ static void faults_at_random(void)
 
 const struct test_case redlock_guard_cases[] = {
     { "young-nodes-refused", young_nodes_refused, ON_ALL, 0, 0 },
+    { "older-by-a-moment", older_by_a_moment, ON_ALL, 0, 0 },
     { "always-is-trusted", always_is_trusted, ON_ALL, 0, 0 },
     { "no-second-lock", no_second_lock, ON_ALL, 0, 0 },
     { "faults-at-random", faults_at_random, ON_BLOCKING, 0, CASE_LONG },

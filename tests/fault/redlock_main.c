@@ -8,12 +8,16 @@
 #include <string.h>
 
 extern const struct test_case redlock_nodes_cases[], redlock_guard_cases[],
-    redlock_others_cases[];
+    redlock_spread_cases[], redlock_others_cases[], redlock_libraries_cases[],
+    redlock_free_cases[];
 
 const struct test_case *const tables[] = {
     redlock_nodes_cases,
     redlock_guard_cases,
+    redlock_spread_cases,
     redlock_others_cases,
+    redlock_libraries_cases,
+    redlock_free_cases,
     NULL,
 };
 

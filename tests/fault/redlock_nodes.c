@@ -176,8 +176,49 @@ static void answers_lost(void)
     nodes_done();
 }
 
-/* A server that has forgotten the scripts asks for their text: the taking must not come behind the
- * giving back. */
+/* Who was away when it was given back is told when it is there again, long before the ttl. */
+static void told_when_back(void)
+{
+    hf_client *c;
+    hf_lease *l;
+
+    use_proxied_nodes(3, no_guard);
+    c = opened();
+    await_marks(c);
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = 600000));
+    AWAIT(nodes_with(nm("n")) == 3);
+    proxy_refuse(proxies[0], true);
+    proxy_drop(proxies[0]);
+    given(l);
+    AWAIT(nodes_with(nm("n")) == 1);
+    proxy_refuse(proxies[0], false);
+    AWAIT(tried(c, nm("m"), NULL) == 0 && nodes_with(nm("n")) == 0);
+    closed(c);
+    nodes_done();
+}
+
+/* The one node did it, and the connection is lost with the answer: it is not in its own way. */
+static void lost_with_its_answer(void)
+{
+    hf_client *c = NULL;
+    struct pend *p;
+    char url[100];
+
+    use_proxied_nodes(1, no_guard);
+    snprintf(url, sizeof(url), "redis://127.0.0.1:%d?mode=plain", proxy_port(proxies[0]));
+    CHECK_RC(rig.face->open(url, NULL, &c, E()), 0);
+    given(taken(c, nm("n"), NULL));
+    proxy_freeze(proxies[0], PROXY_PRESENT, PROXY_DOWN);
+    p = begun(c, nm("n"), HF_FOREVER, HF_REQUEST(.ttl_ms = 600000));
+    AWAIT(nodes_with(nm("n")) == 1);
+    proxy_drop(proxies[0]);
+    given(pend_granted(p));
+    await_gone(nm("n"));
+    closed(c);
+    nodes_done();
+}
+
+/* A server that has forgotten the scripts asks for their text. */
 static void scripts_forgotten(void)
 {
     hf_client *c;
@@ -229,13 +270,16 @@ static void marks_given_again(void)
     nodes_done();
 }
 
+/* On disk when it returns: else a server that writes down slowly may lose it when it is killed. */
 static void set_mark(struct server *s, uint64_t number)
 {
     char text[64];
 
     snprintf(text, sizeof(text), "%llu %.12s", (unsigned long long)number,
              redis_info(s, "run_id"));
+    redis_do(s, "CONFIG SET appendfsync always");
     redis_do(s, "SET %s %s", mark, text);
+    redis_do(s, "CONFIG SET appendfsync everysec");
 }
 
 /* A mark of an earlier run may be older than what the node knew: with the clocks of all clients far
@@ -250,6 +294,7 @@ static void old_mark_not_believed(void)
     c = opened();
     await_marks(c);
     given(taken(c, nm("n"), NULL));
+    await_gone(nm("n"));
     closed(c);
     set_mark(&servers[1], far);
     redis_restart(&servers[2]);
@@ -278,6 +323,8 @@ const struct test_case redlock_nodes_cases[] = {
     { "three-killed", three_killed, ON_ALL, 0, 0 },
     { "three-paused", three_paused, ON_ALL, 0, 0 },
     { "answers-lost", answers_lost, ON_ALL, 0, 0 },
+    { "told-when-back", told_when_back, ON_ALL, 0, 0 },
+    { "lost-with-its-answer", lost_with_its_answer, ON_ALL, 0, 0 },
     { "scripts-forgotten", scripts_forgotten, ON_ALL, 0, 0 },
     { "marks-given-again", marks_given_again, ON_ALL, 0, 0 },
     { "old-mark-not-believed", old_mark_not_believed, ON_ALL, 0, 0 },

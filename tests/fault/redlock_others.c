@@ -1,11 +1,13 @@
 /* redlock_others.c: beside others who lock with SET NX PX, as redis-py, redsync and node-redlock do;
  * beside keys that are no locks; and many holdfast clients at the same moment. */
 #include "redlock_fault.h"
+#include "setup_redis.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char no_guard[] = "?restart_guard=off";
 
@@ -59,7 +61,7 @@ static void excluded_both_ways(const char *url_end, const char *prefix)
     CHECK(strstr(last_error()->text, "held by somebody else"));
     CHECK_STR(redis_text(s, "GET %s", key), "theirs");
     CHECK(line_is(c, nm("n"), 1, 0));
-    p = begun(c, nm("n"), HF_FOREVER, HF_REQUEST(.ttl_ms = 600));
+    p = begun(c, nm("n"), HF_FOREVER, HF_REQUEST(.ttl_ms = 6000));
     STAYS(!pend_done(p), 200);
     CHECK_NUM(foreign_gives(s, key, "theirs"), ==, 1); /* tells nobody */
     given(pend_granted(p));
@@ -158,6 +160,104 @@ static void mark_is_reserved(void)
     nodes_done();
 }
 
+/* A user that may use keys, but no channels. */
+static void no_right_to_publish(void)
+{
+    struct server *s = &servers[0];
+    hf_client *c = NULL;
+    char url[200];
+
+    redis_init(s);
+    redis_config(s, "user default off");
+    redis_config(s, "user admin on >of-the-test ~* &* +@all");
+    redis_config(s, "user locker on >secret ~* resetchannels +@all");
+    strcpy(s->login, "admin of-the-test");
+    redis_run(s);
+    snprintf(url, sizeof(url), "redis://locker:secret@127.0.0.1:%d?mode=plain", s->port);
+    CHECK_RC(rig.face->open(url, NULL, &c, E()), 0);
+    given(taken(c, nm("n"), NULL));
+    CHECK_NUM(redis_number(s, "EXISTS %s", nm("n")), ==, 0);
+    closed(c);
+    server_remove(s);
+}
+
+/* ---- TLS ------------------------------------------------------------------------------------------ */
+
+/* Every node by TLS, with certificates on both sides, also for those who wait; and not with an
+ * authority that did not sign theirs. */
+static void over_tls(void)
+{
+    hf_client *c = NULL, *d = NULL;
+    char url[600];
+    struct pend *p;
+    hf_lease *l;
+    int n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        redis_init(&servers[i]);
+        certificates_make(servers[i].dir);
+        redis_config(&servers[i],
+                     "port 0\ntls-port %d\ntls-auth-clients yes\n"
+                     "tls-ca-cert-file %s/ca.crt\ntls-cert-file %s/server.crt\n"
+                     "tls-key-file %s/server.key",
+                     servers[i].port, servers[0].dir, servers[0].dir, servers[0].dir);
+        redis_run(&servers[i]);
+        n += snprintf(url + n, sizeof(url) - (size_t)n, "%slocalhost:%d",
+                      i ? "," : "redlocks://", servers[i].port);
+    }
+    snprintf(
+        url + n, sizeof(url) - (size_t)n,
+        "?restart_guard=off&tls_cert=%s/client.crt&tls_key=%s/client.key&tls_ca=%s/ca.crt",
+        servers[0].dir, servers[0].dir, servers[0].dir);
+    CHECK_RC(rig.face->open(url, NULL, &c, E()), 0);
+    l = taken(c, nm("n"), NULL);
+    p = begun(c, nm("n"), HF_FOREVER, NULL);
+    STAYS(!pend_done(p), 100);
+    given(l);
+    given(pend_granted(p));
+    closed(c);
+    snprintf(url + strlen(url) - strlen(servers[0].dir) - strlen("/ca.crt"), 200,
+             "%s/ca.crt", servers[1].dir);
+    CHECK_RC(rig.face->open(url, NULL, &d, E()), 0);
+    CHECK_RC(tried(d, nm("n"), NULL), HF_EAUTH);
+    CHECK(strstr(last_error()->text, "certificate"));
+    closed(d);
+    for (int i = 0; i < 3; i++)
+        server_remove(&servers[i]);
+}
+
+/* ---- who it is ------------------------------------------------------------------------------------ */
+
+/* A look says who has it, so that a run inside a run can tell that it would wait for its parent. */
+static void owner_is_shown(void)
+{
+    hf_client *c, *d;
+    hf_lease *l;
+    struct seen x;
+    char owner[256];
+
+    use_nodes(3, no_guard);
+    c = opened();
+    d = opened();
+    l = taken(c, nm("n"), HF_REQUEST(.owner = 7, .note = "why 1-2 not"));
+    CHECK_NUM(hf_lease_owner(l, owner, sizeof(owner)), >, 0);
+    owner[strcspn(owner, " ")] = 0; /* what it holds comes behind it */
+    CHECK(see(d, nm("n"), 0, &x));
+    CHECK_STR(x.owner, owner);
+    CHECK_STR(x.note, "why 1-2 not");
+    CHECK_NUM(x.pid, ==, getpid());
+    CHECK_NUM(x.position, ==, 0);
+    CHECK_NUM(x.expires_ms, >, 0);
+    given(l);
+    l = taken(c, nm("n"), NULL);
+    CHECK(see(d, nm("n"), 0, &x));
+    CHECK(strcmp(x.owner, owner) != 0);
+    given(l);
+    closed(c);
+    closed(d);
+    nodes_done();
+}
+
 /* ---- at the same moment ----------------------------------------------------------------------------- */
 
 enum { VOTERS = 3, VOTES = 40 };
@@ -228,11 +328,11 @@ static void two_connections(void)
 {
     struct pend *p[10];
     hf_client *c;
-    hf_lease *l;
+    hf_lease *l = NULL;
 
     use_nodes(3, no_guard);
     c = opened();
-    l = taken(c, nm("n"), NULL);
+    AWAIT(rig.face->acquire(c, nm("n"), 0, NULL, &l, E()) == 0); /* who waits listens */
     for (int i = 0; i < 3; i++)
         AWAIT(connections(&servers[i]) == 1);
     for (int i = 0; i < 10; i++)
@@ -254,6 +354,9 @@ const struct test_case redlock_others_cases[] = {
     { "redlock-and-others", redlock_and_others, ON_ALL, 0, 0 },
     { "key-of-another-type", key_of_another_type, ON_ALL, 0, 0 },
     { "mark-is-reserved", mark_is_reserved, ON_ALL, 0, 0 },
+    { "no-right-to-publish", no_right_to_publish, ON_ALL, 0, 0 },
+    { "over-tls", over_tls, ON_ALL, 0, 0 },
+    { "owner-is-shown", owner_is_shown, ON_ALL, 0, 0 },
     { "split-votes", split_votes, ON_BLOCKING, 0, 0 },
     { "two-connections", two_connections, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },

@@ -9,16 +9,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static const char class_path[] =
-    "/usr/share/java/curator-recipes.jar:/usr/share/java/curator-framework.jar"
-    ":/usr/share/java/curator-client.jar:/usr/share/java/zookeeper.jar"
-    ":/usr/share/java/zookeeper-jute.jar:/usr/share/java/slf4j-api.jar"
-    ":/usr/share/java/slf4j-nop.jar:/usr/share/java/guava.jar:/usr/share/java/"
-    "snappy-java.jar"
-    ":/usr/share/java/metrics-core.jar:/usr/share/java/netty-common.jar"
-    ":/usr/share/java/netty-transport.jar:/usr/share/java/netty-buffer.jar"
-    ":/usr/share/java/netty-handler.jar:/usr/share/java/netty-codec.jar"
-    ":/usr/share/java/netty-resolver.jar";
+static const char jars[] = "/usr/share/java/curator-recipes.jar"
+                           ":/usr/share/java/curator-framework.jar"
+                           ":/usr/share/java/curator-client.jar:/usr/share/java/guava.jar";
 
 struct curator {
     pid_t pid;
@@ -38,8 +31,9 @@ static struct curator curator_start(void)
 {
     struct curator c;
     int to[2], from[2];
-    char at[64];
+    char at[64], class_path[2048];
 
+    snprintf(class_path, sizeof(class_path), "%s:%s", jars, zk_class_path);
     snprintf(at, sizeof(at), "127.0.0.1:%d", servers->servers[0].port);
     CHECK(pipe(to) == 0 && pipe(from) == 0);
     c.pid = fork();
@@ -53,7 +47,8 @@ static struct curator curator_start(void)
             close(from[i]);
         }
         execlp("java", "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-               "-cp", class_path, CURATOR_SOURCE, at, (char *)NULL);
+               "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path,
+               JAVA_SOURCES "/Curator.java", at, (char *)NULL);
         _exit(127);
     }
     close(to[0]);

@@ -15,122 +15,143 @@ static size_t follower(size_t but)
     return 0;
 }
 
-/* While there is no leader a look may fail. */
-static bool both_there(hf_client *c)
-{
-    hf_list *list = NULL;
-    const hf_line *line;
-    bool there;
+enum { ELECTION = 5 }; /* times LIMIT_MS: it may take its time */
 
-    if (hf_look(c, "n", &list, NULL) < 0)
-        return false;
-    line = hf_list_at(list, 0);
-    there = line && hf_line_holders(line) == 1 && hf_line_waiters(line) == 1;
-    hf_list_free(list);
-    return there;
+/* The holder's session has been attached at another server. */
+static bool elsewhere(size_t server)
+{
+    for (size_t i = 0; i < ZK_SERVERS; i++)
+        if (i != server && proxy_passed(fronts[i], PROXY_DOWN) > 0)
+            return true;
+    return false;
 }
 
-/* A holder that has come to another server in time holds on; else it is told. */
+/* The session is longer than an election: the holder holds on, through another server, and
+ * nobody comes in beside it. */
 static void killed(size_t which)
 {
-    struct two t;
-    hf_lease *l;
+    struct two t = hold_at(which);
+    int64_t until = now_ms() + ELECTION * LIMIT_MS;
 
-    t = hold_and_wait();
     server_kill(&servers->servers[which]);
-    AWAIT(hf_lease_state(t.held) == HF_LOST ||
-          (hf_lease_state(t.held) == HF_HELD && both_there(t.b)));
-    if (hf_lease_check(t.held) == 0) {
+    while (!elsewhere(which) || !line_looks(t.b, 1, 1)) {
+        CHECK_RC(hf_lease_check(t.held), 0);
         CHECK(!pend_done(t.waits));
-        given(t.held);
-    } else {
-        CHECK_RC(rig.face->release(t.held, E()), HF_ELOST);
+        CHECK_NUM(now_ms(), <, until);
+        nap();
     }
-    l = pend_granted(t.waits);
-    CHECK_NUM(hf_lease_fence(l), >, t.fence);
-    given(l);
-    AWAIT(line_is(t.b, "n", 0, 0));
-    closed(t.a);
-    closed(t.b);
+    AWAIT(hf_lease_state(t.held) == HF_HELD);
+    CHECK_NUM(told.lost, ==, 0);
+    CHECK_NUM(told.held, ==, told.risk);
+    two_go_on(&t);
 }
 
 static void leader_killed(void)
 {
-    use_three("ttl=6s");
+    use_three("ttl=50s", "");
     killed(zk_leader(servers));
     done();
 }
 
 static void follower_killed(void)
 {
-    use_three("");
+    use_three("ttl=50s", "");
     killed(follower(9));
     done();
 }
 
-static void no_quorum(bool longer)
+/* The servers but one, which the holder talks to. */
+static size_t all_but_one(size_t others[2])
 {
-    hf_client *c;
-    hf_lease *l;
-    size_t leader, other, one;
-    uint64_t fence;
+    others[0] = zk_leader(servers);
+    others[1] = follower(9);
+    return 3 - others[0] - others[1];
+}
+
+/* For longer than the session: the holder is told by its own clock, since nobody else could
+ * tell it, and in time. The servers come back, and the next is admitted. */
+static void no_quorum_for_long(void)
+{
+    size_t others[2], one;
+    struct two t;
+    int64_t killed_ms, until;
     int rc;
 
-    use_three("");
-    c = prompted();
-    l = taken(c, "n", NULL);
-    fence = hf_lease_fence(l);
-    leader = zk_leader(servers);
-    one = follower(9);
-    other = 3 - leader - one;
-    server_kill(&servers->servers[leader]);
-    server_kill(&servers->servers[one]);
-    if (longer) {
-        AWAIT(hf_lease_state(l) == HF_LOST); /* by its own clock: nobody could tell it */
-        rc = rig.face->release(l, E()); /* unknown: it comes before the news of the loss */
-        CHECK(rc == HF_ELOST || rc == HF_EUNKNOWN);
+    use_three("", "");
+    one = all_but_one(others);
+    t = hold_at(one);
+    server_kill(&servers->servers[others[0]]);
+    server_kill(&servers->servers[others[1]]);
+    killed_ms = now_ms();
+    AWAIT(told.lost == 1);
+    CHECK_NUM(told.risk, ==, 1);
+    /* the deadline is no later than this, and the news comes before it */
+    CHECK_NUM(told.lost_ms - killed_ms, <=, TTL_MS);
+    CHECK_RC(hf_lease_check(t.held), HF_ELOST);
+    CHECK(!pend_done(t.waits)); /* who should have admitted it? */
+    rc = rig.face->release(t.held, E());
+    CHECK(rc == HF_ELOST ||
+          rc == HF_EUNKNOWN); /* its node is there until somebody ends it */
+    zk_run(servers, others[0]);
+    zk_run(servers, others[1]);
+    until = now_ms() + ELECTION * LIMIT_MS;
+    while (!pend_done(t.waits)) {
+        CHECK_NUM(now_ms(), <, until);
+        nap();
     }
-    zk_run(servers, leader);
-    zk_run(servers, one);
-    zk_await(servers, other);
-    if (!longer) {
-        rc = rig.face->release(l, E());
-        CHECK(rc == 0 || rc == HF_ELOST || rc == HF_EUNKNOWN);
-    }
-    l = taken(c, "n", NULL);
-    CHECK_NUM(hf_lease_fence(l), >, fence);
-    given(l);
-    AWAIT(line_is(c, "n", 0, 0));
-    closed(c);
+    t.held = pend_granted(t.waits);
+    CHECK_NUM(hf_lease_fence(t.held), >, t.fence);
+    given(t.held);
+    given(taken(t.a, "n", NULL)); /* with a new session */
+    AWAIT(line_looks(t.b, 0, 0));
+    closed(t.a);
+    closed(t.b);
     done();
 }
 
-static void no_quorum_for_long(void)
-{
-    no_quorum(true);
-}
-
+/* For less: at risk, then held again, and nothing is granted to anybody meanwhile. */
 static void no_quorum_for_short(void)
 {
-    no_quorum(false);
+    size_t others[2], one;
+    hf_lease *none = NULL;
+    struct two t;
+    int64_t until;
+
+    /* servers that were away for so long still believe in each other */
+    use_three("ttl=24s", "syncLimit=80");
+    one = all_but_one(others);
+    t = hold_at(one);
+    server_freeze(&servers->servers[others[0]]);
+    server_freeze(&servers->servers[others[1]]);
+    for (until = now_ms() + 2 * LIMIT_MS; told.risk == 0; nap())
+        CHECK(now_ms() < until);
+    CHECK(rig.face->acquire(t.b, "other", 10, NULL, &none, E()) < 0 && !none);
+    CHECK_RC(hf_lease_check(t.held), 0);
+    CHECK(!pend_done(t.waits));
+    server_continue(&servers->servers[others[0]]);
+    server_continue(&servers->servers[others[1]]);
+    AWAIT(told.held == 1);
+    CHECK_NUM(hf_lease_state(t.held), ==, HF_HELD);
+    CHECK_NUM(told.risk, ==, 1);
+    CHECK_NUM(told.lost, ==, 0);
+    AWAIT(line_looks(t.b, 1, 1));
+    two_go_on(&t);
+    done();
 }
 
 /* ---- servers that lose each other ------------------------------------------------------ */
 
-enum {
-    SHORT_MS = 1500
-}; /* shorter than servers need to see that they have lost each other */
+enum { SHORT_MS = TEST_SANITIZED ? 8000 : 3000 };
 
 /* [i][k]: by which i reaches k */
 static struct proxy *links[3][3], *elections[3][3];
 
-static void use_linked(void)
+static void use_linked(const char *limits)
 {
     servers = zk_place_new(rig.place, 3);
     for (size_t i = 0; i < 3; i++) {
-        zk_config(&servers->servers[i], "clientPort=%d", servers->servers[i].port);
-        /* so long one waits for a leader that others still believed in when it voted */
-        zk_config(&servers->servers[i], "initLimit=5");
+        zk_config(&servers->servers[i], "clientPort=%d\n%s", servers->servers[i].port,
+                  limits);
         for (size_t k = 0; k < 3; k++)
             if (i != k) {
                 links[i][k] = proxy_new(servers->quorum[k]);
@@ -154,13 +175,18 @@ static void links_done(void)
     done();
 }
 
-static hf_client *opened_shortly(size_t server)
+static hf_client *opened_by(int port, int ttl_ms)
 {
     char url[128];
 
-    snprintf(url, sizeof(url), "zk://127.0.0.1:%d/fault?ttl=%dms&connect_timeout=60s",
-             servers->servers[server].port, SHORT_MS);
+    snprintf(url, sizeof(url), "zk://127.0.0.1:%d/fault?ttl=%dms&connect_timeout=60s", port,
+             ttl_ms);
     return opened_at(url);
+}
+
+static hf_client *opened_shortly(size_t server)
+{
+    return opened_by(servers->servers[server].port, SHORT_MS);
 }
 
 static void freeze_link(size_t from, size_t to, bool frozen)
@@ -192,7 +218,7 @@ static void freeze_all(size_t server, bool frozen)
 /* Whenever the one that waits is granted, the holder knows that it is out. */
 static hf_lease *out_before(struct pend *p, hf_lease *l)
 {
-    int64_t until = now_ms() + 5 * LIMIT_MS; /* an election may take its time */
+    int64_t until = now_ms() + ELECTION * LIMIT_MS;
 
     while (!pend_done(p)) {
         CHECK_NUM(now_ms(), <, until);
@@ -213,7 +239,7 @@ static void frozen_link(void)
     hf_lease *l, *next;
     struct pend *p;
 
-    use_linked();
+    use_linked("syncLimit=80"); /* the follower goes on for long */
     leader = zk_leader(servers);
     mine = follower(9);
     a = opened_shortly(mine);
@@ -242,7 +268,8 @@ static void leader_cut_off(void)
     hf_lease *l, *next;
     struct pend *p;
 
-    use_linked();
+    /* so long one waits for a leader that others still believed in when it voted */
+    use_linked("initLimit=5");
     leader = zk_leader(servers);
     one = follower(9);
     a = opened_shortly(leader);
@@ -260,6 +287,39 @@ static void leader_cut_off(void)
     links_done();
 }
 
+/* The same, but the others make a new one at once, and the old one does not notice for
+ * long: all that time it answers syncs and takes sessions back. */
+static void leader_deposed(void)
+{
+    enum { T = 4000 };
+    size_t leader, others[2];
+    hf_client *a, *b;
+    hf_lease *l, *next;
+    struct pend *p;
+
+    use_linked("syncLimit=20");
+    leader = zk_leader(servers);
+    others[0] = follower(9);
+    others[1] = 3 - leader - others[0];
+    a = opened_by(servers->servers[leader].port, T);
+    b = opened_by(servers->servers[others[0]].port, T);
+    l = taken(a, "n", NULL);
+    p = queued(b, "n", 1, NULL);
+    freeze_all(leader, true);
+    for (size_t i = 0; i < 2; i++)
+        server_kill(&servers->servers[others[i]]);
+    for (size_t i = 0; i < 2; i++)
+        zk_run(servers, others[i]);
+    next = out_before(p, l);
+    CHECK_NUM(hf_lease_fence(next), >, hf_lease_fence(l));
+    freeze_all(leader, false);
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    given(next);
+    closed(a);
+    closed(b);
+    links_done();
+}
+
 const struct test_case zookeeper_ensemble_cases[] = {
     { "leader-killed", leader_killed, ON_ALL, 0, CASE_LONG },
     { "follower-killed", follower_killed, ON_ALL, 0, CASE_LONG },
@@ -267,5 +327,6 @@ const struct test_case zookeeper_ensemble_cases[] = {
     { "no-quorum-for-short", no_quorum_for_short, ON_ALL, 0, CASE_LONG },
     { "frozen-link", frozen_link, ON_ALL, 0, CASE_LONG },
     { "leader-cut-off", leader_cut_off, ON_ALL, 0, CASE_LONG },
+    { "leader-deposed", leader_deposed, ON_ALL, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -121,7 +121,7 @@ static void create_comes_late(void)
     hf_client *c, *direct;
     hf_lease *l = NULL;
 
-    use_one_by_proxy("connect_timeout=1s");
+    use_one_by_proxy("ttl=12s&connect_timeout=3s");
     c = opened();
     direct = opened_directly(0);
     given(taken(c, "n", NULL));
@@ -129,9 +129,8 @@ static void create_comes_late(void)
     CHECK_RC(rig.face->acquire(c, "n", 100, NULL, &l, E()), HF_ETIMEDOUT);
     CHECK(proxy_kept(proxy, PROXY_UP) > 0);
     proxy_freeze(proxy, PROXY_PRESENT, 0); /* and there it comes */
-    AWAIT(line_is(direct, "n", 0, 0));
-    STAYS(line_is(direct, "n", 0, 0), TTL_MS);
-    CHECK_RC(tried(c, "n", NULL), 0);
+    AWAIT(tried(c, "n", NULL) == 0);       /* it came before this one, and has gone */
+    STAYS(line_is(direct, "n", 0, 0), 1000);
     closed(c);
     closed(direct);
     done();
@@ -142,12 +141,14 @@ static void session_expired(void)
 {
     struct two t;
 
-    use_one_by_proxy("connect_timeout=1s");
+    use_one_by_proxy("connect_timeout=3s");
     t = hold_and_wait();
     proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
-    while (!pend_done(t.waits)) /* whenever it is granted, the other one knows it is out */
-        nap();
-    CHECK_RC(hf_lease_check(t.held), HF_ELOST);
+    AWAIT(pend_done(t.waits));
+    two_are_right(&t); /* whenever it is granted, the other one knows that it is out */
+    AWAIT(told.lost == 1);
+    CHECK_NUM(told.risk, ==, 1);
+    CHECK_NUM(told.lost_ms, <=, t.waits->ended_ms); /* and was told before */
     proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, 0);
     CHECK_RC(rig.face->release(t.held, E()), HF_ELOST);
     t.held = taken(t.a, "m", NULL); /* a new session */
@@ -163,18 +164,18 @@ static void silence_in_time(void)
 {
     struct two t;
 
-    use_one_by_proxy("connect_timeout=1s");
+    use_one_by_proxy("ttl=12s&connect_timeout=3s");
     t = hold_and_wait();
     proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
-    AWAIT(hf_lease_state(t.held) != HF_HELD);
+    AWAIT(told.risk == 1);
+    CHECK_NUM(hf_lease_state(t.held), ==, HF_AT_RISK);
+    CHECK_RC(hf_lease_check(t.held), 0);
     proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, 0);
-    if (hf_lease_check(t.held) == 0) {
-        AWAIT(hf_lease_state(t.held) != HF_AT_RISK);
-        CHECK_NUM(hf_lease_state(t.held), ==, HF_HELD);
-        two_go_on(&t);
-    } else {
-        two_lost(&t); /* this machine was too slow to be in time */
-    }
+    AWAIT(told.held == 1);
+    CHECK_NUM(hf_lease_state(t.held), ==, HF_HELD);
+    CHECK_NUM(told.risk, ==, 1);
+    CHECK_NUM(told.lost, ==, 0);
+    two_go_on(&t);
     done();
 }
 
@@ -217,7 +218,7 @@ static void server_stopped(void)
 {
     struct two t;
 
-    use_one("connect_timeout=1s");
+    use_one("connect_timeout=3s");
     t = hold_and_wait();
     server_freeze(&servers->servers[0]);
     AWAIT(hf_lease_check(t.held) == HF_ELOST); /* by its own clock */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { NAMES = 3, WORKERS = 6, CAPACITY = 3, RUN_MS = 12000 };
+enum { ENOUGH = 200, LONGER_MS = 40000 }; /* a machine with too much to do gets more time */
 
 struct witness { /* of one name */
     atomic_int writers, readers, permits;
@@ -104,6 +105,8 @@ static void worker(void *arg)
     CHECK_RC(hf_open(rig.place->url, NULL, &c, E()), 0);
     in_threads(3, thread, c);
     hf_close(c);
+    fflush(NULL);
+    _exit(0); /* what the parent's proxies had allocated would look like leaks of ours */
 }
 
 static void run(void (*trouble)(void))
@@ -118,7 +121,7 @@ static void run(void (*trouble)(void))
     for (int i = 0; i < WORKERS; i++)
         pids[i] = proc_start(worker, (void *)(uintptr_t)i);
     until = now_ms() + RUN_MS;
-    while (now_ms() < until) {
+    while (now_ms() < until || (seen->grants <= ENOUGH && now_ms() < until + LONGER_MS)) {
         trouble();
         nap();
     }
@@ -126,20 +129,25 @@ static void run(void (*trouble)(void))
     for (int i = 0; i < WORKERS; i++)
         proc_end(pids[i]);
     fprintf(stderr, "%d grants, %d cuts\n", seen->grants, seen->cuts);
-    CHECK_NUM(seen->grants, >, 200);
+    CHECK_NUM(seen->grants, >, ENOUGH);
     CHECK_NUM(seen->lost, ==, 0);
     for (size_t i = 0; i < NAMES; i++)
         CHECK(seen->names[i].writers == 0 && seen->names[i].readers == 0 &&
               seen->names[i].permits == 0);
 }
 
-/* Nothing is left in line, whatever became of requests under way. */
+/* Nothing is left in line, whatever became of requests under way; by the end of a session
+ * at the latest, if a client was closed while nobody answered. */
 static void nothing_left(void)
 {
     hf_client *c = opened_directly(0);
+    int64_t until = now_ms() + 3 * LIMIT_MS;
 
     for (size_t i = 0; i < NAMES; i++)
-        AWAIT(line_is(c, names[i], 0, 0));
+        while (!line_is(c, names[i], 0, 0)) {
+            CHECK_NUM(now_ms(), <, until);
+            nap();
+        }
     closed(c);
 }
 
@@ -157,7 +165,7 @@ static void cut_now_and_then(void)
 
 static void stress_cut(void)
 {
-    use_one_by_proxy("ttl=10s");
+    use_one_by_proxy("ttl=24s");
     run(cut_now_and_then);
     CHECK_NUM(seen->cuts, >, 10);
     proxy_cut_after(proxy, -1);
@@ -185,7 +193,7 @@ static void kill_now_and_then(void)
 
 static void stress_servers(void)
 {
-    use_three("ttl=10s");
+    use_three("ttl=24s", "");
     run(kill_now_and_then);
     CHECK_NUM(seen->cuts, >, 1);
     for (size_t i = 0; i < 3; i++)

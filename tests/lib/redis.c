@@ -139,17 +139,34 @@ void redis_restart_empty(struct server *s)
 
 /* ---- asking ---------------------------------------------------------------------------- */
 
+/* Sentinels throw everybody out of a server whose part they change: then we ask once more. */
+static bool may_ask_again(const char *fmt)
+{
+    static const char *const questions[] = { "INFO", "GET", "EXISTS", "CLIENT LIST" };
+
+    for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
+        if (strncmp(fmt, questions[i], strlen(questions[i])) == 0)
+            return true;
+    return false;
+}
+
 static redisReply *ask(struct server *s, const char *fmt, va_list ap)
 {
-    redisContext *c = enter(s);
-    redisReply *r;
+    redisReply *r = NULL;
 
-    if (!c)
-        check_failed(__FILE__, __LINE__, "the server on port %d is not there", s->port);
-    r = redisvCommand(c, fmt, ap);
-    if (!r)
-        check_failed(__FILE__, __LINE__, "%s: port %d: %s", fmt, s->port, c->errstr);
-    redisFree(c);
+    for (int i = 0; !r; i++) {
+        redisContext *c = enter(s);
+        va_list copy;
+
+        if (!c)
+            check_failed(__FILE__, __LINE__, "the server on port %d is not there", s->port);
+        va_copy(copy, ap);
+        r = redisvCommand(c, fmt, copy);
+        va_end(copy);
+        if (!r && (i == 5 || !may_ask_again(fmt)))
+            check_failed(__FILE__, __LINE__, "%s: port %d: %s", fmt, s->port, c->errstr);
+        redisFree(c);
+    }
     return r;
 }
 

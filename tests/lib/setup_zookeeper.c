@@ -20,7 +20,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-static const char class_path[] =
+const char zk_class_path[] =
     "/usr/share/java/zookeeper.jar:/usr/share/java/zookeeper-jute.jar"
     ":/usr/share/java/slf4j-api.jar:/usr/share/java/slf4j-simple.jar"
     ":/usr/share/java/snappy-java.jar:/usr/share/java/metrics-core.jar"
@@ -86,7 +86,7 @@ void zk_run(struct zk_place *z, size_t i)
                            factory,
                            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                            "-cp",
-                           class_path,
+                           zk_class_path,
                            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                            "zoo.cfg",
                            NULL };
@@ -195,12 +195,35 @@ void zk_ensemble(struct zk_place *z)
     }
 }
 
+/* The first session, or handshake, of a virtual machine that has just begun may take it
+ * seconds. */
+static void use_once(const char *url)
+{
+    int64_t until = now_ms() + 4 * LIMIT_MS;
+    hf_client *c = NULL;
+    hf_list *list = NULL;
+
+    CHECK_RC(hf_open(url, NULL, &c, E()), 0);
+    while (hf_look(c, "n", &list, E()) < 0) {
+        CHECK_NUM(now_ms(), <, until);
+        nap();
+    }
+    hf_list_free(list);
+    hf_close(c);
+}
+
 void zk_start_all(struct zk_place *z)
 {
+    char url[64];
+
     for (size_t i = 0; i < z->n; i++)
         zk_run(z, i);
     for (size_t i = 0; i < z->n; i++)
         zk_await(z, i);
+    for (size_t i = 0; i < z->n; i++) {
+        snprintf(url, sizeof(url), "zk://127.0.0.1:%d/first", z->servers[i].port);
+        use_once(url);
+    }
 }
 
 void zk_url(const struct zk_place *z, char *url, size_t size, const char *tail)
@@ -233,6 +256,8 @@ static void restart(struct place *p)
     for (size_t i = 0; i < z->n; i++)
         server_kill(&z->servers[i]);
     zk_start_all(z);
+    if (z->tls)
+        use_once(p->url);
 }
 
 static void block(struct place *p)
@@ -338,6 +363,7 @@ static void tls_start(struct place *p)
     zk_config(s, "ssl.clientAuth=need\nssl.hostnameVerification=false");
     zk_start_all(z);
     tls_url(p, s->port + 10000, p->url, sizeof(p->url));
+    use_once(p->url);
 }
 
 static void tls_unusable(struct place *p, char *url, size_t size)

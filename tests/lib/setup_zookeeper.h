@@ -22,6 +22,8 @@ struct zk_place {
     int seen[ZK_SERVERS][ZK_SERVERS], elects[ZK_SERVERS][ZK_SERVERS];
 };
 
+extern const char zk_class_path[]; /* of the servers, and of programs beside them */
+
 struct zk_place *zk_place_new(struct place *, size_t servers);
 void zk_config(struct server *, const char *line, ...)
     __attribute__((format(printf, 2, 3)));

@@ -12,14 +12,21 @@
  * candidate is what the client has seen and one more. No more nodes have forgotten at a time than
  * leave a majority that remembers; beyond that fences rest on clocks by definition.
  *
+ * KEEP: the first client, while it holds, gives the key to nodes that did not vote for it, at any
+ * moment before its deadline, and renews once. A renewal that a majority has answered before the
+ * deadline moves it; keys that it did not extend may go at any moment from then on, and so may those
+ * that were asked for before it and given after it.
+ *
  * Checked at every grant: nobody else's lease is valid (G1), and the fence is greater than that of
- * the last grant (G2), so none is given twice.
+ * the last grant (G2), so none is given twice. At every renewal: nobody else's is valid, and nobody
+ * was granted it since.
  *
  * Broken on purpose:
  *   NAIVE      each node counts up with its vote, and the fence is the greatest of the votes
  *   NOGUARD    a node that has forgotten counts at once
  *   ANYSEED    a node without a mark is given one by whoever comes
  *   LATE       a round that took too long is won all the same
+ *   SAMEROUND  (with KEEP) a renewal takes the key where it is missing and counts that, late or not
  */
 
 #ifndef N
@@ -44,10 +51,13 @@
 #define NEED (N / 2 + 1)
 
 #define NOBODY C
-#define STALE(c) (C + 1 + c) /* of a round of c that is no more: goes at any moment */
+#define STALE(c) (C + 1 + c)   /* of a round of c that is no more: goes at any moment */
+#define OLD(c) (2 * C + 1 + c) /* of its round, but not of its last renewal: the same */
 
 #define LOCK 1
 #define RAISE 2
+#define ASSERT 3
+#define EXTEND 4
 
 /* answers and votes */
 #define NO 1
@@ -69,6 +79,11 @@ typedef Client {
     byte ans[N], amark[N]; /* on its way back */
     byte vote[N], told[N], raise[N];
     bool counts[N], blank[N];
+#ifdef KEEP
+    byte won, renewals;
+    bool renews; /* `raise` has the answers to that */
+    bool hit;    /* a node forgot meanwhile */
+#endif
 };
 
 Client cl[C];
@@ -97,7 +112,7 @@ c_code {
 #define cover(n) skip
 #endif
 
-#define MINE(c, i) (key[i] == c || key[i] == STALE(c))
+#define MINE(c, i) (key[i] == c || key[i] == STALE(c) || key[i] == OLD(c))
 
 /* ---- a node does what is asked ---------------------------------------------------------------- */
 
@@ -145,11 +160,46 @@ inline do_raise(c, i)
     fi
 }
 
+#ifdef KEEP
+/* rseed: it was asked for since the renewal. Nobody waits for the answer. */
+inline do_assert(c, i)
+{
+    if
+    :: key[i] != NOBODY -> skip
+    :: cl[c].state == IDLE || cl[c].rcand[i] != cl[c].cand -> key[i] = STALE(c)
+    :: else ->
+        key[i] = (cl[c].rseed[i] == (cl[c].renewals > 0) -> c : OLD(c));
+        cover(8)
+    fi
+}
+
+inline do_extend(c, i)
+{
+    cl[c].ans[i] = NO;
+    if
+    :: cl[c].state == IDLE || cl[c].rcand[i] != cl[c].cand -> skip
+    :: key[i] == c || key[i] == OLD(c) ->
+        key[i] = c;
+        cl[c].ans[i] = YES
+#ifdef SAMEROUND
+    :: key[i] == NOBODY ->
+        key[i] = c;
+        cl[c].ans[i] = YES
+#endif
+    :: else
+    fi
+}
+#endif
+
 inline serve(c, i)
 {
     if
     :: cl[c].req[i] == LOCK -> do_lock(c, i)
     :: cl[c].req[i] == RAISE -> do_raise(c, i)
+#ifdef KEEP
+    :: cl[c].req[i] == ASSERT -> do_assert(c, i)
+    :: cl[c].req[i] == EXTEND -> do_extend(c, i)
+#endif
     fi;
     if
     :: cl[c].state == IDLE || cl[c].rcand[i] != cl[c].cand ->
@@ -175,7 +225,7 @@ inline end_round(c)
 {
     for (k : 0 .. N - 1) {
         if
-        :: key[k] == c -> key[k] = STALE(c)
+        :: key[k] == c || key[k] == OLD(c) -> key[k] = STALE(c)
         :: else
         fi;
         cl[c].ans[k] = 0;
@@ -187,6 +237,12 @@ inline end_round(c)
         cl[c].blank[k] = false
     }
     forget_round(c);
+#ifdef KEEP
+    cl[c].won = 0;
+    cl[c].renewals = 0;
+    cl[c].renews = false;
+    cl[c].hit = false;
+#endif
     cl[c].state = IDLE;
     cl[c].over = false
 }
@@ -254,6 +310,9 @@ inline win(c, fence)
         assert(fence > last);
         last = fence;
         cl[c].state = HELD;
+#ifdef KEEP
+        cl[c].won = fence;
+#endif
         if
         :: cl[c].high < fence -> cl[c].high = fence
         :: else
@@ -312,9 +371,84 @@ inline judge(c)
     fi
 }
 
+#ifdef KEEP
+#define LACKS(c, i) (cl[c].vote[i] != YES && cl[c].vote[i] != TAKEN)
+#ifdef SAMEROUND
+#define MAY_RENEW(c) true
+#else
+#define MAY_RENEW(c) (!cl[c].over)
+#endif
+
+inline spread(c, i)
+{
+    cl[c].req[i] = ASSERT;
+    cl[c].rcand[i] = cl[c].cand;
+    cl[c].rseed[i] = (cl[c].renewals > 0)
+}
+
+inline renew(c)
+{
+    cl[c].renews = true;
+    cl[c].hit = false;
+    for (k : 0 .. N - 1) {
+        if
+        :: cl[c].req[k] == 0 ->
+            cl[c].req[k] = EXTEND;
+            cl[c].rcand[k] = cl[c].cand;
+            cl[c].raise[k] = ASKED
+        :: else -> cl[c].raise[k] = FAILED
+        fi
+    }
+}
+
+/* A node that forgot before the renewal was sent counts again when the deadline before it is over. */
+inline renewed(c)
+{
+    cover(9);
+    for (k : 0 .. C - 1) {
+        assert(k == c || cl[k].state != HELD || cl[k].over)
+    }
+    assert(cl[c].won == last);
+    for (k : 0 .. N - 1) {
+        if
+        :: key[k] == c && cl[c].raise[k] != YES -> key[k] = OLD(c)
+        :: else
+        fi;
+        cl[c].raise[k] = 0
+    }
+    if
+    :: !cl[c].hit -> forget_round(c)
+    :: else
+    fi;
+    cl[c].over = false;
+    cl[c].renews = false;
+    cl[c].renewals = 1
+}
+
+inline judge_renewal(c)
+{
+    yes = 0;
+    for (k : 0 .. N - 1) {
+        yes = yes + (before[k] == 0 && cl[c].raise[k] == YES -> 1 : 0)
+    }
+    if
+#ifndef SAMEROUND
+    :: yes >= NEED && cl[c].over -> cover(10); end_round(c)
+#endif
+    :: yes >= NEED -> renewed(c)
+    :: else
+    fi
+}
+#endif
+
 inline hear(c, i)
 {
     if
+#ifdef KEEP
+    :: cl[c].state == HELD && cl[c].renews && cl[c].raise[i] == ASKED ->
+        cl[c].raise[i] = cl[c].ans[i];
+        judge_renewal(c)
+#endif
     :: cl[c].state == VOTES && cl[c].vote[i] == 0 ->
         cl[c].vote[i] = cl[c].ans[i];
         cl[c].told[i] = cl[c].amark[i];
@@ -359,6 +493,12 @@ inline restart(i)
         :: cl[k].state != IDLE && !cl[k].over -> before[i] = before[i] | (1 << k)
         :: else
         fi;
+#ifdef KEEP
+        if
+        :: cl[k].renews -> cl[k].hit = true
+        :: else
+        fi;
+#endif
         cl[k].req[i] = 0;
         cl[k].rcand[i] = 0;
         cl[k].rseed[i] = false;
@@ -389,6 +529,10 @@ end:
                 :: else
                 fi;
                 skip }
+#ifdef KEEP
+    :: d_step { c == 0 && cl[c].state == HELD && !cl[c].over && LACKS(c, i) && cl[c].req[i] == 0 ->
+                spread(c, i); skip }
+#endif
     :: d_step { cl[c].req[i] != 0 && cl[c].state == IDLE -> /* lost; before, not being served is as bad */
                 cl[c].req[i] = 0; cl[c].rcand[i] = 0; cl[c].rseed[i] = false }
     od
@@ -401,6 +545,10 @@ end:
     :: d_step { cl[c].state == IDLE && cl[c].rounds < (c == 0 -> ROUNDS : OTHERS) -> start_round(c); skip }
     :: d_step { cl[c].state == VOTES || cl[c].state == RAISES -> time_over(c); skip }
     :: d_step { cl[c].state == HELD -> end_round(c); skip }
+#ifdef KEEP
+    :: d_step { c == 0 && cl[c].state == HELD && MAY_RENEW(c) && !cl[c].renews &&
+                cl[c].renewals == 0 -> renew(c); skip }
+#endif
     :: d_step { cl[c].state != IDLE && !cl[c].over -> cl[c].over = true; forget_round(c); skip }
     od
 }

@@ -3,46 +3,13 @@
  * stays behind. How fast it is, is not asked here. */
 #include "counts.h"
 
+#include "rows.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* A number of a row; fails if it is null or missing. */
-static double number(const char *row, const char *key)
-{
-    char quoted[64];
-    const char *at;
-
-    snprintf(quoted, sizeof(quoted), "\"%s\": ", key);
-    at = strstr(row, quoted);
-    if (!at || strncmp(at + strlen(quoted), "null", 4) == 0)
-        check_failed(__FILE__, __LINE__, "no %s in %s", key, row);
-    return strtod(at + strlen(quoted), NULL);
-}
 
 static void bench(const char *url)
 {
-    static const char *const cases[] = { "uncontended", "inflight", "contended",
-                                         "contended",   "hand-off", "server" };
-    char command[1024], row[1024], want[64];
-    size_t n = 0;
-    FILE *f;
-
-    snprintf(command, sizeof(command),
-             "%s -u '%s' bench --json --time 100ms uncontended inflight contended hand-off "
-             "server",
-             HOLDFAST, url);
-    f = popen(command, "r");
-    CHECK(f);
-    for (; fgets(row, sizeof(row), f); n++) {
-        CHECK_NUM(n, <, sizeof(cases) / sizeof(cases[0]));
-        snprintf(want, sizeof(want), "{\"case\": \"%s\", \"backend\": \"redis", cases[n]);
-        CHECK(strncmp(row, want, strlen(want)) == 0);
-        CHECK(number(row, "pairs_per_s") > 0 && number(row, "raw_pairs_per_s") > 0);
-        CHECK(number(row, "ratio_to_raw") > 0);
-    }
-    CHECK_NUM(pclose(f), ==, 0);
-    CHECK_NUM(n, ==, sizeof(cases) / sizeof(cases[0]));
+    rows_of(url, "redis", "uncontended inflight contended hand-off server");
 }
 
 static void bench_rows(void)

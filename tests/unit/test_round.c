@@ -1,14 +1,18 @@
 /* Redlock's protocol (driver/redis/round.c) against simulated nodes, at random.
  *
- * Clients run rounds for two names over nodes that lose messages, answer late, are started again
- * empty or with an old snapshot, at any moment; keys expire; clients pause and die. After every
- * grant it is checked that no two leases of a name are valid at once (G1) and that fences are
- * unique and grow with the grants of a name (G2). Clocks help with nothing unless a case says so:
+ * Clients run rounds for two names over nodes that lose messages, answer late, have forgotten a script
+ * and want the request again, are started again empty or with an old snapshot, at any moment; keys
+ * expire; clients pause and die. Holders renew, and give the key to nodes that do not have it, at any
+ * moment. After every grant and every renewal it is checked that no two leases of a name are valid at
+ * once (G1), after every grant that fences are unique and grow with the grants of a name (G2), and on
+ * every node that no request for a key is executed behind its giving back (G7). Clocks help with nothing unless a case says so:
  * all of them stand still, and the protocol has to do it. At most so many nodes have forgotten at
  * a time that a majority remembers; beyond that G2 rests on clocks by definition.
  *
  * The same schedules refuse what is wrong: INCR on each node and the greatest of the votes; nodes
- * that count though they have just been started; marks of an earlier run that are believed.
+ * that count though they have just been started; marks of an earlier run that are believed; a renewal
+ * that counts what it has just given, after its time; requests that are repeated whatever has
+ * happened since.
  *
  * HF_SEED=N repeats a run; HF_ROUNDS=N plays so many schedules. */
 #include "unit.h"
@@ -27,9 +31,9 @@ enum {
     STEPS = 4000
 };
 
-enum variant { SOUND, NAIVE, NO_GUARD, OLD_MARKS };
+enum variant { SOUND, NAIVE, NO_GUARD, OLD_MARKS, COUNTED, REPEATED };
 
-enum kind { LOCK, RAISE, FREE };
+enum kind { LOCK, RAISE, FREE, ASSERT, EXTEND };
 
 struct message { /* a request, and then its answer */
     enum kind kind;
@@ -37,7 +41,10 @@ struct message { /* a request, and then its answer */
     unsigned name;
     uint64_t candidate;
     bool seed;
+    int64_t ttl;
+    unsigned renewal;
     /* the answer */
+    bool again; /* not done: say it once more */
     int64_t said;
     enum round_mark what;
     uint64_t mark;
@@ -68,6 +75,7 @@ struct sim_node {
     struct memory now, snapshot;
     unsigned run;
     int64_t started_at;
+    bool freed[STEPS]; /* this value was given back here */
 };
 
 struct sim_client {
@@ -79,7 +87,10 @@ struct sim_client {
     unsigned name;
     int64_t sent_at, until;
     int64_t skew;
-    uint32_t mine;
+    uint32_t mine, missing;
+    uint64_t fence;
+    unsigned renewal, alive, lost;
+    int64_t renewal_at;
 };
 
 struct world {
@@ -94,7 +105,8 @@ struct world {
     uint64_t last[NAMES]; /* fence of the last grant */
     uint64_t *given;      /* all of them */
     size_t ngiven;
-    unsigned restarts, seconds, seeded; /* what happened: a run without it proves nothing */
+    /* what happened: a run without it proves nothing */
+    unsigned restarts, seconds, seeded, renewed, spread, repeated;
     const char *wrong;
 };
 
@@ -126,7 +138,15 @@ static void set_mark(struct sim_node *node, uint64_t mark)
     node->now.mark_run = node->run;
 }
 
-static void run_lock(const struct world *w, struct sim_node *node, struct message *m)
+static void take_key(struct world *w, struct sim_node *node, const struct message *m)
+{
+    if (node->freed[m->value])
+        w->wrong = "a key was taken behind its giving back";
+    node->now.keys[m->name].value = m->value;
+    node->now.keys[m->name].until = w->now + m->ttl;
+}
+
+static void run_lock(struct world *w, struct sim_node *node, struct message *m)
 {
     m->what = mark_of(w, node);
     m->mark = node->now.mark;
@@ -134,8 +154,7 @@ static void run_lock(const struct world *w, struct sim_node *node, struct messag
     if (node->now.keys[m->name].value != 0)
         return;
     m->said = 1;
-    node->now.keys[m->name].value = m->value;
-    node->now.keys[m->name].until = w->now + TTL;
+    take_key(w, node, m);
     if (w->variant == NAIVE) {
         set_mark(node, node->now.mark + 1);
         m->mark = node->now.mark;
@@ -162,17 +181,55 @@ static void run_raise(struct world *w, struct sim_node *node, struct message *m)
     }
 }
 
+static void run_assert(struct world *w, struct sim_node *node, struct message *m)
+{
+    m->said = node->now.keys[m->name].value == 0;
+    if (m->said == 1)
+        take_key(w, node, m);
+    w->spread += m->said == 1;
+}
+
+static void run_extend(const struct world *w, struct sim_node *node, struct message *m)
+{
+    uint64_t value = node->now.keys[m->name].value;
+
+    m->said = value == m->value ? 1 : value == 0 ? 0 : -1;
+    if (m->said == 1)
+        node->now.keys[m->name].until = w->now + m->ttl;
+}
+
+static void run_free(struct sim_node *node, const struct message *m)
+{
+    if (node->now.keys[m->name].value == m->value)
+        node->now.keys[m->name].value = 0;
+    node->freed[m->value] = true;
+}
+
 static void execute(struct world *w, struct sim_node *node, struct message *m)
 {
     for (unsigned i = 0; i < NAMES; i++)
         if (node->now.keys[i].value != 0 && node->now.keys[i].until <= w->now)
             node->now.keys[i].value = 0;
-    if (m->kind == LOCK)
+    m->again = (m->kind == LOCK || m->kind == ASSERT) && chance(w, 30);
+    if (m->again)
+        return;
+    switch (m->kind) {
+    case LOCK:
         run_lock(w, node, m);
-    else if (m->kind == RAISE)
+        break;
+    case RAISE:
         run_raise(w, node, m);
-    else if (node->now.keys[m->name].value == m->value)
-        node->now.keys[m->name].value = 0;
+        break;
+    case ASSERT:
+        run_assert(w, node, m);
+        break;
+    case EXTEND:
+        run_extend(w, node, m);
+        break;
+    case FREE:
+        run_free(node, m);
+        break;
+    }
 }
 
 /* ---- the net ------------------------------------------------------------------------------------ */
@@ -199,9 +256,10 @@ static bool send(struct world *w, struct sim_client *c, unsigned i, enum kind ki
                          .value = c->value,
                          .name = c->name,
                          .candidate = c->round.candidate,
-                         .seed = c->round.nodes[i].blank };
+                         .seed = c->round.nodes[i].blank,
+                         .ttl = kind == ASSERT ? c->until - w->now : TTL,
+                         .renewal = c->renewal };
 
-    (void)w;
     return c->links[i].up && push(&c->links[i].out, &m);
 }
 
@@ -251,6 +309,8 @@ static void check_grant(struct world *w, const struct sim_client *c, uint64_t fe
         if (o != c && o->state == HELD && o->name == c->name && o->until > w->now)
             w->wrong = "two hold it";
     }
+    if (fence == 0)
+        return; /* a renewal */
     if (fence <= w->last[c->name])
         w->wrong = "a fence went back";
     for (size_t i = 0; i < w->ngiven; i++)
@@ -266,6 +326,67 @@ static void seed(struct world *w, struct sim_client *c, unsigned i)
         send(w, c, i, RAISE);
 }
 
+/* ---- holders: what redlock_keep.c does ------------------------------------------------------------ */
+
+static void spread(struct world *w, struct sim_client *c)
+{
+    for (unsigned i = 0; i < w->n; i++)
+        if (c->missing & 1u << i && (c->until > w->now || w->variant == COUNTED) &&
+            send(w, c, i, ASSERT))
+            c->mine |= 1u << i;
+}
+
+static void renew(struct world *w, struct sim_client *c)
+{
+    c->renewal++;
+    c->renewal_at = w->now;
+    c->alive = c->lost = 0;
+    for (unsigned i = 0; i < w->n; i++)
+        if (!send(w, c, i, EXTEND))
+            c->missing |= 1u << i;
+}
+
+/* One more node has it. A majority that says so after the deadline revives nothing. */
+static void lives(struct world *w, struct sim_client *c, unsigned i)
+{
+    c->missing &= ~(1u << i);
+    if (!counts(w, &c->links[i]) || ++c->alive != c->round.need)
+        return;
+    if (c->until <= w->now && w->variant != COUNTED) {
+        give_back(w, c);
+        return;
+    }
+    c->until = c->renewal_at + TTL - DRIFT;
+    w->renewed++;
+    check_grant(w, c, 0);
+    if (w->last[c->name] != c->fence)
+        w->wrong = "it was renewed after another had it";
+    spread(w, c);
+}
+
+static void hear_holder(struct world *w, struct sim_client *c, unsigned i,
+                        const struct message *m)
+{
+    if (m->kind == ASSERT && m->said == 1) {
+        c->missing &= ~(1u << i);
+        if (w->variant == COUNTED && m->renewal == c->renewal)
+            lives(w, c, i);
+    }
+    if (m->kind != EXTEND || m->renewal != c->renewal)
+        return;
+    if (m->said == 1) {
+        lives(w, c, i);
+        return;
+    }
+    c->missing |= 1u << i;
+    if (w->variant == COUNTED)
+        spread(w, c);
+    else if (++c->lost == w->n - c->round.need + 1)
+        give_back(w, c);
+    else if (c->alive >= c->round.need)
+        spread(w, c);
+}
+
 static void win(struct world *w, struct sim_client *c, uint64_t fence)
 {
     c->until = c->sent_at + TTL - DRIFT;
@@ -274,8 +395,13 @@ static void win(struct world *w, struct sim_client *c, uint64_t fence)
         return;
     }
     c->state = HELD;
+    c->fence = fence;
+    c->missing = 0;
     w->seconds += c->round.raising;
     check_grant(w, c, fence);
+    for (unsigned i = 0; i < w->n; i++)
+        if (c->round.nodes[i].vote == ANSWER_NO || c->round.nodes[i].vote == ANSWER_FAILED)
+            c->missing |= 1u << i;
     for (unsigned i = 0; i < w->n; i++)
         seed(w, c, i);
 }
@@ -319,8 +445,24 @@ static void judge(struct world *w, struct sim_client *c)
     judge(w, c);
 }
 
+/* What is out of date is not said again. */
+static void say_again(struct world *w, struct sim_client *c, unsigned i,
+                      const struct message *m)
+{
+    bool current = m->value == c->value && c->state != IDLE &&
+                   (m->kind == LOCK || (c->state == HELD && c->until > w->now));
+
+    w->repeated += current;
+    if ((current || w->variant == REPEATED) && c->links[i].up)
+        push(&c->links[i].out, m);
+}
+
 static void hear(struct world *w, struct sim_client *c, unsigned i, const struct message *m)
 {
+    if (m->again) {
+        say_again(w, c, i, m);
+        return;
+    }
     if (m->kind == LOCK) {
         c->blank &= ~(1u << i);
         c->blank |= m->what == MARK_NONE || m->what == MARK_OLD ? 1u << i : 0;
@@ -334,15 +476,21 @@ static void hear(struct world *w, struct sim_client *c, unsigned i, const struct
             c->highest = m->mark;
         if (m->said != 1)
             c->mine &= ~(1u << i);
-    } else if (c->state == VOTES && c->round.raising &&
+    } else if (m->kind == RAISE && c->state == VOTES && c->round.raising &&
                m->candidate == c->round.candidate) {
         hf__redis_round_raised(&c->round, i, m->said == 1 ? ANSWER_YES : ANSWER_NO,
                                m->said == 0 ? (int64_t)m->mark : -1);
     }
-    if (c->state == VOTES)
+    if (c->state == VOTES) {
         judge(w, c);
-    else
-        seed(w, c, i);
+        return;
+    }
+    if (m->kind == LOCK && m->said == 1)
+        c->missing &= ~(1u << i);
+    else if (m->kind == LOCK)
+        c->missing |= 1u << i;
+    seed(w, c, i);
+    hear_holder(w, c, i, m);
 }
 
 /* The client notices: what it asked and was not answered has failed. Requests may still come to be
@@ -355,6 +503,8 @@ static void cut(struct world *w, struct sim_client *c, unsigned i)
         return;
     l->up = false;
     l->back.n = 0;
+    if (c->state == HELD)
+        c->missing |= 1u << i;
     if (c->state != VOTES)
         return;
     hf__redis_round_vote_failed(&c->round, i);
@@ -403,7 +553,12 @@ static void act(struct world *w, struct sim_client *c)
     } else if (c->state == VOTES && chance(w, 12)) {
         hf__redis_round_time_over(&c->round);
         judge(w, c);
-    } else if (c->state == HELD && (c->until <= w->now || chance(w, 10))) {
+    } else if (c->state == HELD && chance(w, 4)) {
+        spread(w, c);
+    } else if (c->state == HELD && chance(w, 4)) {
+        renew(w, c);
+    } else if (c->state == HELD &&
+               ((c->until <= w->now && w->variant != COUNTED) || chance(w, 12))) {
         if (chance(w, 6))
             c->state = IDLE; /* it died, and others find its keys until they expire */
         else
@@ -520,7 +675,8 @@ static uint64_t first_seed(void)
 static void holds_with(bool clocks)
 {
     uint64_t seed = first_seed(), rounds = number("HF_ROUNDS", 1500);
-    size_t grants = 0, restarts = 0, seconds = 0, seeded = 0;
+    size_t grants = 0, restarts = 0, seconds = 0, seeded = 0, renewed = 0, spread_to = 0,
+           repeated = 0;
 
     for (uint64_t i = 0; i < rounds; i++) {
         struct world *w = play(seed + i, SOUND, clocks);
@@ -532,14 +688,19 @@ static void holds_with(bool clocks)
         restarts += w->restarts;
         seconds += w->seconds;
         seeded += w->seeded;
+        renewed += w->renewed;
+        spread_to += w->spread;
+        repeated += w->repeated;
         end(w);
     }
-    print_message("# %zu grants, %zu in two phases, %zu restarts, %zu marks seeded\n",
-                  grants, seconds, restarts, seeded);
+    print_message("# %zu grants, %zu in two phases, %zu restarts, %zu marks seeded, "
+                  "%zu renewals, %zu keys given later, %zu requests repeated\n",
+                  grants, seconds, restarts, seeded, renewed, spread_to, repeated);
     if (rounds >= 100) {
         assert_true(grants > rounds * 10);
         assert_true(seconds > rounds && restarts > rounds && seeded > rounds);
         assert_true(seconds < grants);
+        assert_true(renewed > rounds && spread_to > rounds && repeated > rounds);
     }
 }
 
@@ -588,6 +749,18 @@ static void old_marks_fail(void **state)
 {
     (void)state;
     refused(OLD_MARKS);
+}
+
+static void counted_fails(void **state)
+{
+    (void)state;
+    refused(COUNTED);
+}
+
+static void repeated_fails(void **state)
+{
+    (void)state;
+    refused(REPEATED);
 }
 
 /* ---- who may be seeded ------------------------------------------------------------------------- */
@@ -689,7 +862,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_without_clocks), cmocka_unit_test(sound_with_skewed_clocks),
         cmocka_unit_test(naive_fails),          cmocka_unit_test(no_guard_fails),
-        cmocka_unit_test(old_marks_fail),       cmocka_unit_test(verdicts),
+        cmocka_unit_test(old_marks_fail),       cmocka_unit_test(counted_fails),
+        cmocka_unit_test(repeated_fails),       cmocka_unit_test(verdicts),
         cmocka_unit_test(seeded_by_winner),
     };
 

@@ -91,9 +91,10 @@ int hf__redis_read_tls(struct redis *r, const struct url *url, hf_error *err)
     struct env *env = r->store.env;
     int rc;
 
-    if (strncmp(url->scheme, "rediss", 6) != 0) {
+    if (strncmp(url->scheme, "rediss", 6) != 0 && strcmp(url->scheme, "redlocks") != 0) {
         if (config.ca || config.cert || config.key)
-            return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: tls_* needs rediss://");
+            return hf__fail(err, HF_EINVAL, 0, url->shown,
+                            "URL: tls_* needs rediss:// or redlocks://");
         return 0;
     }
     rc = env->tls(env, &r->tls, err);
@@ -191,6 +192,7 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     list_init(&r->looks);
     list_init(&r->cells);
     list_init(&r->sights);
+    list_init(&r->debts);
     list_init(&r->nodes);
     list_init(&r->dirty);
     list_init(&r->later);
@@ -245,7 +247,7 @@ static bool wants_redlock(const struct url *url)
 {
     const char *mode = hf__url_param(url, "mode");
 
-    return strcmp(url->scheme, "redlock") == 0 || (mode && strcmp(mode, "plain") == 0);
+    return strncmp(url->scheme, "redlock", 7) == 0 || (mode && strcmp(mode, "plain") == 0);
 }
 
 static int redis_open(struct store **ret, const struct url *url, struct env *env,
@@ -331,7 +333,7 @@ static void redis_detail(char *text, size_t size)
 const struct hf_driver hf__driver_redis = {
     .name = "redis",
     .schemes = "redis rediss redis+unix redis+sentinel rediss+sentinel redis+cluster "
-               "rediss+cluster redlock",
+               "rediss+cluster redlock redlocks",
     .open = redis_open,
     .close = hf__redis_close,
     .join = hf__redis_join,

@@ -1,7 +1,7 @@
 /* greet.c: what is said on a new connection for commands before the node is up.
  *
- *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings; then CLIENT KILL of the
- *   connection before this one, if it is still the same run of the server: the numbers of
+ *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings, for redlock COMMAND
+ *   INFO of what deletes a key with a certain value; then CLIENT KILL of the connection before this one, if it is still the same run of the server: the numbers of
  *   connections start anew with each run, and another client would be hit
  *
  * A refused login or database ends it with its own error. A replica is refused; under Sentinel it
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum stage { AUTH, SELECT, SETNAME, ID, INFO, FSYNC, SAVE, KILL, LOAD };
+enum stage { AUTH, SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, SAVE, KILL, LOAD };
 
 struct greeting {
     struct request q;
@@ -68,6 +68,13 @@ static void build(struct redis *r, struct request *q, struct command *c)
         hf__redis_command_arg(c, hf__redis_scripts[g->script].text,
                               hf__redis_scripts[g->script].len);
         break;
+    case KNOWS:
+        hf__redis_command_begin(c, 4);
+        hf__redis_command_text(c, "COMMAND");
+        hf__redis_command_text(c, "INFO");
+        hf__redis_command_text(c, "DELIFEQ"); /* Valkey 9.0 */
+        hf__redis_command_text(c, "DELEX");   /* Redis 8.4 */
+        break;
     case KILL:
         hf__redis_command_begin(c, 4);
         hf__redis_command_text(c, "CLIENT");
@@ -107,6 +114,16 @@ static const char *info(const char *text, const char *name, char *buf, size_t si
     return buf;
 }
 
+/* In seconds, at least. The server counts the whole seconds of its clock that began since its start:
+ * 1 may be a moment. */
+static int64_t age(const char *text)
+{
+    char value[48];
+    int64_t s = strtoll(info(text, "uptime_in_seconds", value, sizeof value), NULL, 10);
+
+    return s > 0 ? s - 1 : 0;
+}
+
 static void learn(struct node *n, const char *text)
 {
     unsigned a = 0, b = 0, c = 0;
@@ -139,9 +156,7 @@ static void learn(struct node *n, const char *text)
         n->old_id = n->echo_ms = 0; /* what was under way ended with the server */
     n->may_look = true;
     snprintf(n->run_id, sizeof n->run_id, "%s", value);
-    n->started_at =
-        redis_now(n->redis) -
-        strtoll(info(text, "uptime_in_seconds", value, sizeof value), NULL, 10) * 1000000;
+    n->started_at = redis_now(n->redis) - 1000000 * age(text);
     n->aof = strcmp(info(text, "aof_enabled", value, sizeof value), "1") == 0;
 }
 
@@ -158,6 +173,17 @@ static void learn_save(struct node *n, const redisReply *reply)
         reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len == 0)
         warn(n, "it has no persistence: a restart forgets every lock while its holder "
                 "believes in it");
+}
+
+static void learn_commands(struct node *n, const redisReply *reply)
+{
+    bool whole = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2;
+
+    n->frees = FREES_BY_SCRIPT;
+    if (whole && reply->element[1]->type == REDIS_REPLY_ARRAY)
+        n->frees = FREES_BY_DELEX;
+    if (whole && reply->element[0]->type == REDIS_REPLY_ARRAY)
+        n->frees = FREES_BY_DELIFEQ;
 }
 
 /* Joins of the old connection may still come to be executed, and we may not prevent it. */
@@ -225,6 +251,8 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         return; /* learn did not like it */
     if (g->stage == FSYNC)
         learn_fsync(n, reply);
+    if (g->stage == KNOWS)
+        learn_commands(n, reply);
     if (g->stage == SAVE) {
         learn_save(n, reply);
         settle(n);
@@ -250,6 +278,12 @@ static void say(struct conn *conn, enum stage stage, enum script_id script)
     hf__redis_conn_send(conn, q);
 }
 
+static bool wanted(const struct redis *r, enum stage s)
+{
+    return (s != AUTH || r->password) && (s != SELECT || r->db > 0) &&
+           (s != KNOWS || r->topology == TOPOLOGY_REDLOCK);
+}
+
 /* Redlock loads its scripts before it uses them: it does not wait for the answers of all nodes, and
  * a NOSCRIPT that nobody reads would leave a key behind. */
 void hf__redis_greet(struct conn *conn)
@@ -258,7 +292,7 @@ void hf__redis_greet(struct conn *conn)
 
     conn->node->may_look = conn->node->same_run = false;
     for (enum stage s = AUTH; s < KILL && conn->stream.state == STREAM_UP; s++)
-        if ((s != AUTH || r->password) && (s != SELECT || r->db > 0))
+        if (wanted(r, s))
             say(conn, s, 0);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
         if (r->topology == TOPOLOGY_REDLOCK && conn->stream.state == STREAM_UP)

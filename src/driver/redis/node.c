@@ -174,6 +174,8 @@ void hf__redis_node_ready(struct node *n)
     n->back_off_us = 0;
     if (n->listen_wanted)
         start(n, &n->messages);
+    if (r->topology == TOPOLOGY_REDLOCK)
+        hf__redlock_ready(n);
     if (r->topology == TOPOLOGY_CLUSTER)
         hf__redis_cluster_ready(n);
     else

@@ -124,6 +124,9 @@ bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
 
 /* ---- nodes (node.c, greet.c, sentinel.c, cluster.c) -------------------------------------- */
 
+/* How a key is deleted if it has a certain value; what the server has. */
+enum node_frees { FREES_BY_SCRIPT, FREES_BY_DELIFEQ, FREES_BY_DELEX };
+
 struct node {
     struct redis *redis;
     struct list in_redis;
@@ -141,9 +144,10 @@ struct node {
     int64_t echo_ms;    /* the longest ttl of a join that was lost with a connection */
     int64_t echo_until; /* until then such a join may still be executed */
     unsigned version;   /* 0x070000 */
-    int64_t started_at; /* on our clock; not before then */
+    int64_t started_at; /* on our clock; not after then */
     bool always;        /* appendfsync always */
     bool warned, aof, may_look, same_run; /* of the last greeting */
+    enum node_frees frees;                /* redlock */
     char run_id[48];
 };
 
@@ -167,6 +171,7 @@ void hf__redis_sentinel_done(struct redis *);
 bool hf__redlock_up(struct redis *);
 /* Why it is down; one: what the last node said. */
 const hf_error *hf__redlock_why(const struct redis *, const hf_error *one, hf_error *all);
+void hf__redlock_ready(struct node *); /* it is up, perhaps again */
 int hf__redlock_open(struct redis *, const struct url *, hf_error *);
 void hf__redlock_close(struct redis *);
 
@@ -335,6 +340,7 @@ struct redis {
     uint64_t highest;   /* redlock: mark that we have seen */
     uint32_t blank;     /* redlock: nodes that had no mark when they were last heard of */
     struct list sights; /* redlock: looks */
+    struct list debts;  /* redlock: what nodes that went away have to be told to give up */
     bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
     bool sharded;                /* messages of a slot stay at its node: SPUBLISH */
     struct sentinel *sentinel;

@@ -1,5 +1,5 @@
-/* redlock.c: several independent Redis masters as one store: `redlock://h1,h2,h3`; and the plain
- * lock, the same with one: `redis://host?mode=plain`.
+/* redlock.c: several independent Redis masters as one store: `redlock://h1,h2,h3`, with TLS
+ * `redlocks://`; and the plain lock, the same with one: `redis://host?mode=plain`.
  *
  * The store is up when a majority of its nodes is. A vote counts only if the node cannot have
  * forgotten a key that somebody still counts on: it has been up for longer than max_ttl, the
@@ -254,12 +254,17 @@ static void hears(struct conn *conn, const redisReply *reply)
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
+static bool is_redlock(const struct url *url)
+{
+    return strncmp(url->scheme, "redlock", 7) == 0;
+}
+
 static int read_options(struct redis *r, const struct url *url, hf_error *err)
 {
     const char *guard = hf__url_param(url, "restart_guard"),
                *most = hf__url_param(url, "max_ttl");
     const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
-    bool several = strcmp(url->scheme, "redlock") == 0;
+    bool several = is_redlock(url);
     int rc = hf__url_known(url,
                            several ? "max_ttl restart_guard tls_ca tls_cert tls_key"
                                    : "mode db tls_ca tls_cert tls_key",
@@ -320,7 +325,7 @@ static void no_cells(struct store *s, struct cell *cell)
 
 static const struct hf_driver redlock_driver = {
     .name = "redlock",
-    .schemes = "redlock",
+    .schemes = "redlock redlocks",
     .close = hf__redis_close,
     .join = hf__redlock_join,
     .leave = hf__redlock_leave,
@@ -336,7 +341,7 @@ static const struct hf_driver redlock_driver = {
 
 int hf__redlock_open(struct redis *r, const struct url *url, hf_error *err)
 {
-    bool several = strcmp(url->scheme, "redlock") == 0;
+    bool several = is_redlock(url);
     char ns[PREFIX_MAX - 16];
     int rc;
 
@@ -376,4 +381,5 @@ void hf__redlock_close(struct redis *r)
             t->drv_ptr = NULL;
         }
     hf__redlock_looks_end(r);
+    hf__redlock_debts_end(r);
 }

@@ -1,7 +1,7 @@
 /* redlock.h: the objects of Redlock, and of the plain lock, which is Redlock with one node.
  *
- * bid     one ticket on its way: rounds (redlock_bid.c), renewals (redlock_keep.c), its end
- *         (redlock_leave.c)
+ * bid     one ticket on its way: rounds (redlock_bid.c), between them (redlock_rest.c), renewals
+ *         (redlock_keep.c), its end (redlock_leave.c)
  * ballot  one request of a bid to one node (redlock_ballot.c) */
 #ifndef HF_REDIS_REDLOCK_H
 #define HF_REDIS_REDLOCK_H
@@ -25,20 +25,21 @@ struct bid { /* ticket.drv_ptr */
     } state;
     struct round round;
     uint64_t number; /* of the exchange: older answers mean nothing */
-    int64_t sent_at;
+    int64_t began_at, sent_at;
     struct timer timer;
     unsigned tries;
-    unsigned open,
-        prompt;      /* CLEAN, LEAVES: answers to come, and of nodes that answer fast */
+    unsigned open;   /* CLEAN, LEAVES: answers to come */
+    unsigned prompt; /* CLEAN: those of nodes that answer fast */
     unsigned freed;  /* nodes that are free of it */
-    int64_t left_at; /* when it began to leave */
     bool sending;
-    bool listening;       /* for its key to be given back */
-    bool told;            /* it was, while a round was under way */
-    bool waiting;         /* the core knows that it waits */
-    uint32_t mine;        /* nodes on which the key may be ours */
-    uint32_t missing;     /* HELD: nodes that were found without it */
-    unsigned alive, lost; /* HELD: answers to the renewal under way */
+    bool listening;   /* for its key to be given back */
+    bool told;        /* it was, while a round was under way */
+    bool waiting;     /* the core knows that it waits */
+    uint32_t mine;    /* nodes on which the key may be ours */
+    uint32_t missing; /* HELD: nodes that are not known to have it */
+    unsigned spreads; /* HELD: how often these were given it, since it was last renewed */
+    int64_t kept_at, kept_ms; /* HELD: a majority has it for so long from then on */
+    unsigned alive, lost;     /* HELD: answers to the renewal under way */
     uint64_t renewal;
     int64_t renewal_at, renewal_ms;
     int64_t free_in_ms; /* when the key in our way expires; -1: not known */
@@ -58,7 +59,9 @@ struct ballot { /* q.bucket: the node */
     uint64_t number;
     uint64_t candidate;
     bool seed, tell, prompt;
+    enum node_frees by; /* FREE */
     int64_t ttl_ms;
+    int64_t until; /* FREE: it has expired by then */
     size_t value_len, key_len;
     char text[]; /* value, key */
 };
@@ -84,20 +87,27 @@ int hf__redlock_too_few(const struct redis *, const struct bid *, hf_error *);
  * once. */
 bool hf__redlock_send(struct bid *, enum ballot_kind, unsigned node, uint64_t number);
 void hf__redlock_value(struct bid *);
+void hf__redlock_owe(struct bid *, unsigned node); /* to be given back when it is there again */
+void hf__redlock_debts_end(struct redis *);
+int64_t hf__redlock_left_us(const struct bid *);          /* HELD: until its deadline */
 bool hf__redlock_lags(const struct bid *, unsigned node); /* it owes an old answer */
 int64_t hf__redlock_node_us(const struct bid *);          /* how long one node may take */
 
 /* ---- redlock_leave.c ------------------------------------------------------------------------- */
 
 void hf__redlock_leave(struct store *, struct ticket *);
-void hf__redlock_leave_on(struct bid *); /* some have not answered yet */
+void hf__redlock_leave_late(struct bid *); /* too few have answered */
 void hf__redlock_free_all(struct bid *);
 void hf__redlock_freed(struct bid *, const struct ballot *, const redisReply *);
 
-/* ---- redlock_bid.c, redlock_keep.c ------------------------------------------------------------ */
+/* ---- redlock_bid.c, redlock_keep.c, redlock_rest.c -------------------------------------------- */
 
 void hf__redlock_answer(struct bid *, const struct ballot *, const redisReply *);
 bool hf__redlock_outdated(const struct bid *, const struct ballot *);
+void hf__redlock_kept(struct bid *, int64_t at, int64_t ms); /* a majority has it */
+void hf__redlock_spread(struct bid *, uint32_t nodes);       /* gives it to them too */
+void hf__redlock_lacks(struct bid *, unsigned node, bool);   /* it has voted late */
+void hf__redlock_asserted(struct bid *, unsigned node, const redisReply *);
 void hf__redlock_extended(struct bid *, unsigned node, const redisReply *);
 void hf__redlock_join(struct store *, struct ticket *);
 void hf__redlock_renew(struct store *, struct life *const *, size_t);
@@ -107,7 +117,8 @@ struct bid *hf__redlock_bid_new(struct redis *, struct ticket *); /* NULL: no me
 void hf__redlock_bid_free(struct bid *);
 void hf__redlock_bid_end(struct bid *); /* and its ticket is not ours any more */
 void hf__redlock_bid_timer(struct bid *, int64_t at);
-void hf__redlock_bid_rest(struct bid *); /* until the next round */
+void hf__redlock_bid_rest(struct bid *); /* until the next round, or ends it */
+void hf__redlock_bid_wait(struct bid *); /* the same time once more */
 
 /* ---- redlock_look.c --------------------------------------------------------------------------- */
 

@@ -11,26 +11,14 @@
  * Every round has a value of its own, and a lost round is given back on every node that was asked,
  * also those that did not answer: on one connection the giving back comes behind the taking. With a
  * connection that was lost between, the old one is killed before the node is used again (greet.c),
- * or the key expires.
- *
- * Waiting. Nobody is in line. Those who wait hear of keys that holdfast's holders give back, and try
- * then; for others they try when the key in their way expires, and in growing steps with full
- * jitter. A round in which no majority was against us may be a split vote: then the steps are
- * short. What a lost round gives back is not told, because those who wait would wake each other for
- * ever while somebody else has the majority. */
+ * or the key expires. */
 #include "driver/redis/redlock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NODE_MS = 50,
-    REST_LEAST_US = 50000,
-    SPLIT_LEAST_US = 4000,
-    SOON_US = 2000,
-    TRY_ROUNDS = 4
-};
+enum { NODE_MS = 50 };
 
 static void judge(struct bid *);
 static void fired(struct timer *);
@@ -78,6 +66,7 @@ struct bid *hf__redlock_bid_new(struct redis *r, struct ticket *t)
     b->redis = r;
     b->t = t;
     b->free_in_ms = -1;
+    b->began_at = redis_now(r);
     timer_init(&b->timer, fired);
     hf__redis_seat_in(r, t);
     t->drv_ptr = b;
@@ -103,80 +92,7 @@ void hf__redlock_bid_end(struct bid *b)
     hf__redlock_unlisten(r, t, listening);
 }
 
-/* ---- a lost round ----------------------------------------------------------------------------- */
-
-static void refuse(struct bid *b, int rc)
-{
-    const struct redis *r = b->redis;
-    struct ticket *t = b->t;
-    hf_error err;
-
-    if (rc != HF_EBUSY)
-        rc = hf__redlock_too_few(r, b, &err);
-    else if (b->foreign)
-        hf__fail(&err, rc, 0, r->shown, "the key '%s' is a %s, not a lock", t->name,
-                 b->type);
-    else
-        hf__fail(&err, rc, 0, r->shown, "'%s' is held by somebody else", t->name);
-    hf__redlock_bid_end(b);
-    ev_gone(t, rc, &err);
-}
-
-/* Full jitter between 50 ms and ttl/3, but when the key in the way expires, then. Sooner if nobody
- * may have it, or if it was given back while the round was under way. */
-static int64_t rest_us(const struct bid *b)
-{
-    bool split = hf__redis_round_votes(&b->round, ANSWER_NO) < hf__redlock_need(b->redis);
-    int64_t least = split ? SPLIT_LEAST_US : REST_LEAST_US, most = b->t->ttl_ms * 1000 / 3;
-    int64_t step = least << (b->tries < 10 ? b->tries : 10);
-    uint32_t dice;
-
-    env_of(b)->random(env_of(b), &dice, sizeof dice);
-    if (b->told)
-        return dice % SOON_US;
-    if (step > most)
-        step = most > least ? most : least;
-    step = (split ? 0 : least) + (int64_t)(dice % (uint32_t)(step + 1));
-    if (b->free_in_ms >= 0 && b->free_in_ms * 1000 + SOON_US < step)
-        step = b->free_in_ms * 1000 + (int64_t)(dice % SOON_US);
-    return step;
-}
-
-static unsigned able(const struct redis *r)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < r->nnodes; i++)
-        n += r->buckets[i]->up && hf__redlock_counts(r, r->buckets[i]);
-    return n;
-}
-
-/* A try ends when a majority is against it, or after a few rounds; and whoever comes while nodes
- * that have just been started make a majority impossible is told so, not left to wait for them. */
-void hf__redlock_bid_rest(struct bid *b)
-{
-    struct redis *r = b->redis;
-    struct ticket *t = b->t;
-    unsigned need = hf__redlock_need(r), no = hf__redis_round_votes(&b->round, ANSWER_NO);
-    bool hopeless = !b->waiting && no == 0 && r->up && able(r) < need;
-
-    b->state = BID_RESTS;
-    if (t->try_only && (no >= need || b->foreign || b->tries >= TRY_ROUNDS)) {
-        refuse(b, no > 0 ? HF_EBUSY : HF_EUNREACHABLE);
-        return;
-    }
-    if (hopeless) {
-        refuse(b, HF_EUNREACHABLE);
-        return;
-    }
-    hf__redlock_bid_timer(b, now_of(b) + rest_us(b));
-    b->told = false;
-    if (!t->try_only) {
-        b->waiting = true;
-        hf__redlock_listen(r, t);
-        ev_waiting(t, 1, -1);
-    }
-}
+/* ---- a round ---------------------------------------------------------------------------------- */
 
 static void lose(struct bid *b)
 {
@@ -188,8 +104,6 @@ static void lose(struct bid *b)
     else
         hf__redlock_bid_timer(b, now_of(b) + hf__redlock_node_us(b));
 }
-
-/* ---- a round ---------------------------------------------------------------------------------- */
 
 /* A node that has forgotten its mark gets one from a winner, so that it can take part again. */
 static void seed(struct bid *b, unsigned i)
@@ -210,7 +124,11 @@ static void win(struct bid *b)
         return;
     }
     b->state = BID_HELD;
-    hf__redlock_bid_timer(b, LOOP_NEVER);
+    b->missing = 0;
+    for (unsigned i = 0; i < r->nnodes; i++)
+        if (b->round.nodes[i].vote == ANSWER_NO || b->round.nodes[i].vote == ANSWER_FAILED)
+            b->missing |= 1u << i;
+    hf__redlock_kept(b, b->sent_at, t->ttl_ms);
     hf__redlock_unlisten(r, t, b->listening);
     b->listening = false;
     for (unsigned i = 0; i < r->nnodes; i++)
@@ -296,12 +214,13 @@ static void fired(struct timer *t)
         if (r->up)
             start_round(b);
         else
-            hf__redlock_bid_timer(b, now_of(b) + rest_us(b));
+            hf__redlock_bid_wait(b);
         break;
     case BID_LEAVES:
-        hf__redlock_leave_on(b);
+        hf__redlock_leave_late(b);
         break;
     case BID_HELD:
+        hf__redlock_spread(b, b->missing);
         break;
     }
     hf__redis_conn_flush(r);
@@ -323,11 +242,15 @@ static void in_our_way(struct bid *b, const redisReply *reply)
     }
 }
 
-static void voted(struct bid *b, unsigned i, const redisReply *reply)
+static void voted(struct bid *b, const struct ballot *k, const redisReply *reply)
 {
-    bool whole = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3;
-    bool yes = whole && hf__redis_reply_number(reply, 0) == 1;
-    uint64_t mark = (uint64_t)hf__redis_reply_number(reply, 2);
+    unsigned i = k->q.bucket;
+    bool taken = reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    bool whole =
+        taken || (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3);
+    bool yes = taken || (whole && hf__redis_reply_number(reply, 0) == 1);
+    uint64_t mark = taken ? k->candidate : (uint64_t)hf__redis_reply_number(reply, 2);
+    int64_t what = taken ? MARK_TAKEN : hf__redis_reply_number(reply, 1);
 
     if (!whole) {
         hf__redis_round_vote_failed(&b->round, i);
@@ -335,7 +258,7 @@ static void voted(struct bid *b, unsigned i, const redisReply *reply)
             hf__redis_reply_error(b->redis, reply, &b->said);
     } else {
         hf__redis_round_vote(&b->round, i, yes ? ANSWER_YES : ANSWER_NO,
-                             (enum round_mark)hf__redis_reply_number(reply, 1), mark);
+                             (enum round_mark)what, mark);
         if (mark > b->redis->highest)
             b->redis->highest = mark;
     }
@@ -343,10 +266,12 @@ static void voted(struct bid *b, unsigned i, const redisReply *reply)
         b->mine &= ~(1u << i);
         in_our_way(b, reply);
     }
-    if (b->state == BID_VOTES)
+    if (b->state == BID_VOTES) {
         judge(b);
-    else
-        seed(b, i); /* a late one: the lock is held without it */
+    } else { /* a late one: the lock is held without it */
+        hf__redlock_lacks(b, i, !yes);
+        seed(b, i);
+    }
 }
 
 static void raised(struct bid *b, unsigned i, const redisReply *reply)
@@ -371,7 +296,7 @@ bool hf__redlock_outdated(const struct bid *b, const struct ballot *k)
     case BALLOT_EXTEND:
         return b->state != BID_HELD || k->number != b->renewal;
     case BALLOT_ASSERT:
-        return b->state != BID_HELD;
+        return b->state != BID_HELD || hf__redlock_left_us(b) <= 0;
     case BALLOT_FREE:
         break;
     }
@@ -384,7 +309,7 @@ void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply 
         return;
     switch (k->kind) {
     case BALLOT_LOCK:
-        voted(b, k->q.bucket, reply);
+        voted(b, k, reply);
         break;
     case BALLOT_RAISE:
         if (b->state == BID_VOTES)
@@ -397,7 +322,8 @@ void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply 
         hf__redlock_freed(b, k, reply);
         break;
     case BALLOT_ASSERT:
-        break; /* the next renewal shows it */
+        hf__redlock_asserted(b, k->q.bucket, reply);
+        break;
     }
 }
 
@@ -431,34 +357,4 @@ void hf__redlock_join(struct store *s, struct ticket *t)
         return;
     }
     start_round(b);
-}
-
-/* A key was given back: those who wait for it try, not all at the same moment. */
-static void wake(struct bid *b)
-{
-    uint32_t dice;
-
-    b->tries = 0;
-    if (b->state == BID_VOTES || b->state == BID_CLEAN) {
-        b->told = true; /* perhaps after the node has voted */
-    } else if (b->state == BID_RESTS) {
-        env_of(b)->random(env_of(b), &dice, sizeof dice);
-        hf__redlock_bid_timer(b, now_of(b) + (b->redis->nnodes > 1 ? dice % SOON_US : 0));
-    }
-}
-
-void hf__redlock_told(struct redis *r, const char *channel, size_t len)
-{
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
-            struct ticket *t = container_of(m, struct ticket, drv_node);
-            struct bid *b = t->drv_ptr;
-            char name[KEY_MAX + 32], key[KEY_MAX];
-
-            if (b && b->listening &&
-                hf__redlock_channel(name, key,
-                                    hf__redlock_key(r, key, t->name, t->name_len)) == len &&
-                memcmp(name, channel, len) == 0)
-                wake(b);
-        }
 }

@@ -2,9 +2,12 @@
  *
  * On every node on which it may be ours, behind what was asked of it before; what does not answer
  * gives it up later, or by its ttl. A leave ends when a majority is free of it, which lets the next
- * one in, and all that answer fast have answered, so that nothing is left behind; without a majority
- * within the connect time-out it is not known (HF_EUNKNOWN), and the core repeats it (G7). */
+ * one in; the others do it in the meantime, and whatever is asked of them next comes behind it.
+ * Without a majority within the connect time-out it is not known (HF_EUNKNOWN), and the core repeats
+ * it (G7). */
 #include "driver/redis/redlock.h"
+
+#include <string.h>
 
 /* On every node on which the key may be ours. */
 void hf__redlock_free_all(struct bid *b)
@@ -25,20 +28,16 @@ void hf__redlock_free_all(struct bid *b)
         if (!hf__redlock_send(b, BALLOT_FREE, i, number)) {
             b->open--;
             b->prompt -= prompt;
+            hf__redlock_owe(b, i);
         }
     }
     b->sending = false;
 }
 
-/* A majority that is free of it lets the next one in. The others are waited for too, so that nothing
- * is left behind, but not if they are slow. */
+/* A majority that is free of it lets the next one in. */
 static bool has_left(const struct bid *b)
 {
-    bool free_enough = b->freed >= hf__redlock_need(b->redis);
-
-    return b->open == 0 ||
-           (free_enough &&
-            (b->prompt == 0 || redis_now(b->redis) >= b->left_at + hf__redlock_node_us(b)));
+    return b->open == 0 || b->freed >= hf__redlock_need(b->redis);
 }
 
 static void left(struct bid *b)
@@ -53,23 +52,16 @@ static void left(struct bid *b)
 static void leave_now(struct bid *b)
 {
     b->state = BID_LEAVES;
-    b->left_at = redis_now(b->redis);
     hf__redlock_free_all(b);
     if (has_left(b))
         left(b);
     else
-        hf__redlock_bid_timer(b, b->left_at + hf__redlock_node_us(b));
+        hf__redlock_bid_timer(b, redis_now(b->redis) + b->redis->connect_ms * 1000);
 }
 
-/* Slow ones are enough to wait for only if there is no majority without them. */
-void hf__redlock_leave_on(struct bid *b)
+void hf__redlock_leave_late(struct bid *b)
 {
-    int64_t limit = b->left_at + b->redis->connect_ms * 1000;
-
-    if (has_left(b) || redis_now(b->redis) >= limit)
-        left(b);
-    else
-        hf__redlock_bid_timer(b, limit);
+    left(b);
 }
 
 void hf__redlock_leave(struct store *s, struct ticket *t)
@@ -94,7 +86,9 @@ void hf__redlock_freed(struct bid *b, const struct ballot *k, const redisReply *
 {
     b->open--;
     b->prompt -= k->prompt;
-    if (reply && reply->type == REDIS_REPLY_INTEGER) {
+    if (reply && (reply->type == REDIS_REPLY_INTEGER ||
+                  (reply->type == REDIS_REPLY_ERROR &&
+                   strncmp(reply->str, "WRONGTYPE", 9) == 0))) { /* somebody's list */
         b->freed++;
         b->mine &= ~(1u << k->q.bucket);
     }

@@ -8,6 +8,7 @@
 #include "driver/redis/redlock.h"
 #include "util/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,32 +110,34 @@ static int agreed(const struct sight *s)
 struct holder {
     unsigned char token[HF_TOKEN];
     char host[256];
-    long long pid;
+    int64_t pid;
+    struct owner owner;
     const char *note; /* NULL: not one of ours */
 };
 
-/* "48 digits host pid note" is ours; else the token is made of the value itself. */
+/* "48 digits host pid owner note" is ours; else the token is made of the value itself. */
 static void parse(const char *value, struct holder *h)
 {
     char digits[2 * HF_TOKEN + 1];
     int end = 0;
 
+    memset(h, 0, sizeof *h);
     snprintf(digits, sizeof digits, "%s", value);
     if (strlen(value) > VALUE_HEX && hf__unhex(h->token, HF_TOKEN, digits) &&
         value[VALUE_HEX] == ' ' &&
-        sscanf(value + VALUE_HEX, " %255s %lld%n", h->host, &h->pid, &end) == 2 &&
+        sscanf(value + VALUE_HEX, " %255s %" SCNd64 " %" SCNx64 "-%" SCNx64 "%n", h->host,
+               &h->pid, &h->owner.process, &h->owner.number, &end) == 4 &&
         value[VALUE_HEX + end] == ' ') {
         h->note = value + VALUE_HEX + end + 1;
         return;
     }
+    memset(h, 0, sizeof *h);
     for (size_t i = 0; i < HF_TOKEN / 8; i++) {
         uint64_t hash = hf__hash(value, strlen(value)) * (2 * i + 1);
 
         memcpy(h->token + 8 * i, &hash, 8);
     }
     snprintf(h->host, sizeof h->host, "-");
-    h->pid = 0;
-    h->note = NULL;
 }
 
 static void show(struct sight *s, int i)
@@ -161,6 +164,7 @@ static void show(struct sight *s, int i)
     memcpy(row.token, h.token, HF_TOKEN);
     row.host = h.host;
     row.pid = h.pid;
+    row.owner = h.owner;
     row.note = note;
     row.hints = "";
     ev_row(look, &row);

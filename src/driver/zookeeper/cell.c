@@ -110,7 +110,7 @@ static struct request *request(struct cell_job *j,
                                void (*answer)(struct zk *, struct request *,
                                               struct jute_reply *))
 {
-    struct request *q = hf__zk_request(answer, sizeof(struct cell_request));
+    struct request *q = hf__zk_try_request(answer, sizeof(struct cell_request));
 
     if (q) {
         container_of(q, struct cell_request, q)->job = j;
@@ -136,13 +136,13 @@ static void answer_change(struct zk *z, struct request *q, struct jute_reply *re
     struct cell_job *j = job_of(q);
     struct jute_reply part = { 0 };
 
-    (void)z;
     j->open--;
     if (!reply) {
         fail(j, NULL);
         return;
     }
     part.err = reply->err ? reply->err : hf__jute_multi_error(&reply->body);
+    hf__zk_no_level(z, &part, !j->has_dir);
     switch (part.err) {
     case 0:
         tell(j, j->next, j->next_len,
@@ -345,7 +345,7 @@ static void read_it(struct cell_job *j)
 
     j->failed = j->has_dir = j->there = false;
     j->len = 0;
-    hf__zk_sync(z, j->path, j->dir_len);
+    hf__zk_sync(z, j->path, j->dir_len, hf__zk_ignore);
     dir = request(j, answer_dir);
     cell = request(j, answer_cell);
     if (!dir || !cell) {

@@ -48,9 +48,9 @@ int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *e
 
 /* ---- sending --------------------------------------------------------------------- */
 
-struct request *hf__zk_request(void (*answer)(struct zk *, struct request *,
-                                              struct jute_reply *),
-                               size_t size)
+struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
+                                                  struct jute_reply *),
+                                   size_t size)
 {
     struct request *q = calloc(1, size);
 
@@ -58,6 +58,18 @@ struct request *hf__zk_request(void (*answer)(struct zk *, struct request *,
         q->answer = answer;
         list_init(&q->node);
     }
+    return q;
+}
+
+struct request *hf__zk_request(struct zk *z,
+                               void (*answer)(struct zk *, struct request *,
+                                              struct jute_reply *),
+                               size_t size)
+{
+    struct request *q = hf__zk_try_request(answer, size);
+
+    if (!q)
+        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
     return q;
 }
 
@@ -71,7 +83,7 @@ void hf__zk_break(struct zk *z, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    z->broken = true;
+    z->broken = z->dirty = true;
     hf__fail(&z->why, code, 0, z->servers[z->server].shown, "%s", text);
 }
 
@@ -86,15 +98,31 @@ struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
     return &z->out;
 }
 
-/* Something must come within a quarter of the session's time. */
-static void expect(struct zk *z)
+/* What is held must not be lost for one server that does not answer, and a call that
+ * waits for no longer than connect_ms shall have found the one that does. */
+static int64_t patience_ms(const struct zk *z)
+{
+    int64_t each = z->connect_ms / (int64_t)z->nservers,
+            quarter = z->session.timeout_ms / 4;
+
+    return z->session.id != 0 && (quarter < each || z->link >= LINK_SETTLING) ? quarter
+                                                                              : each;
+}
+
+/* Something must come within that time. Every byte that comes has ended the last one. */
+void hf__zk_expect(struct zk *z)
 {
     const struct list *first = list_first(&z->sent);
-    int64_t ms = z->session.timeout_ms > 0 ? z->session.timeout_ms / 4 : z->connect_ms;
+    int64_t us = patience_ms(z) * 1000, from;
 
-    if (first && z->stream.state == STREAM_UP)
-        hf__stream_expect(&z->stream,
-                          container_of(first, struct request, node)->sent_at + ms * 1000);
+    if (z->stream.state != STREAM_UP)
+        return;
+    if (z->link == LINK_GREETING) {
+        hf__stream_expect(&z->stream, z->greet_at + us);
+    } else if (first) { /* a server that answers one after the other is not given up */
+        from = container_of(first, struct request, node)->sent_at;
+        hf__stream_expect(&z->stream, (from > z->answered_at ? from : z->answered_at) + us);
+    }
 }
 
 static void write_out(struct zk *z)
@@ -110,12 +138,10 @@ void hf__zk_send(struct zk *z, struct request *q)
 {
     hf__jute_end(&z->out, 0);
     q->sent_at = zk_now(z);
-    if (q->renews)
-        z->renew_sent_at = q->sent_at;
     list_push(&z->sent, &q->node);
     write_out(z);
     if (list_first(&z->sent) == &q->node)
-        expect(z);
+        hf__zk_expect(z);
 }
 
 static void send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
@@ -141,24 +167,20 @@ void hf__zk_send_watch(struct zk *z, struct request *q, enum jute_op op, const c
     send_path(z, q, op, path, len, true);
 }
 
-static void synced(struct zk *z, struct request *q, struct jute_reply *reply)
+void hf__zk_ignore(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    (void)z; /* that it was answered counts, and is counted for every request */
+    (void)z;
     (void)q;
     (void)reply;
 }
 
-void hf__zk_sync(struct zk *z, const char *path, size_t len)
+void hf__zk_sync(struct zk *z, const char *path, size_t len,
+                 void (*answer)(struct zk *, struct request *, struct jute_reply *))
 {
-    struct request *q = hf__zk_request(synced, sizeof *q);
+    struct request *q = hf__zk_request(z, answer, sizeof *q);
 
-    if (!q) {
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-        z->dirty = true;
-        return;
-    }
-    q->renews = true;
-    hf__zk_send_path(z, q, JUTE_SYNC, path, len);
+    if (q)
+        hf__zk_send_path(z, q, JUTE_SYNC, path, len);
 }
 
 /* ---- loss ------------------------------------------------------------------------ */
@@ -221,6 +243,12 @@ static void take_event(struct zk *z, struct jute_in *body)
     hf__zk_follow_event(z, path.at, path.len);
 }
 
+/* These answers to a write come from the leader, and a majority has agreed to them. */
+bool hf__zk_was_agreed(const struct jute_reply *reply)
+{
+    return reply->err == 0 || reply->err == JUTE_NO_NODE || reply->err == JUTE_NO_AUTH;
+}
+
 static void take_answer(struct zk *z, struct jute_reply *reply)
 {
     struct list *n = list_first(&z->sent);
@@ -235,9 +263,10 @@ static void take_answer(struct zk *z, struct jute_reply *reply)
         return; /* it stays unanswered */
     }
     list_remove(n);
-    q->answer(z, q, reply);
-    if (q->renews && reply->err == 0)
+    z->answered_at = zk_now(z);
+    if (q->renews && hf__zk_was_agreed(reply))
         hf__zk_session_renewed(z, q->sent_at);
+    q->answer(z, q, reply);
     free(q);
 }
 
@@ -306,12 +335,10 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
         take(z, z->in + at + 4, (size_t)len - 4);
         at += (size_t)len;
     }
-    if (z->broken) {
-        z->dirty = true;
-    } else {
+    if (!z->broken) {
         memmove(z->in, z->in + at, z->in_len - at);
         z->in_len -= at;
-        expect(z);
+        hf__zk_expect(z);
     }
     hf__zk_flush(z);
 }
@@ -348,16 +375,12 @@ void hf__zk_conn_done(struct zk *z)
 int hf__zk_conn_open(struct zk *z, hf_error *err)
 {
     const struct zk_server *s = &z->servers[z->server];
-    int64_t ms = z->connect_ms;
     struct stream_target to = { .host = s->host,
                                 .port = s->port,
                                 .tls = z->tls,
                                 .tls_context = z->tls_context,
-                                .shown = s->shown };
+                                .shown = s->shown,
+                                .connect_ms = patience_ms(z) };
 
-    /* what is held must not be lost for one server that does not answer */
-    if (z->session.id != 0 && z->session.timeout_ms / 4 < ms)
-        ms = z->session.timeout_ms / 4;
-    to.connect_ms = ms;
     return hf__stream_open(&z->stream, &to, err);
 }

@@ -137,6 +137,8 @@ static void free_zk(struct zk *z)
     if (z->login)
         explicit_bzero(z->login, strlen(z->login));
     explicit_bzero(&z->session, sizeof z->session);
+    hf__zk_quiet_forget(z);
+    hf__map_done(&z->quiet_lines);
     hf__map_done(&z->lines);
     for (size_t i = 0; i < z->nservers; i++)
         free(z->servers[i].host);
@@ -165,7 +167,9 @@ static struct zk *new_zk(const struct url *url, struct env *env)
         return NULL;
     list_init(&z->sent);
     list_init(&z->all_lines);
+    list_init(&z->quiets);
     list_init(&z->unwatched);
+    list_init(&z->orphans);
     list_init(&z->looks);
     list_init(&z->cells);
     timer_init(&z->retry, hf__zk_session_retry);
@@ -179,7 +183,7 @@ static struct zk *new_zk(const struct url *url, struct env *env)
     z->shown = strdup(url->shown);
     z->reserved = env->reserve(env, 3) == 0;
     if (!z->shown || !z->reserved || hf__map_init(&z->lines) < 0 ||
-        hf__zk_conn_init(z) < 0) {
+        hf__map_init(&z->quiet_lines) < 0 || hf__zk_conn_init(z) < 0) {
         free_zk(z);
         return NULL;
     }
@@ -222,6 +226,7 @@ static void forget(struct zk *z)
         q->answer(z, q, NULL);
         free(q);
     }
+    hf__zk_orphans_end(z);
     while ((n = list_first(&z->all_lines)) != NULL)
         hf__zk_line_close(container_of(n, struct line, all));
 }

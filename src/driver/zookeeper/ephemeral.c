@@ -142,7 +142,7 @@ static void look(struct seat *s)
     if (s->asking)
         return;
     if (s->t->try_only && s->state == SEAT_NEW)
-        hf__zk_sync(s->zk, s->line->dir, s->line->dir_len);
+        hf__zk_sync(s->zk, s->line->dir, s->line->dir_len, hf__zk_ignore);
     q = hf__zk_seat_request(s, answer_look);
     if (!q)
         return;
@@ -162,6 +162,8 @@ static void answer_create(struct zk *z, struct request *q, struct jute_reply *re
     if (!hf__zk_seat_answered(s))
         return;
     s->state = SEAT_NEW;
+    if (reply)
+        hf__zk_no_level(z, reply, s->tries > 0);
     if (!reply) {
         s->unsure = true;
         if (s->leave)
@@ -188,21 +190,8 @@ static void answer_create(struct zk *z, struct request *q, struct jute_reply *re
 
 static void create(struct seat *s, bool levels)
 {
-    struct zk *z = s->zk;
-    char path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q;
-
-    if (levels)
-        hf__zk_mkdirs(z, s->line->dir, s->line->dir_len);
-    q = hf__zk_seat_request(s, answer_create);
-    if (!q)
-        return;
-    q->renews = true;
-    s->state = SEAT_CREATING;
-    hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE2), path, path_of(s, path), data,
-                        hf__zk_record_write(data, z, s->t, 0), z->login != NULL,
-                        JUTE_EPHEMERAL);
-    hf__zk_send(z, q);
+    hf__zk_seat_send_create(s, node, sizeof node - 1, JUTE_EPHEMERAL, levels,
+                            answer_create);
 }
 
 void hf__zk_alone_start(struct seat *s)
@@ -242,7 +231,11 @@ void hf__zk_alone_up(struct line *line)
     list_for_safe (n, &line->seats) {
         struct seat *s = container_of(n, struct seat, in_line);
 
-        if (!s->dead && (s->state == SEAT_HELD || s->state == SEAT_WAITING))
+        if (s->dead)
+            continue;
+        if (s->state == SEAT_HELD || s->state == SEAT_WAITING)
             look(s);
+        else if (s->state == SEAT_NEW && s->told)
+            hf__zk_alone_start(s); /* for the core it waits: that is not asked for again */
     }
 }

@@ -125,14 +125,11 @@ static void answer_list(struct zk *z, struct request *q, struct jute_reply *repl
 void hf__zk_line_list(struct line *line, bool watch)
 {
     struct zk *z = line->zk;
-    struct request *q = hf__zk_request(answer_list, sizeof(struct line_request));
+    struct request *q = hf__zk_request(z, answer_list, sizeof(struct line_request));
     struct line_request *k;
 
-    if (!q) {
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-        z->dirty = true;
+    if (!q)
         return;
-    }
     k = container_of(q, struct line_request, q);
     k->line = line;
     k->watch = watch;
@@ -142,6 +139,15 @@ void hf__zk_line_list(struct line *line, bool watch)
         hf__zk_send_watch(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
     else
         hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+}
+
+/* Once for all; lost with the session or by its event. */
+static void watch_children(struct line *line)
+{
+    if (!line->children) {
+        hf__zk_line_list(line, true);
+        line->children = true;
+    }
 }
 
 /* ---- watching one ticket --------------------------------------------------------- */
@@ -157,6 +163,7 @@ static void read_own(struct line *line, struct entry *e, struct jute_reply *repl
         return;
     }
     hf__zk_record_read(&rec, data.at, data.len);
+    e->seat->version = stat.version;
     if (rec.broken)
         hf__zk_seat_marked(e->seat);
     else
@@ -184,8 +191,7 @@ static void answer_watch(struct zk *z, struct request *q, struct jute_reply *rep
                reply) { /* rights: then whoever waits behind it looks at the children */
         hf__zk_error(z, reply, &err);
         z->store.env->log(z->store.env, HF_LOG_WARN, line->name, err.text);
-        if (!line->children)
-            hf__zk_line_list(line, true);
+        watch_children(line);
     }
     line->pins--;
     hf__zk_line_drop(line);
@@ -200,12 +206,13 @@ void hf__zk_line_watch(struct line *line, struct entry *e)
 
     if (e->watched || e->asking || z->link != LINK_UP)
         return;
-    q = hf__zk_request(answer_watch, sizeof *k + e->len);
-    if (!q) {
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-        z->dirty = true;
+    if (entry_unreadable(e)) {
+        watch_children(line);
         return;
     }
+    q = hf__zk_request(z, answer_watch, sizeof *k + e->len);
+    if (!q)
+        return;
     k = container_of(q, struct line_request, q);
     k->line = line;
     k->len = e->len;
@@ -251,13 +258,11 @@ static void decide_waiting(struct line *line, size_t i, size_t holders)
         return;
     }
     if (e->form.kind == LINE_PERMITS) {
-        if (!line->children) {
-            hf__zk_line_list(line, true);
-            line->children =
-                true; /* once for all; lost with the connection or by its event */
-        }
+        watch_children(line);
     } else if ((on = target(line, i)) != NULL) {
         hf__zk_line_watch(line, on);
+        if (!on->seat) /* what a grant needs to know is asked while there is time */
+            hf__zk_line_watch(line, e);
     }
     hf__zk_seat_waits(s, (uint32_t)(i - holders + 1));
 }

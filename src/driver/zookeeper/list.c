@@ -138,7 +138,7 @@ static struct request *request(struct listing *l, size_t index,
                                void (*answer)(struct zk *, struct request *,
                                               struct jute_reply *))
 {
-    struct request *q = hf__zk_request(answer, sizeof(struct listing_request));
+    struct request *q = hf__zk_try_request(answer, sizeof(struct listing_request));
 
     if (!q) {
         no_memory(l);
@@ -195,7 +195,8 @@ static void is_line(struct listing *l, size_t index, struct jute_in children)
         f->head = entries[0]->form;
         f->holders = hf__zk_line_holders(entries, n);
         f->waiters = n - f->holders;
-        ask_oldest(l, index, entries[0]->name, entries[0]->len);
+        if (!entry_unreadable(entries[0]))
+            ask_oldest(l, index, entries[0]->name, entries[0]->len);
     }
     hf__zk_line_free(entries, n);
 }
@@ -263,7 +264,7 @@ void hf__zk_list(struct zk *z, struct look *look)
     l->prefix_len = look->name_len;
     memcpy(l->prefix, look->name, look->name_len);
     look->drv_ptr = l;
-    hf__zk_sync(z, z->root, z->root_len);
+    hf__zk_sync(z, z->root, z->root_len, hf__zk_ignore);
     ask_children(l, SIZE_MAX);
     if (l->open == 0)
         end_listing(l);

@@ -1,52 +1,20 @@
-/* look.c: who holds and who waits in one line; ending a ticket by its token.
+/* look.c: who holds and who waits in one line.
  *
  *   sync, getChildren2 -> getData of every ticket, all at once -> rows
  *
  * A sync first: what was done through other servers is seen. Tickets that go between the
- * list and their reading are left out. Nothing is changed by looking (rule 7). A look
- * that follows sets watches with its reads (follow.c). An unanswered look ends with
- * HF_EUNREACHABLE.
- *
- * Eviction finds the ticket by its token among the names. At once: its node is deleted.
- * Else a mark is written into its data, under its version so that nothing is
- * overwritten, which its holder watches; another program's ticket has nobody who would
- * heed it (HF_ENOTSUP). */
-#include "driver/zookeeper/zookeeper.h"
+ * list and their reading are left out; but an exclusive one may have become shared, which
+ * is another node: then the line is read anew. Nothing is changed by looking (rule 7). A
+ * look that follows sets watches with its reads (follow.c). An unanswered look ends with
+ * HF_EUNREACHABLE. */
+#include "driver/zookeeper/look.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct seen {
-    char *data; /* NULL: gone, or not read */
-    size_t len;
-    struct jute_stat stat;
-};
+enum { TRIES = 10 };
 
-struct job {
-    struct zk *zk;
-    struct look *look; /* NULL: stopped */
-    bool evict, follow;
-    struct entry **entries;
-    struct seen *seen;
-    size_t n, open, victim;
-    int rc;
-    hf_error err;
-    size_t dir_len;
-    char dir[];
-};
-
-struct job_request {
-    struct request q;
-    struct job *job;
-    size_t index;
-};
-
-static struct job *job_of(struct request *q)
-{
-    return container_of(q, struct job_request, q)->job;
-}
-
-static void fail(struct job *j, const struct jute_reply *reply)
+void hf__zk_job_fail(struct job *j, const struct jute_reply *reply)
 {
     if (j->rc == 0)
         j->rc = hf__zk_error(j->zk, reply, &j->err);
@@ -67,14 +35,12 @@ static int64_t age(const struct zk *z, int64_t ctime)
     return ms > 0 ? ms : 0;
 }
 
-static void show(const struct job *j, size_t i, struct row *row, uint32_t position)
+static void show_one(const struct job *j, size_t i, struct row *row, uint32_t position,
+                     struct record *rec)
 {
     const struct seen *s = &j->seen[i];
     const struct entry *e = j->entries[i];
-    struct record *rec = malloc(sizeof *rec);
 
-    if (!rec)
-        return;
     hf__zk_record_read(rec, s->data, s->len);
     row->has_ticket = true;
     if (rec->has_token)
@@ -95,62 +61,88 @@ static void show(const struct job *j, size_t i, struct row *row, uint32_t positi
     row->hints = rec->hints;
     row->hints_len = rec->hints_len;
     ev_row(j->look, row);
-    free(rec);
+}
+
+/* Only those that are still there. */
+static void pack(struct job *j)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n; i++) {
+        if (!j->seen[i].data) {
+            free(j->entries[i]);
+            continue;
+        }
+        j->entries[n] = j->entries[i];
+        j->seen[n++] = j->seen[i];
+    }
+    j->n = n;
 }
 
 static void show_all(struct job *j)
 {
-    size_t n = 0, holders;
+    struct record *rec = malloc(sizeof *rec);
     struct row row = { .name = j->look->name,
                        .name_len = j->look->name_len,
                        .oldest_ms = -1 };
+    size_t holders;
 
-    for (size_t i = 0; i < j->n; i++) { /* those that are still there */
-        struct entry *e = j->entries[i];
-
-        if (!j->seen[i].data) {
-            free(e);
-            continue;
-        }
-        j->entries[n] = e;
-        j->seen[n++] = j->seen[i];
+    if (!rec) {
+        no_memory(j);
+        return;
     }
-    j->n = n;
-    holders = hf__zk_line_holders(j->entries, n);
+    pack(j);
+    holders = hf__zk_line_holders(j->entries, j->n);
     row.holders = holders;
-    row.waiters = n - holders;
+    row.waiters = j->n - holders;
     for (size_t i = 0; i < holders; i++)
         if (age(j->zk, j->seen[i].stat.ctime) > row.oldest_ms)
             row.oldest_ms = age(j->zk, j->seen[i].stat.ctime);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < j->n; i++) {
         row.kind = j->entries[0]->form.kind;
         row.capacity = j->entries[0]->form.capacity;
-        show(j, i, &row, i < holders ? 0 : (uint32_t)(i - holders + 1));
+        show_one(j, i, &row, i < holders ? 0 : (uint32_t)(i - holders + 1), rec);
     }
+    free(rec);
 }
 
-static void free_job(struct job *j)
+static void forget(struct job *j)
 {
     for (size_t i = 0; j->seen && i < j->n; i++)
         free(j->seen[i].data);
     free(j->seen);
     hf__zk_line_free(j->entries, j->n);
-    free(j);
+    j->seen = NULL;
+    j->entries = NULL;
+    j->n = 0;
 }
 
-static void finish(struct job *j)
+/* One that has become shared meanwhile must not be missed under both its names. */
+static bool torn(const struct job *j)
+{
+    for (size_t i = 0; j->show && i < j->n; i++)
+        if (!j->seen[i].data && j->entries[i]->form.kind == LINE_LOCK &&
+            j->entries[i]->form.weight == HF_FULL)
+            return true;
+    return false;
+}
+
+static void read_line(struct job *);
+
+static void tell(struct job *j)
 {
     struct look *look = j->look;
     struct follow *f = look && j->follow ? look->drv_ptr : NULL;
     struct zk *z = j->zk;
-    int rc = j->rc;
-    hf_error err = j->err;
+    int rc;
+    hf_error err;
 
-    if (j->open > 0)
-        return;
-    if (look && rc == 0 && !j->evict)
-        show_all(j);
-    free_job(j);
+    if (look && j->rc == 0 && j->show)
+        j->show(j);
+    rc = j->rc;
+    err = j->err;
+    forget(j);
+    free(j);
     if (!look)
         return;
     if (f)
@@ -166,13 +158,31 @@ static void finish(struct job *j)
         hf__zk_follow_answered(z, f);
 }
 
+bool hf__zk_job_again(struct job *j)
+{
+    if (!j->look || j->tries++ == TRIES)
+        return false;
+    forget(j);
+    read_line(j);
+    return true;
+}
+
+void hf__zk_job_finish(struct job *j)
+{
+    if (j->open == 0 && j->rc == 0 && torn(j))
+        hf__zk_job_again(j);
+    if (j->open == 0)
+        tell(j);
+}
+
 /* ---- reading --------------------------------------------------------------------- */
 
-static struct request *
-request(struct job *j, void (*answer)(struct zk *, struct request *, struct jute_reply *),
-        size_t index)
+struct request *hf__zk_job_request(struct job *j,
+                                   void (*answer)(struct zk *, struct request *,
+                                                  struct jute_reply *),
+                                   size_t index)
 {
-    struct request *q = hf__zk_request(answer, sizeof(struct job_request));
+    struct request *q = hf__zk_try_request(answer, sizeof(struct job_request));
 
     if (!q) {
         no_memory(j);
@@ -193,11 +203,11 @@ static void answer_data(struct zk *z, struct request *q, struct jute_reply *repl
     (void)z;
     j->open--;
     if (!reply || (reply->err != 0 && reply->err != JUTE_NO_NODE)) {
-        fail(j, reply);
+        hf__zk_job_fail(j, reply);
     } else if (reply->err == 0) {
         data = hf__jute_text(&reply->body);
         if (!hf__jute_stat(&reply->body, &s->stat)) {
-            fail(j, reply);
+            hf__zk_job_fail(j, reply);
         } else if ((s->data = malloc(data.len + 1)) == NULL) {
             no_memory(j);
         } else {
@@ -205,29 +215,45 @@ static void answer_data(struct zk *z, struct request *q, struct jute_reply *repl
             s->len = data.len;
         }
     }
-    finish(j);
+    hf__zk_job_finish(j);
 }
 
-static void read_data(struct job *j, size_t i)
+size_t hf__zk_job_path(const struct job *j, size_t index, char path[NODE_PATH_MAX])
 {
-    char path[NODE_PATH_MAX];
-    const struct entry *e = j->entries[i];
-    struct request *q = request(j, answer_data, i);
+    const struct entry *e = j->entries[index];
     size_t n = j->dir_len;
 
-    if (!q)
-        return;
     memcpy(path, j->dir, n);
     path[n++] = '/';
     memcpy(path + n, e->name, e->len);
-    n += e->len;
-    if (j->follow)
-        hf__zk_send_watch(j->zk, q, JUTE_GET_DATA, path, n);
-    else
-        hf__zk_send_path(j->zk, q, JUTE_GET_DATA, path, n);
+    return n + e->len;
 }
 
-static void evict_found(struct job *);
+static void send(struct job *j, struct request *q, enum jute_op op, const char *path,
+                 size_t len)
+{
+    if (j->follow)
+        hf__zk_send_watch(j->zk, q, op, path, len);
+    else
+        hf__zk_send_path(j->zk, q, op, path, len);
+}
+
+static void read_all(struct job *j)
+{
+    char path[NODE_PATH_MAX];
+
+    for (size_t i = 0; i < j->n; i++) {
+        struct request *q;
+
+        if (entry_unreadable(j->entries[i])) {
+            j->seen[i].data = strdup(""); /* it is there: that is all we know */
+            continue;
+        }
+        q = hf__zk_job_request(j, answer_data, i);
+        if (q)
+            send(j, q, JUTE_GET_DATA, path, hf__zk_job_path(j, i, path));
+    }
+}
 
 static void answer_watched(struct zk *z, struct request *q, struct jute_reply *reply)
 {
@@ -236,11 +262,11 @@ static void answer_watched(struct zk *z, struct request *q, struct jute_reply *r
     (void)z;
     j->open--;
     if (!reply)
-        fail(j, reply);
+        hf__zk_job_fail(j, reply);
     else if (reply->err == 0 && j->look && j->look->drv_ptr)
         ((struct follow *)j->look->drv_ptr)->again =
             true; /* it came into being meanwhile */
-    finish(j);
+    hf__zk_job_finish(j);
 }
 
 /* mode=ephemeral: the one node is the one ticket. */
@@ -262,22 +288,16 @@ static bool add_alone(struct job *j)
     return true;
 }
 
-static void read_all(struct job *j, struct jute_in *children)
+static void take_list(struct job *j, struct jute_in *children)
 {
     bool good =
         j->zk->alone ? add_alone(j) : hf__zk_line_read(children, &j->entries, &j->n);
 
     j->seen = calloc(j->n + 1, sizeof *j->seen);
-    if (!good || !j->seen) {
+    if (good && j->seen)
+        j->listed(j);
+    else
         no_memory(j);
-        return;
-    }
-    if (j->evict) {
-        evict_found(j);
-        return;
-    }
-    for (size_t i = 0; i < j->n; i++)
-        read_data(j, i);
 }
 
 static void answer_children(struct zk *z, struct request *q, struct jute_reply *reply)
@@ -286,76 +306,68 @@ static void answer_children(struct zk *z, struct request *q, struct jute_reply *
 
     j->open--;
     if (!j->look) {
-        finish(j);
+        hf__zk_job_finish(j);
         return;
     }
     if (reply && reply->err == JUTE_NO_NODE && j->follow) {
-        struct request *watch = request(j, answer_watched, 0);
+        struct request *watch = hf__zk_job_request(j, answer_watched, 0);
 
         if (watch) /* to hear of it when there is one */
             hf__zk_send_watch(z, watch, JUTE_EXISTS, j->dir, j->dir_len);
     } else if (reply && reply->err == JUTE_NO_NODE) {
-        if (j->evict)
-            j->rc = hf__fail(&j->err, HF_ENOENT, 0, z->shown, "no such ticket in line '%s'",
-                             j->look->name);
+        j->listed(j); /* nobody */
     } else if (!reply || reply->err != 0) {
-        fail(j, reply);
+        hf__zk_job_fail(j, reply);
     } else {
-        read_all(j, &reply->body);
+        take_list(j, &reply->body);
     }
-    finish(j);
+    hf__zk_job_finish(j);
 }
 
-static struct job *start(struct zk *z, struct look *look, bool evict)
+static void read_line(struct job *j)
 {
-    struct job *j = calloc(1, sizeof *j + DIR_MAX);
     struct request *q;
 
-    if (!j)
-        return NULL;
-    j->zk = z;
-    j->look = look;
-    j->evict = evict;
-    j->follow = look->follow && !evict;
-    j->dir_len = hf__zk_dir(z, j->dir, look->name, look->name_len);
-    hf__zk_sync(z, j->dir, j->dir_len);
-    q = request(j, answer_children, 0);
-    if (!q) {
-        free_job(j);
-        return NULL;
-    }
-    if (j->follow)
-        hf__zk_send_watch(z, q, JUTE_GET_CHILDREN2, j->dir, j->dir_len);
-    else
-        hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, j->dir, j->dir_len);
-    return j;
+    hf__zk_sync(j->zk, j->dir, j->dir_len, hf__zk_ignore);
+    q = hf__zk_job_request(j, answer_children, 0);
+    if (q)
+        send(j, q, JUTE_GET_CHILDREN2, j->dir, j->dir_len);
 }
 
-static void no_memory_for(struct look *look)
+void hf__zk_job_start(struct zk *z, struct look *look, void (*listed)(struct job *),
+                      void (*show)(struct job *))
 {
+    struct follow *f = look->follow && show ? look->drv_ptr : NULL;
+    struct job *j = calloc(1, sizeof *j + DIR_MAX);
     hf_error err;
 
-    hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
-    ev_done(look, NULL, HF_ENOMEM, &err);
+    if (!j) {
+        hf__zk_follow_end(f);
+        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
+        ev_done(look, NULL, HF_ENOMEM, &err);
+        return;
+    }
+    j->zk = z;
+    j->look = look;
+    j->listed = listed;
+    j->show = show;
+    j->follow = f != NULL;
+    j->dir_len = hf__zk_dir(z, j->dir, look->name, look->name_len);
+    if (f)
+        f->job = j;
+    else
+        look->drv_ptr = j;
+    read_line(j);
+    hf__zk_job_finish(j); /* if there was no memory to ask */
 }
 
 void hf__zk_look_send(struct zk *z, struct look *look)
 {
-    struct follow *f = look->follow ? look->drv_ptr : NULL;
-    struct job *j = start(z, look, false);
-
-    if (!j) {
-        hf__zk_follow_end(f);
-        no_memory_for(look);
-    } else if (f) {
-        f->job = j;
-    } else {
-        look->drv_ptr = j;
-    }
+    hf__zk_job_start(z, look, read_all, show_all);
 }
 
 /* mode=ephemeral: HF_CAP_LINE is missing. */
-static void not_here(const struct zk *z, struct look *look, const char *what)
+void hf__zk_not_here(const struct zk *z, struct look *look, const char *what)
 {
     hf_error err;
 
@@ -366,7 +378,7 @@ static void not_here(const struct zk *z, struct look *look, const char *what)
 void hf__zk_look(struct store *s, struct look *look)
 {
     if (look->list && zk_of(s)->alone)
-        not_here(zk_of(s), look, "a list of lines");
+        hf__zk_not_here(zk_of(s), look, "a list of lines");
     else if (look->follow)
         hf__zk_follow_start(zk_of(s), look, NULL);
     else if (look->list)
@@ -378,147 +390,6 @@ void hf__zk_look(struct store *s, struct look *look)
 void hf__zk_look_stop(void *job)
 {
     ((struct job *)job)->look = NULL;
-}
-
-/* ---- evicting -------------------------------------------------------------------- */
-
-static void none(struct job *j)
-{
-    j->rc = hf__fail(&j->err, HF_ENOENT, 0, j->zk->shown, "no such ticket in line '%s'",
-                     j->look ? j->look->name : "");
-}
-
-static void answer_evicted(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct job *j = job_of(q);
-
-    (void)z;
-    j->open--;
-    if (reply && (reply->err == JUTE_NO_NODE || reply->err == JUTE_BAD_VERSION))
-        none(j);
-    else if (!reply || reply->err != 0)
-        fail(j, reply);
-    finish(j);
-}
-
-static size_t victim_path(const struct job *j, char path[NODE_PATH_MAX])
-{
-    const struct entry *e = j->entries[j->victim];
-    size_t n = j->dir_len;
-
-    memcpy(path, j->dir, n);
-    path[n++] = '/';
-    memcpy(path + n, e->name, e->len);
-    return n + e->len;
-}
-
-static void end_it(struct job *j, int32_t version)
-{
-    char path[NODE_PATH_MAX];
-    struct request *q = request(j, answer_evicted, 0);
-    struct jute_out *o;
-
-    if (!q)
-        return;
-    o = hf__zk_begin(j->zk, q, JUTE_DELETE);
-    hf__jute_put_text(o, path, victim_path(j, path));
-    hf__jute_put_int(o, version);
-    hf__zk_send(j->zk, q);
-}
-
-static void mark_it(struct job *j, struct jute_text data, const struct jute_stat *stat)
-{
-    char path[NODE_PATH_MAX], marked[RECORD_MAX];
-    size_t n = hf__zk_record_mark(marked, data.at, data.len);
-    struct request *q;
-    struct jute_out *o;
-
-    if (n == 0) {
-        j->rc = hf__fail(&j->err, HF_ENOTSUP, 0, j->zk->shown,
-                         "the ticket is another program's, which would not heed a mark");
-        return;
-    }
-    q = request(j, answer_evicted, 0);
-    if (!q)
-        return;
-    o = hf__zk_begin(j->zk, q, JUTE_SET_DATA);
-    hf__jute_put_text(o, path, victim_path(j, path));
-    hf__jute_put_text(o, marked, n);
-    hf__jute_put_int(o, stat->version);
-    hf__zk_send(j->zk, q);
-}
-
-static void answer_victim(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct job *j = job_of(q);
-    struct jute_text data;
-    struct jute_stat stat;
-    struct record rec;
-
-    j->open--;
-    if (!j->look) {
-        finish(j);
-        return;
-    }
-    if (reply && reply->err == JUTE_NO_NODE) {
-        none(j);
-    } else if (!reply || reply->err != 0) {
-        fail(j, reply);
-    } else {
-        data = hf__jute_text(&reply->body);
-        if (!hf__jute_stat(&reply->body, &stat)) {
-            fail(j, reply);
-            finish(j);
-            return;
-        }
-        hf__zk_record_read(&rec, data.at, data.len);
-        if (z->alone && memcmp(rec.token, j->look->token, HF_TOKEN) != 0)
-            none(j);
-        else if (j->look->now)
-            end_it(j, z->alone ? stat.version : -1);
-        else if (!rec.broken)
-            mark_it(j, data, &stat);
-    }
-    finish(j);
-}
-
-static void evict_found(struct job *j)
-{
-    char path[NODE_PATH_MAX];
-    unsigned char token[HF_TOKEN];
-    struct request *q;
-
-    for (j->victim = 0; j->victim < j->n && !j->zk->alone; j->victim++) {
-        hf__zk_form_token(token, j->entries[j->victim]->name, j->entries[j->victim]->len);
-        if (memcmp(token, j->look->token, HF_TOKEN) == 0)
-            break;
-    }
-    if (j->victim == j->n) {
-        none(j);
-        return;
-    }
-    if (j->look->now && !j->zk->alone) {
-        end_it(j, -1);
-        return;
-    }
-    q = request(j, answer_victim, 0);
-    if (q)
-        hf__zk_send_path(j->zk, q, JUTE_GET_DATA, path, victim_path(j, path));
-}
-
-void hf__zk_evict(struct store *s, struct look *look)
-{
-    struct job *j;
-
-    if (zk_of(s)->alone && !look->now) {
-        not_here(zk_of(s), look, "a mark");
-        return;
-    }
-    j = start(zk_of(s), look, true);
-    if (j)
-        look->drv_ptr = j;
-    else
-        no_memory_for(look);
 }
 
 /* ---- stopping -------------------------------------------------------------------- */

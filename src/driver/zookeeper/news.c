@@ -33,6 +33,20 @@ static size_t unseen(const struct line *line, const struct entry *but)
     return n;
 }
 
+/* Whoever comes in next must also know that its own node is there: asked now, that is
+ * answered together with what is asked about the one before it. */
+static void watch_next(struct line *line)
+{
+    for (size_t i = 0; i < line->n; i++) {
+        struct entry *e = line->entries[i];
+
+        if (e->seat && e->seat->state == SEAT_WAITING) {
+            hf__zk_line_watch(line, e);
+            return;
+        }
+    }
+}
+
 /* It may have become shared: then it has this name. */
 static bool as_shared(struct line *line, const struct entry *e)
 {
@@ -60,6 +74,7 @@ static bool as_shared(struct line *line, const struct entry *e)
             line->entries[i] = next;
     free((void *)(uintptr_t)e);
     hf__zk_line_watch(line, next);
+    watch_next(line);
     return true;
 }
 
@@ -74,8 +89,12 @@ void hf__zk_line_ended(struct line *line, struct entry *e)
         bool leaving = s->state == SEAT_DELETING;
 
         hf__zk_line_cut(line, e);
+        if (!leaving) /* not our doing: perhaps all of the line has gone, and is another now */
+            line->stale = true;
         if (!leaving && !s->dead)
             hf__zk_seat_gone(s, HF_ELOST, NULL);
+        if (line->stale && hf__zk_line_waits(line))
+            must_list(line);
     } else if (!hf__zk_line_waits(line)) {
         line->stale = true; /* nobody of ours needs to know now */
         hf__zk_line_cut(line, e);
@@ -111,16 +130,17 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
     struct line *line = hf__zk_line_of_dir(z, path, len);
     struct entry *e;
 
-    if (line && type == JUTE_CHILDREN) {
+    if (type != JUTE_CHILDREN)
+        hf__zk_quiet_event(z, path, len);
+    if (line && (type == JUTE_CHILDREN || type == JUTE_DELETED)) {
         line->children = false;
         if (hf__zk_line_waits(line))
-            hf__zk_line_list(line, line->children = true);
-        return;
+            hf__zk_line_list(line, line->children = type == JUTE_CHILDREN);
     }
     while (at > 0 && path[at - 1] != '/')
         at--;
-    line = at > 1 ? hf__zk_line_of_dir(z, path, at - 1) : NULL;
-    if (!line || type == JUTE_CHILDREN)
+    line = at > 1 && type != JUTE_CHILDREN ? hf__zk_line_of_dir(z, path, at - 1) : NULL;
+    if (!line)
         return;
     line->pins++;
     if (z->alone) {
@@ -136,13 +156,22 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
 
 /* ---- down and up ----------------------------------------------------------------- */
 
+/* Every request has been answered, with nothing. Those that leave and were not told are
+ * those for which there was no memory to ask. */
 void hf__zk_line_down(struct zk *z)
 {
-    list_for (l, &z->all_lines) {
+    hf__zk_quiet_forget(z);
+    list_for_safe (l, &z->all_lines) {
         struct line *line = container_of(l, struct line, all);
 
         for (size_t i = 0; i < line->n; i++)
             line->entries[i]->asking = false;
+        line->pins++;
+        list_for_safe (n, &line->seats)
+            if (seat_in(n)->leave)
+                hf__zk_seat_left(seat_in(n), HF_EUNKNOWN);
+        line->pins--;
+        hf__zk_line_drop(line);
     }
 }
 

@@ -265,15 +265,6 @@ bool hf__zk_form(struct form *f, const char *node, size_t len)
     return false;
 }
 
-bool hf__zk_uuid_in(const char *node, size_t len, const unsigned char token[HF_TOKEN])
-{
-    char uuid[UUID_TEXT + 1];
-
-    hf__zk_uuid(uuid, token);
-    return len > 3 + UUID_TEXT && memcmp(node, "_c_", 3) == 0 &&
-           memcmp(node + 3, uuid, UUID_TEXT) == 0;
-}
-
 /* What names a ticket in a look, also one of another program. */
 void hf__zk_form_token(unsigned char token[HF_TOKEN], const char *node, size_t len)
 {

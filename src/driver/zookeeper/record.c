@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char head[] = "holdfast 1\n";
+static const char head[] = "holdfast 1\n", mark[] = "broken\n";
 
 static size_t put_name(char *to, const char *name)
 {
@@ -38,14 +38,14 @@ static size_t put_name(char *to, const char *name)
 }
 
 size_t hf__zk_record_write(char to[RECORD_MAX], const struct zk *z, const struct ticket *t,
-                           uint64_t fence)
+                           uint64_t fence, bool broken)
 {
-    size_t n =
-        (size_t)sprintf(to,
-                        "%sowner %016" PRIx64 " %" PRIu64 "\nhost %s\npid %" PRId64
-                        "\nsince %" PRId64 "\nttl %d\n",
-                        head, t->owner.process, t->owner.number, z->host, z->pid,
-                        z->store.env->wall(z->store.env) / 1000, z->session.timeout_ms);
+    size_t n = (size_t)sprintf(to,
+                               "%s%sowner %016" PRIx64 " %" PRIu64 "\nhost %s\npid %" PRId64
+                               "\nsince %" PRId64 "\nttl %d\n",
+                               head, broken ? mark : "", t->owner.process, t->owner.number,
+                               z->host, z->pid, z->store.env->wall(z->store.env) / 1000,
+                               z->session.timeout_ms);
 
     if (z->alone) {
         n += (size_t)sprintf(to + n, "token ");
@@ -146,7 +146,6 @@ void hf__zk_record_read(struct record *rec, const char *data, size_t len)
 
 size_t hf__zk_record_mark(char to[RECORD_MAX], const char *data, size_t len)
 {
-    static const char mark[] = "broken\n";
     size_t first = sizeof head - 1;
 
     if (len < first || memcmp(data, head, first) != 0 || len + sizeof mark > RECORD_MAX)

@@ -5,7 +5,9 @@
  * way. Leaving is the delete of its node by the full name, which has the ticket's token
  * in it (G8). A delete that is not answered is told as unknown, and the core repeats it;
  * one that withdraws a ticket by itself (a failed try, a mismatch, a mark) is sent again
- * when the store is back. */
+ * when the store is back. If the server refuses that (no right to delete, too much to
+ * do), the caller is told why, and the seat becomes an orphan: it is deleted again and
+ * again, as long as the session lives that keeps its node. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <stdlib.h>
@@ -37,6 +39,7 @@ static void free_seat(struct seat *s)
     if (s->t || s->pins > 0)
         return;
     free(s->name);
+    free(s->becomes);
     free(s);
 }
 
@@ -89,14 +92,10 @@ struct request *hf__zk_seat_request(struct seat *s,
                                     void (*answer)(struct zk *, struct request *,
                                                    struct jute_reply *))
 {
-    struct request *q = hf__zk_request(answer, sizeof(struct seat_request));
+    struct request *q = hf__zk_request(s->zk, answer, sizeof(struct seat_request));
 
-    if (!q) {
-        hf__zk_break(s->zk, HF_ENOMEM,
-                     "no memory for a request"); /* then all is repeated */
-        s->zk->dirty = true;
+    if (!q)
         return NULL;
-    }
     container_of(q, struct seat_request, q)->seat = s;
     s->pins++;
     return q;
@@ -137,9 +136,56 @@ static void withdrawn(struct seat *s)
 
     if (s->why == HF_EMISMATCH)
         mismatch(s, &err);
+    else if (s->why == HF_EFULL)
+        hf__fail(&err, s->why, 0, s->zk->shown,
+                 "'%s' has used up its numbers; it begins anew when nobody has stood in it "
+                 "for a minute",
+                 s->t->name);
     else
         hf__fail(&err, s->why, 0, s->zk->shown, "%s", hf_strerror(s->why));
     hf__zk_seat_gone(s, s->why, s->why == HF_EBUSY || s->why == HF_ELOST ? NULL : &err);
+}
+
+static void orphan(struct seat *s, int rc, const hf_error *err)
+{
+    struct zk *z = s->zk;
+    struct ticket *t;
+
+    s->pins++;
+    s->line->pins++;
+    t = hf__zk_seat_out(s, false);
+    list_push(&z->orphans, &s->in_line);
+    ev_gone(t, rc, err);
+}
+
+static void orphan_end(struct seat *s)
+{
+    list_remove(&s->in_line);
+    s->line->pins--;
+    hf__zk_line_drop(s->line);
+    s->pins--;
+    free_seat(s);
+}
+
+void hf__zk_orphans_end(struct zk *z)
+{
+    struct list *n;
+
+    while ((n = list_first(&z->orphans)) != NULL)
+        orphan_end(seat_in(n));
+}
+
+static void answer_orphan(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    struct seat *s = seat_of(q);
+
+    (void)z;
+    s->pins--;
+    s->asking = false;
+    if (list_empty(&s->in_line)) /* the session has taken it along */
+        free_seat(s);
+    else if (reply && (reply->err == 0 || reply->err == JUTE_NO_NODE))
+        orphan_end(s);
 }
 
 static void answer_delete(struct zk *z, struct request *q, struct jute_reply *reply)
@@ -163,29 +209,44 @@ static void answer_delete(struct zk *z, struct request *q, struct jute_reply *re
         if (s->leave)
             hf__zk_seat_left(s, HF_EUNKNOWN);
         else
-            hf__zk_seat_gone(s, rc, &err);
+            orphan(s, rc, &err);
     } else if (s->why != 0 && !s->leave) {
         withdrawn(s);
     } else {
+        if (reply->err == 0)
+            hf__zk_quiet_left(s);
         hf__zk_seat_left(s, 0);
     }
 }
 
-void hf__zk_seat_delete(struct seat *s)
+static bool send_delete(struct seat *s,
+                        void (*answer)(struct zk *, struct request *, struct jute_reply *))
 {
-    struct zk *z = s->zk;
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_delete);
+    struct request *q = hf__zk_seat_request(s, answer);
     struct jute_out *o;
 
     if (!q)
-        return;
+        return false;
     q->renews = true;
-    s->state = SEAT_DELETING;
-    o = hf__zk_begin(z, q, JUTE_DELETE);
+    o = hf__zk_begin(s->zk, q, JUTE_DELETE);
     hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
     hf__jute_put_int(o, -1);
-    hf__zk_send(z, q);
+    hf__zk_send(s->zk, q);
+    return true;
+}
+
+void hf__zk_seat_delete(struct seat *s)
+{
+    if (send_delete(s, answer_delete))
+        s->state = SEAT_DELETING;
+}
+
+void hf__zk_orphans_delete(struct zk *z)
+{
+    list_for (n, &z->orphans)
+        if (!seat_in(n)->asking)
+            seat_in(n)->asking = send_delete(seat_in(n), answer_orphan);
 }
 
 void hf__zk_seat_withdraw(struct seat *s, int why)
@@ -202,6 +263,7 @@ void hf__zk_seat_marked(struct seat *s)
 {
     struct ticket *t = s->t;
 
+    s->marked = true;
     if (s->state == SEAT_WAITING || s->state == SEAT_CREATED) {
         hf__zk_seat_withdraw(s, HF_ELOST);
     } else if (s->state == SEAT_HELD && t->life && t->life->kind == LIFE_WIDE) {

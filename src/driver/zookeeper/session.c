@@ -6,21 +6,24 @@
  * Settling: the same session has been attached on this connection, so the servers refuse
  * what an older connection of it may still have on the way (the server closes the old
  * connection; the leader refuses requests of a session that has moved). The watches are
- * set again, which tells what was missed. Then a sync is awaited: when it is answered,
+ * set again, which tells what was missed. Then a write is awaited: when it is answered,
  * everything that was ever executed for this session can be seen here. Only then the
  * store is said to be up (G7).
  *
  * G1, the deadline. A server answers pings and reads by itself, also for seconds after
- * the leader has given the session up. So only an answered sync or write counts, which
- * has been to the leader and back. But even that need not have moved the leader's clock
- * for the session: a follower tells it of the sessions it has heard of with its answer
- * to the leader's next heartbeat, every half tick. So what counts is the sending of an
- * answered request (base) that another answered request (last) followed at least T/4
- * later: T is at least two ticks, so a heartbeat went out between the two, its answer
- * was on the same ordered stream as the second request, and the second request reached
- * the leader. The core's deadline is base + T - drift. Attaching again counts like a
- * sync, making a session at once, because the leader starts its clock with it and a
- * majority has agreed to it.
+ * the leader has given the session up. A leader answers syncs and takes sessions back by
+ * itself, also for seconds after a majority has made another one. So only an answered
+ * write counts, which a majority has agreed to: every T/4 one that changes nothing. But
+ * even that need not have moved the leader's clock for the session: a follower tells it
+ * of the sessions it has heard of with its answer to the leader's next heartbeat, every
+ * half tick. So what counts is the sending of a write (base) that another answered write
+ * was sent at least T/4 after its answer: T is at least two ticks, so a heartbeat went
+ * out between the two, its answer was on the same ordered stream as the second write,
+ * and that reached the leader. If there was another leader in between, its
+ * clock for the session began after base with all of T: at its election, or when we were
+ * attached at its side, without which it would not have taken the second write. The
+ * core's deadline is base + T - drift. Making a session counts at once: it is a write,
+ * and the leader starts its clock with it.
  *
  * The session is over when a server says so (time-out 0, or another number): all tickets
  * are, too. If our own clock says so first, the core lets go of what is held; the nodes
@@ -44,27 +47,65 @@ static void tell_alive(struct zk *z)
     ev_alive(z->life, z->base_at, z->session.timeout_ms);
 }
 
+/* If the base is old, an answer that does not move it would only be asked for again at
+ * once: then it waits for the next that does. */
+static void tell_if_asked(struct zk *z)
+{
+    if (z->life && z->renew_asked && zk_now(z) - z->base_at < 2 * quarter_us(z))
+        tell_alive(z);
+}
+
 void hf__zk_session_renewed(struct zk *z, int64_t sent_at)
 {
-    bool moved = sent_at - z->last_at >= quarter_us(z);
+    bool moved = sent_at - z->heard_at >= quarter_us(z);
 
     if (moved) {
         z->base_at = z->last_at;
         z->last_at = sent_at;
+        z->heard_at = zk_now(z);
     }
-    if (z->life && (moved || z->renew_asked))
+    if (z->life && moved)
         tell_alive(z);
+    else
+        tell_if_asked(z);
 }
 
-static const char *some_path(const struct zk *z)
+/* A write that changes nothing. Also if it fails it has been through a majority. That it
+ * was answered is counted for every write (conn.c). */
+static void prove(struct zk *z,
+                  void (*answer)(struct zk *, struct request *, struct jute_reply *))
 {
-    return z->root;
+    static const char top[] = "/";
+    struct request *q = hf__zk_request(z, answer, sizeof *q);
+    struct jute_out *o;
+
+    if (!q)
+        return;
+    q->renews = true;
+    o = hf__zk_begin(z, q, JUTE_MULTI);
+    hf__jute_put_part(o, JUTE_CHECK);
+    hf__jute_put_text(o, top, sizeof top - 1);
+    hf__jute_put_int(o, -1);
+    hf__jute_put_part(o, 0);
+    hf__zk_send(z, q);
 }
 
+static void heard(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    (void)q;
+    if (reply)
+        tell_if_asked(z);
+}
+
+/* A write only if it can move the base; else the answer to anything says that we are
+ * heard. */
 void hf__zk_session_renew(struct zk *z)
 {
     z->renew_asked = true;
-    hf__zk_sync(z, some_path(z), z->root_len);
+    if (zk_now(z) - z->heard_at >= quarter_us(z))
+        prove(z, hf__zk_ignore);
+    else
+        hf__zk_sync(z, z->root, z->root_len, heard);
 }
 
 /* Also while nothing is held: the next acquire shall find a session. */
@@ -72,12 +113,13 @@ void hf__zk_session_pulse(struct timer *t)
 {
     struct zk *z = container_of(t, struct zk, pulse);
     struct env *env = z->store.env;
-    int64_t due = z->renew_sent_at + quarter_us(z);
+    int64_t due = z->heard_at + quarter_us(z);
 
     if (z->link != LINK_UP)
         return;
+    hf__zk_orphans_delete(z);
     if (zk_now(z) >= due) {
-        hf__zk_sync(z, some_path(z), z->root_len);
+        prove(z, hf__zk_ignore);
         due = zk_now(z) + quarter_us(z);
     }
     env->timer(env, &z->pulse, due);
@@ -102,6 +144,18 @@ void hf__zk_session_tidy(struct zk *z)
     }
 }
 
+/* Those that `break` has marked live on a life of their own. */
+static void marked_over(struct zk *z, const struct life *l)
+{
+    list_for (n, &z->all_lines)
+        list_for (k, &container_of(n, struct line, all)->seats) {
+            struct seat *s = seat_in(k);
+
+            if (s->state == SEAT_HELD && s->t->life && s->t->life != l)
+                ev_dead(s->t->life, HF_ELOST);
+        }
+}
+
 static void session_over(struct zk *z)
 {
     struct life *l = z->life;
@@ -117,8 +171,10 @@ static void session_over(struct zk *z)
         for (size_t i = 0; i < line->n; i++)
             line->entries[i]->watched = line->entries[i]->asking = false;
         list_for (s, &line->seats)
-            container_of(s, struct seat, in_line)->dead = true;
+            seat_in(s)->dead = true;
     }
+    marked_over(z, l);
+    hf__zk_orphans_end(z);
     if (!l)
         return;
     l->drv[0] = (uint64_t)(uintptr_t)z->old;
@@ -188,12 +244,7 @@ void hf__zk_session_greet(struct zk *z)
     hf__jute_put_connect(&z->out, &s, z->last_zxid);
     if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
         hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-    hf__stream_expect(&z->stream,
-                      z->greet_at +
-                          (z->session.id != 0 && z->session.timeout_ms / 4 < z->connect_ms
-                               ? (int64_t)z->session.timeout_ms / 4
-                               : z->connect_ms) *
-                              1000);
+    hf__zk_expect(z);
 }
 
 /* ---- settling -------------------------------------------------------------------- */
@@ -205,8 +256,9 @@ static void up(struct zk *z)
     z->link = LINK_UP;
     z->failed = 0;
     z->back_off_us = 0;
-    env->timer(env, &z->pulse, zk_now(z) + quarter_us(z));
+    env->timer(env, &z->pulse, z->heard_at + quarter_us(z));
     ev_store(&z->store, STORE_UP, NULL);
+    hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
     hf__zk_follow_up(z);
 }
@@ -218,26 +270,13 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
     (void)q;
     if (!reply)
         return;
-    /* a root that we may not even sync on is no reason to be down; sync asks for no rights */
-    if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
+    if (!hf__zk_was_agreed(reply)) {
         int code = hf__zk_error(z, reply, &err);
 
         hf__zk_break(z, code, "%s", err.text);
         return;
     }
     up(z);
-}
-
-static void settle(struct zk *z)
-{
-    struct request *q = hf__zk_request(settled, sizeof *q);
-
-    if (!q) {
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-        return;
-    }
-    q->renews = true;
-    hf__zk_send_path(z, q, JUTE_SYNC, some_path(z), z->root_len);
 }
 
 static void write_special(struct zk *z)
@@ -333,10 +372,12 @@ void hf__zk_session_auth(struct zk *z, int32_t err)
         hf__zk_break(z, HF_EAUTH, "the login was refused");
 }
 
-/* A longer time than was asked for would keep a dead owner's place for longer (G5). */
+/* A longer time than was asked for would keep a dead owner's place for longer (G5). What
+ * is held already is not given up for it. */
 static bool too_long(struct zk *z, const struct jute_session *s)
 {
-    if (s->timeout_ms <= z->asked_ms || (z->life && z->life->ntickets > 0))
+    if (s->timeout_ms <= z->asked_ms ||
+        (!z->asked_anew && z->life && z->life->ntickets > 0))
         return false;
     hf__zk_break(z, HF_ENOTSUP, "a ttl of %lld ms: the servers give no less than %d ms",
                  (long long)z->asked_ms, s->timeout_ms);
@@ -350,7 +391,8 @@ static bool begin_session(struct zk *z, const struct jute_session *s)
         hf__zk_break(z, HF_ENOMEM, "no memory for a session");
         return false;
     }
-    z->base_at = z->last_at = z->renew_sent_at = z->greet_at;
+    z->base_at = z->last_at = z->greet_at;
+    z->heard_at = zk_now(z);
     return true;
 }
 
@@ -376,14 +418,13 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     if (too_long(z, &s) || (!again && !begin_session(z, &s)))
         return;
     z->session = s;
+    z->asked_anew = false;
     z->link = LINK_SETTLING;
     if (z->login)
         send_auth(z);
-    if (again) {
-        hf__zk_session_renewed(z, z->greet_at);
+    if (again)
         send_watches(z, since);
-    } else {
+    else
         tell_alive(z);
-    }
-    settle(z);
+    prove(z, settled);
 }

@@ -8,14 +8,17 @@
  * The levels above the line are containers, made when a create finds them missing, again
  * if the server has removed them in between.
  *
- * Connection lost while a create is unanswered: the seat is unsure. The store is up
- * again only when the session has been attached again and a sync was answered, so the
- * create has happened by then or never will (session.c): the list of the line shows it
- * by the token, and it is adopted if it belongs to this session, or deleted, or made
- * (G7). A ticket that the core asks to leave and that we have forgotten is looked for in
- * the same way. Nothing is created twice.
+ * Connection lost while a create is unanswered: the seat is unsure, and its node is looked
+ * for when the store is back (find.c). A ticket that the core asks to leave and that we
+ * have forgotten is looked for in the same way. Nothing is created twice (G7).
  *
- * ephemeralOwner is compared with the session before a node counts as ours. */
+ * ephemeralOwner is compared with the session before a node counts as ours.
+ *
+ * Numbers end at 2^31 - 1. There the servers begin to give the same one to several, or
+ * negative ones, so nothing follows from their order: such a ticket is withdrawn, and
+ * whoever wanted it is told that the line is used up (G1). It begins anew when its node
+ * has been made anew, which needs a moment without tickets: servers remove empty
+ * containers once a minute. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <stdlib.h>
@@ -23,127 +26,20 @@
 
 enum { TRIES = 10 };
 
-/* ---- finding --------------------------------------------------------------------- */
-
-static void create(struct seat *, bool levels);
-static void created(struct seat *);
-
-static void answer_found(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct seat *s = seat_of(q);
-    struct jute_stat stat;
-    hf_error err;
-
-    if (!hf__zk_seat_answered(s))
-        return;
-    s->state = SEAT_NEW;
-    if (!reply) {
-        if (s->leave)
-            hf__zk_seat_left(s, HF_EUNKNOWN);
-    } else if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
-        hf__zk_seat_gone(s, HF_ELOST, NULL);
-    } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat)) {
-        int rc = hf__zk_error(z, reply, &err);
-
-        if (s->leave)
-            hf__zk_seat_left(s, HF_EUNKNOWN);
-        else
-            hf__zk_seat_gone(s, rc, &err);
-    } else if (stat.owner != z->session.id || s->leave) {
-        s->why = s->leave
-                     ? 0
-                     : HF_ELOST; /* of a session before this one: it stands in no line */
-        hf__zk_seat_delete(s);
-    } else {
-        s->fence = (uint64_t)stat.czxid;
-        created(s);
-        if (s->line->lists == 0)
-            hf__zk_line_list(s->line, false);
-    }
-}
-
-static void look_at(struct seat *s)
-{
-    char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_found);
-
-    if (!q)
-        return;
-    s->state = SEAT_FINDING;
-    hf__zk_send_path(s->zk, q, JUTE_EXISTS, path, hf__zk_seat_path(s, path));
-}
-
-static bool find_name(struct seat *s, struct jute_in *children)
-{
-    size_t n = hf__jute_count(children, 4);
-
-    for (size_t i = 0; i < n; i++) {
-        struct jute_text name = hf__jute_text(children);
-
-        if (hf__zk_uuid_in(name.at, name.len, s->t->token) && name.len < NODE_MAX) {
-            free(s->name);
-            s->name = strndup(name.at, name.len);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void answer_find(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct seat *s = seat_of(q);
-    hf_error err;
-    bool there;
-
-    if (!hf__zk_seat_answered(s))
-        return;
-    s->state = SEAT_NEW;
-    if (!reply) {
-        if (s->leave)
-            hf__zk_seat_left(s, HF_EUNKNOWN);
-        return;
-    }
-    if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
-        int rc = hf__zk_error(z, reply, &err);
-
-        if (s->leave)
-            hf__zk_seat_left(s, HF_EUNKNOWN);
-        else
-            hf__zk_seat_gone(s, rc, &err);
-        return;
-    }
-    there = reply->err == 0 && find_name(s, &reply->body);
-    if (reply->body.bad || (there && !s->name)) {
-        hf__zk_break(z, HF_ENOMEM, "no memory for a name");
-    } else if (there) {
-        look_at(s); /* unsure until that is answered: it must not be made again */
-    } else if (s->leave) {
-        hf__zk_seat_left(s, 0);
-    } else {
-        s->unsure = false;
-        create(s, reply->err == JUTE_NO_NODE);
-    }
-}
-
-static void find(struct seat *s)
-{
-    struct request *q = hf__zk_seat_request(s, answer_find);
-
-    if (!q)
-        return;
-    s->state = SEAT_FINDING;
-    hf__zk_send_path(s->zk, q, JUTE_GET_CHILDREN2, s->line->dir, s->line->dir_len);
-}
-
 /* ---- joining --------------------------------------------------------------------- */
 
+/* A level that is there makes good for those above it: they are there, too, and may have
+ * been refused for want of rights. */
 static void level_made(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    (void)z; /* whether it is there now is said by what is made below it */
     (void)q;
-    (void)reply;
+    if (!reply || reply->err == 0 || reply->err == JUTE_NODE_EXISTS)
+        z->level_error = 0;
+    else if (reply->err != JUTE_NO_NODE)
+        z->level_error = reply->err;
 }
 
+/* Answers come in order: when that to what was sent next comes, level_error is of these. */
 void hf__zk_mkdirs(struct zk *z, const char *dir, size_t len)
 {
     for (size_t n = 1; n <= len; n++) {
@@ -151,20 +47,25 @@ void hf__zk_mkdirs(struct zk *z, const char *dir, size_t len)
 
         if (n < len && dir[n] != '/')
             continue;
-        q = hf__zk_request(level_made, sizeof *q);
-        if (!q) {
-            hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-            z->dirty = true;
+        q = hf__zk_request(z, level_made, sizeof *q);
+        if (!q)
             return;
-        }
         hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE_CONTAINER), dir, n, "", 0,
                             z->login != NULL, JUTE_CONTAINER);
         hf__zk_send(z, q);
     }
 }
 
+void hf__zk_no_level(const struct zk *z, struct jute_reply *reply, bool tried)
+{
+    if (tried && reply->err == JUTE_NO_NODE && z->level_error != 0)
+        reply->err = z->level_error;
+}
+
 /* What follows at once upon the last ticket of a complete view is known to have nothing
- * in between: numbers are given out without gaps, to every child. */
+ * in between: numbers are given out without gaps, to every child. They begin anew only
+ * in a node that was made anew; then that last one, ours, has ended, and since it is
+ * watched we would have heard of it before. */
 static bool follows(const struct line *line, const struct seat *s)
 {
     const struct entry *last, *before;
@@ -174,10 +75,28 @@ static bool follows(const struct line *line, const struct seat *s)
     last = line->entries[line->n - 1];
     before = line->entries[line->n - 2];
     return last->seat == s && before->form.seq + 1 == last->form.seq && before->seat &&
-           before->seat->placed;
+           before->seat->placed && before->watched;
 }
 
-static void created(struct seat *s)
+/* So that it is watched when the answer to a create comes: else the whole line must be
+ * listed for every one that joins behind it soon. */
+static void watch_last(struct line *line)
+{
+    struct entry *last = line->n > 0 ? line->entries[line->n - 1] : NULL;
+
+    if (last && last->seat && last->seat->state == SEAT_WAITING)
+        hf__zk_line_watch(line, last);
+}
+
+static bool numbers_used_up(const struct seat *s)
+{
+    struct form form;
+
+    return hf__zk_form(&form, s->name, strlen(s->name)) &&
+           (form.seq < 0 || form.seq >= INT32_MAX);
+}
+
+void hf__zk_seat_created(struct seat *s)
 {
     s->state = SEAT_CREATED;
     s->unsure = false;
@@ -187,7 +106,10 @@ static void created(struct seat *s)
         s->state = SEAT_NEW;
         return;
     }
-    hf__zk_seat_watch_later(s);
+    if (numbers_used_up(s))
+        hf__zk_seat_withdraw(s, HF_EFULL);
+    else
+        hf__zk_seat_watch_later(s);
 }
 
 static bool take_created(struct seat *s, struct jute_reply *reply)
@@ -211,10 +133,11 @@ static void create_failed(struct seat *s, struct jute_reply *reply)
     hf_error err;
     int rc;
 
+    hf__zk_no_level(s->zk, reply, s->tries > 0);
     if (s->leave) {
         hf__zk_seat_left(s, 0); /* it was not made */
     } else if (reply->err == JUTE_NO_NODE && s->tries++ < TRIES) {
-        create(s, true);
+        hf__zk_seat_create(s, true);
     } else {
         rc = hf__zk_error(s->zk, reply, &err);
         hf__zk_seat_gone(s, rc, &err);
@@ -224,6 +147,7 @@ static void create_failed(struct seat *s, struct jute_reply *reply)
 static void answer_create(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     struct seat *s = seat_of(q);
+    bool quiet;
 
     if (!hf__zk_seat_answered(s))
         return;
@@ -238,43 +162,60 @@ static void answer_create(struct zk *z, struct request *q, struct jute_reply *re
         s->unsure = true;
         hf__zk_break(z, HF_EPROTO, "a node of another session than ours");
     } else {
-        created(s);
+        hf__zk_seat_created(s);
         if (s->state != SEAT_CREATED)
             return;
+        quiet = hf__zk_quiet_created(s);
         if (s->leave) {
             hf__zk_seat_delete(s);
         } else if (s->line->lists > 0) {
             return; /* answers come in order: that list has it, and all before it */
-        } else if (follows(s->line, s)) {
+        } else if (quiet || follows(s->line, s)) {
             s->placed = true;
             s->state = SEAT_WAITING;
-            hf__zk_line_decide(s->line, false);
+            hf__zk_line_decide(s->line, quiet);
         } else {
             hf__zk_line_list(s->line, false);
         }
     }
 }
 
-static void create(struct seat *s, bool levels)
+void hf__zk_seat_send_create(struct seat *s, const char *node, size_t len,
+                             enum jute_mode mode, bool levels,
+                             void (*answer)(struct zk *, struct request *,
+                                            struct jute_reply *))
 {
     struct zk *z = s->zk;
-    char node[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
+    char path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q;
-    bool queue = hf__zk_line_waits(s->line) && !s->line->stale;
 
     if (levels)
         hf__zk_mkdirs(z, s->line->dir, s->line->dir_len);
-    q = hf__zk_seat_request(s, answer_create);
+    q = hf__zk_seat_request(s, answer);
     if (!q)
         return;
     q->renews = true;
     s->state = SEAT_CREATING;
-    hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE2), path,
-                        hf__zk_line_path(s->line, path, node, hf__zk_node(z, node, s->t)),
-                        data, hf__zk_record_write(data, z, s->t, 0), z->login != NULL,
-                        JUTE_EPHEMERAL_SEQUENTIAL);
+    hf__jute_put_create(
+        hf__zk_begin(z, q, JUTE_CREATE2), path, hf__zk_line_path(s->line, path, node, len),
+        data, hf__zk_record_write(data, z, s->t, 0, false), z->login != NULL, mode);
     hf__zk_send(z, q);
-    if (!queue) /* else others of ours wait there: what is before it is known but for the newest */
+}
+
+void hf__zk_seat_create(struct seat *s, bool levels)
+{
+    char node[NODE_MAX];
+    /* what stands before it is known, as a rule, but for the newest */
+    bool known =
+        hf__zk_quiet_expected(s->line) || (hf__zk_line_waits(s->line) && !s->line->stale);
+
+    if (known)
+        watch_last(s->line);
+    hf__zk_seat_send_create(s, node, hf__zk_node(s->zk, node, s->t),
+                            JUTE_EPHEMERAL_SEQUENTIAL, levels, answer_create);
+    /* one under way is late enough for those whose creates are not answered yet; for this
+     * one, answer_create sees to it */
+    if (!known && s->state == SEAT_CREATING && s->line->lists == 0)
         hf__zk_line_list(s->line, false);
 }
 
@@ -295,13 +236,13 @@ static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply
     if (!reply)
         return; /* the core repeats it */
     if (reply->err == JUTE_NO_NODE) {
-        create(s, true);
+        hf__zk_seat_create(s, true);
         return;
     }
     rc = reply->err == 0 ? hf__zk_line_would_hold(&reply->body, s->t, &head)
                          : hf__zk_error(z, reply, &err);
     if (rc == 0) {
-        create(s, false);
+        hf__zk_seat_create(s, false);
         return;
     }
     if (rc == HF_EMISMATCH)
@@ -317,7 +258,7 @@ static void try_first(struct seat *s)
     struct request *q;
 
     /* what others have done through other servers counts */
-    hf__zk_sync(s->zk, s->line->dir, s->line->dir_len);
+    hf__zk_sync(s->zk, s->line->dir, s->line->dir_len, hf__zk_ignore);
     q = hf__zk_seat_request(s, answer_try);
     if (!q)
         return;
@@ -332,11 +273,11 @@ static void start(struct seat *s)
     else if (s->why != 0)
         hf__zk_seat_delete(s);
     else if (s->unsure)
-        find(s);
+        hf__zk_seat_find(s);
     else if (s->t->try_only)
         try_first(s);
     else
-        create(s, false);
+        hf__zk_seat_create(s, false);
 }
 
 void hf__zk_join(struct store *store, struct ticket *t)
@@ -354,8 +295,8 @@ void hf__zk_join(struct store *store, struct ticket *t)
         hf__hang(t, z->life);
     if (t->ttl_ms != z->asked_ms) { /* of the client: the same for all its tickets */
         z->asked_ms = t->ttl_ms;
+        z->asked_anew = true;
         hf__zk_break(z, HF_EUNREACHABLE, "another time-out is asked for");
-        z->dirty = true;
     } else if (s->state == SEAT_NEW) {
         start(s);
     } else if (s->state == SEAT_HELD) {
@@ -385,10 +326,12 @@ void hf__zk_leave(struct store *store, struct ticket *t)
         return;
     }
     s->leave = true;
+    if (s->amending)
+        return; /* which name its node has will be known then */
     if (s->state == SEAT_NEW && z->alone)
         hf__zk_alone_start(s);
     else if (s->state == SEAT_NEW)
-        find(s); /* forgotten, or its create was not answered */
+        hf__zk_seat_find(s); /* forgotten, or its create was not answered */
     else if (s->state == SEAT_CREATED || s->state == SEAT_WAITING || s->state == SEAT_HELD)
         z->alone ? hf__zk_alone_start(s) : hf__zk_seat_delete(s);
     /* else what is under way sees it */

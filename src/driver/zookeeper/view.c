@@ -95,26 +95,11 @@ bool hf__zk_line_waits(const struct line *line)
 
 /* ---- entries --------------------------------------------------------------------- */
 
-/* After 2^31 tickets numbers go on at -2^31: then the negative ones are the younger. */
-static bool wrapped(struct entry *const *entries, size_t n)
-{
-    bool low = false, high = false;
-
-    for (size_t i = 0; i < n; i++) {
-        low = low || entries[i]->form.seq < -(1 << 30);
-        high = high || entries[i]->form.seq > 1 << 30;
-    }
-    return low && high;
-}
-
-static int before(const struct entry *a, const struct entry *b, bool wrap)
+/* Numbers below 0 come first: whoever sorts by the text of the number thinks so, too. */
+static int before(const struct entry *a, const struct entry *b)
 {
     int64_t x = a->form.seq, y = b->form.seq;
 
-    if (wrap) {
-        x = x < 0 ? x + ((int64_t)1 << 32) : x;
-        y = y < 0 ? y + ((int64_t)1 << 32) : y;
-    }
     if (x != y)
         return x < y ? -1 : 1;
     if (a->form.weight != b->form.weight) /* a writer that also reads, of another program */
@@ -124,19 +109,13 @@ static int before(const struct entry *a, const struct entry *b, bool wrap)
 
 static int by_place(const void *a, const void *b)
 {
-    return before(*(struct entry *const *)a, *(struct entry *const *)b, false);
-}
-
-static int by_place_wrapped(const void *a, const void *b)
-{
-    return before(*(struct entry *const *)a, *(struct entry *const *)b, true);
+    return before(*(struct entry *const *)a, *(struct entry *const *)b);
 }
 
 static void sort(struct entry **entries, size_t n)
 {
     if (n > 1)
-        qsort(entries, n, sizeof(struct entry *),
-              wrapped(entries, n) ? by_place_wrapped : by_place);
+        qsort(entries, n, sizeof(struct entry *), by_place);
 }
 
 struct entry *hf__zk_entry_new(const struct form *form, const char *name, size_t len)
@@ -182,8 +161,7 @@ static bool insert(struct line *line, struct entry *e)
         line->room = room;
     }
     line->entries[line->n++] = e;
-    if (line->n > 1 && (before(line->entries[line->n - 2], e, false) > 0 ||
-                        wrapped(line->entries, line->n)))
+    if (line->n > 1 && before(line->entries[line->n - 2], e) > 0)
         sort(line->entries, line->n);
     return true;
 }
@@ -232,7 +210,7 @@ bool hf__zk_line_read(struct jute_in *in, struct entry ***ret, size_t *ret_n)
         struct jute_text name = hf__jute_text(in);
         struct form form;
 
-        if (in->bad || name.len >= NODE_MAX || !hf__zk_form(&form, name.at, name.len))
+        if (in->bad || !hf__zk_form(&form, name.at, name.len))
             continue;
         entries[k] = hf__zk_entry_new(&form, name.at, name.len);
         good = entries[k++] != NULL;
@@ -256,7 +234,7 @@ static void take_over(struct line *line, struct entry **entries, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct entry *e = entries[i];
 
-        while (at < line->n && before(line->entries[at], e, wrapped(entries, n)) < 0)
+        while (at < line->n && before(line->entries[at], e) < 0)
             at++;
         if (at < line->n && line->entries[at]->len == e->len &&
             memcmp(line->entries[at]->name, e->name, e->len) == 0) {

@@ -7,7 +7,8 @@
  * seat     one ticket of ours: on its way in, waiting, holding, on its way out
  * job      a look, a list or an eviction: several reads, one answer
  *
- * Reading order: path.c, conn.c, session.c, view.c, line.c, news.c, seat.c, ticket.c.
+ * Reading order: path.c, conn.c, session.c, view.c, line.c, news.c, seat.c, ticket.c, find.c,
+ * quiet.c.
  */
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
@@ -24,7 +25,7 @@ struct seat;
 
 /* ---- names of nodes (path.c) ----------------------------------------------------- */
 
-enum { ROOT_MAX = 1024, DIR_MAX = ROOT_MAX + 2 * HF_NAME_MAX * 3, NODE_MAX = 256 };
+enum { ROOT_MAX = 1024, DIR_MAX = ROOT_MAX + 2 * HF_NAME_MAX * 3, NODE_MAX = 1024 };
 enum { NODE_PATH_MAX = DIR_MAX + NODE_MAX, UUID_TEXT = 36 };
 
 enum form_style {
@@ -48,7 +49,6 @@ bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len);
 bool hf__zk_form(struct form *, const char *node, size_t len); /* false: not a ticket's */
 void hf__zk_form_token(unsigned char token[HF_TOKEN], const char *node, size_t len);
 void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN]);
-bool hf__zk_uuid_in(const char *node, size_t len, const unsigned char token[HF_TOKEN]);
 /* The node without its number; `weight` may be smaller than the ticket's. */
 size_t hf__zk_node(const struct zk *, char node[NODE_MAX], const struct ticket *);
 
@@ -60,12 +60,17 @@ struct request {
     void (*answer)(struct zk *, struct request *, struct jute_reply *);
     int32_t xid;
     int64_t sent_at;
-    bool renews; /* answered without an error it proves the session alive at the leader */
+    bool renews; /* a write: answered it proves the session alive at the leader */
 };
 
-struct request *hf__zk_request(void (*answer)(struct zk *, struct request *,
+/* NULL: no memory. The second one gives the connection up then, and all is repeated. */
+struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
+                                                  struct jute_reply *),
+                                   size_t size);
+struct request *hf__zk_request(struct zk *,
+                               void (*answer)(struct zk *, struct request *,
                                               struct jute_reply *),
-                               size_t size); /* NULL: no memory */
+                               size_t size);
 /* begin, put the body, send. Nothing is answered before the next flush. */
 struct jute_out *hf__zk_begin(struct zk *, struct request *, enum jute_op);
 void hf__zk_send(struct zk *, struct request *);
@@ -73,7 +78,11 @@ void hf__zk_send_path(struct zk *, struct request *, enum jute_op, const char *p
                       size_t len); /* exists, getData, getChildren2 without a watch; sync */
 void hf__zk_send_watch(struct zk *, struct request *, enum jute_op, const char *path,
                        size_t len);
-void hf__zk_sync(struct zk *, const char *path, size_t len); /* nobody awaits it */
+void hf__zk_sync(struct zk *, const char *path, size_t len,
+                 void (*answer)(struct zk *, struct request *, struct jute_reply *));
+void hf__zk_ignore(struct zk *, struct request *, struct jute_reply *); /* an answer */
+bool hf__zk_was_agreed(const struct jute_reply *);                      /* to a write */
+void hf__zk_expect(struct zk *);
 void hf__zk_flush(struct zk *);
 void hf__zk_break(struct zk *, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4))); /* at the next flush */
@@ -100,7 +109,7 @@ void hf__zk_session_greeted(struct zk *, const void *message, size_t len);
 void hf__zk_session_auth(struct zk *, int32_t err);
 void hf__zk_session_down(struct zk *, const hf_error *);
 void hf__zk_session_renewed(struct zk *, int64_t sent_at);
-void hf__zk_session_renew(struct zk *); /* a sync, which will be answered to the core */
+void hf__zk_session_renew(struct zk *); /* will be answered to the core */
 void hf__zk_session_tidy(struct zk *);
 void hf__zk_session_retry(struct timer *);
 void hf__zk_session_pulse(struct timer *);
@@ -126,6 +135,7 @@ struct line {
     unsigned pins, lists; /* lists: how many are under way */
     bool stale; /* the view lacks something: nothing is decided by it until a list comes */
     bool children; /* a watch on the children is set */
+    bool finding;  /* a list is under way for those that are looked for */
     size_t name_len, dir_len;
     char *name;
     char dir[];
@@ -154,17 +164,21 @@ struct seat {
     bool leave;    /* leave came */
     bool dead;     /* of a session that is over */
     bool amending; /* it may have become shared already */
+    bool marked;   /* by `break` */
     unsigned char shares;
     bool asking; /* mode=ephemeral: a look at the node is under way */
     bool told;   /* that it waits */
     bool listed; /* the last list showed it */
+    bool sought; /* the next list of find.c is to show it */
     bool placed; /* everything that stands before it is or was in the view */
     bool shared; /* it has become shared; its node is not its first */
     int why;     /* it withdraws, and this is told */
     unsigned char tries;
     unsigned pins;
+    int32_t version; /* of its node's data, as last heard of */
     uint64_t fence;
-    char *name; /* of its node; NULL: not known */
+    char *name;    /* of its node; NULL: not known */
+    char *becomes; /* its name if it has become shared */
 };
 
 struct seat_request {
@@ -179,6 +193,12 @@ struct line_request {
     size_t len;
     char name[];
 };
+
+/* It counts, but its name is too long to ask for it: of its end only lists tell. */
+static inline bool entry_unreadable(const struct entry *e)
+{
+    return e->len >= NODE_MAX;
+}
 
 static inline struct seat *seat_in(struct list *n) /* a member of line.seats */
 {
@@ -230,11 +250,24 @@ static inline struct seat *seat_of(struct request *q)
     return container_of(q, struct seat_request, q)->seat;
 }
 
+bool hf__zk_quiet_expected(const struct line *); /* a ticket needs no list, as a rule */
+bool hf__zk_quiet_created(struct seat *);        /* nobody stands before it */
+void hf__zk_quiet_left(struct seat *);
+void hf__zk_quiet_event(struct zk *, const char *path, size_t len);
+void hf__zk_quiet_forget(struct zk *); /* all, with the connection */
+
 struct seat *hf__zk_seat_new(struct zk *, struct ticket *); /* NULL: no memory */
 /* The core hears the last of it now. Returns the ticket. known: its node is gone. */
 struct ticket *hf__zk_seat_out(struct seat *, bool known);
 size_t hf__zk_seat_path(const struct seat *, char path[NODE_PATH_MAX]);
 void hf__zk_seat_delete(struct seat *);
+void hf__zk_seat_create(struct seat *, bool levels);
+void hf__zk_seat_send_create(struct seat *, const char *node, size_t len, enum jute_mode,
+                             bool levels,
+                             void (*answer)(struct zk *, struct request *,
+                                            struct jute_reply *));
+void hf__zk_seat_created(struct seat *); /* its node is there */
+void hf__zk_seat_find(struct seat *);
 struct request *hf__zk_seat_request(struct seat *, void (*)(struct zk *, struct request *,
                                                             struct jute_reply *));
 bool hf__zk_seat_answered(struct seat *); /* the first thing to do; false: nobody cares */
@@ -248,7 +281,11 @@ void hf__zk_seat_watch_later(struct seat *);
 void hf__zk_seat_later(struct timer *);
 void hf__zk_seat_resume(struct seat *);
 void hf__zk_seat_close(struct seat *);
+void hf__zk_orphans_delete(struct zk *);
+void hf__zk_orphans_end(struct zk *); /* nothing of them is left, or nobody to do it */
 void hf__zk_mkdirs(struct zk *, const char *dir, size_t len);
+/* An answer that says NO_NODE after the levels were made says why they were not. */
+void hf__zk_no_level(const struct zk *, struct jute_reply *, bool tried);
 
 void hf__zk_join(struct store *, struct ticket *);
 void hf__zk_leave(struct store *, struct ticket *);
@@ -276,7 +313,7 @@ struct record {
 
 enum { RECORD_MAX = 512 + 256 + HF_NOTE_MAX + 3 * HF_HINTS_MAX * (HF_NAME_MAX + 8) };
 size_t hf__zk_record_write(char to[RECORD_MAX], const struct zk *, const struct ticket *,
-                           uint64_t fence);
+                           uint64_t fence, bool broken);
 void hf__zk_record_read(struct record *, const char *,
                         size_t); /* what cannot be read is empty */
 size_t hf__zk_record_mark(char to[RECORD_MAX], const char *,
@@ -352,16 +389,23 @@ struct zk {
     int64_t asked_ms;  /* the time-out that we ask for */
     struct life *life; /* of the session */
     struct life *old;  /* of sessions that are over: life.drv[0] is the next */
-    int64_t greet_at;
-    int64_t last_at, base_at, renew_sent_at;
+    int64_t greet_at, answered_at;
+    int64_t base_at;           /* see session.c */
+    int64_t last_at, heard_at; /* sending and answer of the last write that counted */
     int64_t back_off_us;
     bool renew_asked; /* the core waits for an answer */
+    bool asked_anew;  /* for another time-out than before */
+    int32_t level_error;
     struct timer retry, pulse, later;
     bool reserved;
 
     struct map lines; /* line.node, by dir */
     struct list all_lines;
+    struct map quiet_lines; /* quiet.c */
+    struct list quiets;
+    size_t nquiet;
     struct list unwatched;
+    struct list orphans;      /* seat.in_line: forgotten by the core, to be deleted */
     struct list looks, cells; /* follows: drv_node */
 };
 

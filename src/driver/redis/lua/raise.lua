@@ -1,12 +1,11 @@
 -- raise.lua: the second phase of a fence: raise the node's mark, while the key is mine.
--- KEYS 1 key 2 mark; ARGV 1 digits of my value 2 candidate 3 name of this run of the server 4 '1': a
--- node without a mark of this run may be given this one
+-- KEYS 1 key 2 mark; ARGV 1 my value 2 candidate 3 name of this run of the server 4 '1': a node
+-- without a mark of this run may be given this one
 -- Answers {1}, {0, mark} it is not lower, {-1} the key is not mine, {-2} no mark.
-local value, mark = redis.pcall('GET', KEYS[1]), redis.call('GET', KEYS[2])
-if type(value) ~= 'string' or string.sub(value, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then
+if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
     return { -1 }
 end
-local number, run = string.match(mark or '', '^(%d+) (.*)$')
+local number, run = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (.*)$')
 if run ~= ARGV[3] and ARGV[4] ~= '1' then
     return { -2 }
 end

@@ -1,0 +1,54 @@
+/* rows.c: `holdfast bench` on a server, briefly, and what it says. */
+#include "rows.h"
+
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number of a row; fails if it is null or missing. */
+static double number(const char *row, const char *key)
+{
+    char quoted[64];
+    const char *at;
+
+    snprintf(quoted, sizeof(quoted), "\"%s\": ", key);
+    at = strstr(row, quoted);
+    if (!at || strncmp(at + strlen(quoted), "null", 4) == 0)
+        check_failed(__FILE__, __LINE__, "no %s in %s", key, row);
+    return strtod(at + strlen(quoted), NULL);
+}
+
+/* It has two rows: by threads and by processes. */
+static bool comes_twice(const char *word, size_t len)
+{
+    return len == strlen("contended") && memcmp(word, "contended", len) == 0;
+}
+
+void rows_of(const char *url, const char *backend, const char *cases)
+{
+    char command[1024], row[1024], want[128];
+    bool again = false;
+    FILE *f;
+
+    snprintf(command, sizeof(command), "%s -u '%s' bench --json --time 100ms %s", HOLDFAST,
+             url, cases);
+    f = popen(command, "r");
+    CHECK(f);
+    while (fgets(row, sizeof(row), f)) {
+        size_t len = strcspn(cases, " ");
+
+        CHECK(len > 0); /* else there are more rows than cases */
+        snprintf(want, sizeof(want), "{\"case\": \"%.*s\", \"backend\": \"%s", (int)len,
+                 cases, backend);
+        CHECK(strncmp(row, want, strlen(want)) == 0);
+        CHECK(number(row, "pairs_per_s") > 0 && number(row, "raw_pairs_per_s") > 0);
+        CHECK(number(row, "ratio_to_raw") > 0);
+        again = comes_twice(cases, len) && !again;
+        if (!again)
+            cases += len + (cases[len] == ' ');
+    }
+    CHECK_NUM(pclose(f), ==, 0);
+    CHECK_STR(cases, "");
+}

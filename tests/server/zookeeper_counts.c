@@ -1,0 +1,336 @@
+/* zookeeper_counts.c: what a ZooKeeper server has to do for us, by its own count.
+ *
+ *     server-zookeeper [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose] [CASE...]
+ *
+ * Each case has a server of its own, on which nobody else does anything. Times are not
+ * asserted here but measured by `holdfast bench`. */
+#include "zookeeper_fault.h"
+
+#include <holdfast/async.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Long enough for the session's own syncs, one every quarter, to stay few. */
+#define LONG_TTL "ttl=10s"
+
+struct counts {
+    int64_t requests, events, bytes, connections, watches;
+};
+
+static int64_t number(const char *text, const char *field)
+{
+    const char *at = strstr(text, field);
+
+    CHECK(at);
+    return strtoll(at + strlen(field), NULL, 10);
+}
+
+/* Asking is a request, too, and the asker is among those connected. */
+static struct counts ask(void)
+{
+    static const char *const kinds[] = { "created", "deleted", "changed", "children" };
+    static int64_t asked;
+    const char *text = zk_word(&servers->servers[0], "mntr");
+    struct counts c = { .requests = number(text, "zk_packets_received\t") - ++asked,
+                        .bytes = number(text, "zk_response_bytes\t"),
+                        .connections = number(text, "zk_num_alive_connections\t") - 1,
+                        .watches = number(text, "zk_watch_count\t") };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        char field[64];
+
+        snprintf(field, sizeof(field), "zk_sum_node_%s_watch_count\t", kinds[i]);
+        c.events += number(text, field);
+    }
+    return c;
+}
+
+/* ---- the free path -------------------------------------------------------------- */
+
+/* The fewest requests of several: beside a pair there may be the session's own, and one
+ * that is slow watches its own node. */
+static int64_t requests_of_pair(hf_client *c, const char *name, const hf_request *req)
+{
+    int64_t least = INT64_MAX;
+
+    for (int i = 0; i < 20; i++) {
+        int64_t before = ask().requests, now;
+
+        given(taken(c, name, req));
+        now = ask().requests - before;
+        least = now < least ? now : least;
+    }
+    return least;
+}
+
+/* Two where nobody else comes: create and delete. With somebody in between, who uses the
+ * same line, the list as well. */
+static void free_path(void)
+{
+    const hf_request permits = {
+        .size = sizeof(permits), .mode = HF_PERMITS, .permits = 2, .capacity = 3
+    };
+    hf_client *a, *b;
+    int64_t least = INT64_MAX;
+
+    use_one(LONG_TTL);
+    a = opened();
+    b = opened();
+    CHECK_NUM(requests_of_pair(a, nm("n"), NULL), ==, 2);
+    CHECK_NUM(requests_of_pair(a, nm("n"), HF_REQUEST(.mode = HF_READ)), ==, 2);
+    CHECK_NUM(requests_of_pair(a, nm("p"), &permits), ==, 2);
+    for (int i = 0; i < 20; i++) {
+        int64_t before = ask().requests, now;
+
+        given(taken(a, nm("n"), NULL));
+        given(taken(b, nm("n"), NULL));
+        now = ask().requests - before;
+        least = now < least ? now : least;
+    }
+    CHECK_NUM(least, ==, 6);
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* A try that fails reads, and writes nothing. */
+static void busy_path(void)
+{
+    hf_client *a, *b;
+    hf_lease *held;
+    int64_t least = INT64_MAX, nodes;
+
+    use_one(LONG_TTL);
+    a = opened();
+    b = opened();
+    held = taken(a, nm("n"), NULL);
+    nodes = zk_number(&servers->servers[0], "mntr", "zk_znode_count\t");
+    for (int i = 0; i < 20; i++) {
+        int64_t before = ask().requests, now;
+
+        CHECK_RC(tried(b, nm("n"), NULL), HF_EBUSY);
+        now = ask().requests - before;
+        least = now < least ? now : least;
+    }
+    CHECK_NUM(least, <=, 2);
+    CHECK_NUM(zk_number(&servers->servers[0], "mntr", "zk_znode_count\t"), ==, nodes);
+    given(held);
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* ---- hand-offs ------------------------------------------------------------------ */
+
+enum { CLIENTS = 10, HANDS = 50, SYNCS = 10 };
+
+struct queue {
+    hf_client *clients[CLIENTS];
+    size_t n;
+    hf_lease *granted; /* the last one */
+    size_t waiting, joined;
+};
+
+static void on_grant(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    struct queue *q = user;
+
+    (void)err;
+    hf_op_free(op);
+    if (rc == HF_ECLOSED)
+        return;
+    CHECK_RC(rc, 0);
+    q->waiting--;
+    q->granted = lease;
+}
+
+static bool turn(struct queue *q)
+{
+    for (size_t i = 0; i < q->n; i++)
+        CHECK(hf_client_process(q->clients[i]) >= 0);
+    return true;
+}
+
+static void queue_open(struct queue *q, size_t clients)
+{
+    memset(q, 0, sizeof(*q));
+    use_one(LONG_TTL);
+    for (; q->n < clients; q->n++)
+        CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP),
+                         &q->clients[q->n], E()),
+                 0);
+}
+
+/* Until nothing is asked for any more: then all that is to be watched is. */
+static void settle(struct queue *q)
+{
+    struct counts before, after = ask();
+
+    do {
+        before = after;
+        STAYS(turn(q), 200);
+        after = ask();
+    } while (after.watches != before.watches ||
+             after.requests > before.requests + (int64_t)q->n);
+}
+
+/* The clients take turns. */
+static void line_up(struct queue *q)
+{
+    hf_client *c = q->clients[q->joined++ % q->n];
+    hf_op *op;
+
+    CHECK_RC(hf_acquire_start(c, nm("n"), HF_FOREVER, NULL, on_grant, q, &op, E()), 0);
+    q->waiting++;
+}
+
+static void queue_fill(struct queue *q, size_t waiters)
+{
+    for (size_t i = 0; i <= waiters; i++) {
+        line_up(q);
+        if (i % 100 == 0) /* not more than a hundred requests at once */
+            AWAIT((turn(q), line_is(q->clients[0], nm("n"), 1, i)));
+    }
+    AWAIT((turn(q), line_is(q->clients[0], nm("n"), 1, waiters)));
+    AWAIT((turn(q), q->granted));
+    settle(q);
+}
+
+static void hand_over(struct queue *q)
+{
+    hf_lease *lease = q->granted;
+
+    q->granted = NULL;
+    CHECK_RC(hf_release_start(lease, NULL, NULL, NULL, E()), 0);
+    AWAIT((turn(q), q->granted));
+}
+
+static void queue_close(struct queue *q)
+{
+    for (size_t i = 0; i < q->n; i++)
+        hf_close(q->clients[i]);
+    done();
+}
+
+/* One client: whoever releases hears of it, and that is all that is said, whatever the
+ * length of the queue. */
+static void one_client(size_t waiters)
+{
+    struct queue q;
+    struct counts before, after;
+
+    queue_open(&q, 1);
+    queue_fill(&q, waiters);
+    before = ask();
+    CHECK_NUM(before.watches, ==, waiters + 1);
+    CHECK_NUM(before.connections, ==, 1);
+    for (int i = 0; i < HANDS; i++)
+        hand_over(&q);
+    settle(&q);
+    after = ask();
+    CHECK_NUM(after.events - before.events, ==, HANDS);
+    CHECK_NUM(after.requests - before.requests, <=, HANDS + SYNCS);
+    CHECK_NUM(after.connections, ==, 1);
+    CHECK_NUM(q.waiting, ==, waiters - HANDS);
+    queue_close(&q);
+}
+
+static void one_client_few(void)
+{
+    one_client(HANDS + 10);
+}
+
+static void one_client_many(void)
+{
+    one_client(1000);
+}
+
+/* Whoever has had it joins again at the end: what is read for that does not grow with the
+ * length of the queue either. */
+static int64_t bytes_of_round(size_t waiters)
+{
+    struct queue q;
+    struct counts before;
+    int64_t bytes;
+
+    queue_open(&q, 1);
+    queue_fill(&q, waiters);
+    before = ask();
+    for (int i = 0; i < HANDS; i++) {
+        hand_over(&q);
+        line_up(&q);
+    }
+    settle(&q);
+    CHECK_NUM(q.waiting, ==, waiters);
+    bytes = ask().bytes - before.bytes;
+    queue_close(&q);
+    return bytes;
+}
+
+static void one_client_round(void)
+{
+    int64_t few = bytes_of_round(50), many = bytes_of_round(500);
+
+    CHECK_NUM(few, >, 0);
+    CHECK_NUM(many, <, 2 * few);
+}
+
+/* Ten clients: besides, the owner of the next hears of it, and reads once more. */
+static void many_clients(void)
+{
+    struct queue q;
+    struct counts before, after;
+
+    queue_open(&q, CLIENTS);
+    queue_fill(&q, 500);
+    before = ask();
+    CHECK_NUM(before.connections, ==, CLIENTS);
+    for (int i = 0; i < HANDS; i++)
+        hand_over(&q);
+    settle(&q);
+    after = ask();
+    CHECK_NUM(after.events - before.events, >=, HANDS);
+    CHECK_NUM(after.events - before.events, <=, 2 * HANDS);
+    CHECK_NUM(after.requests - before.requests, <=, 2 * HANDS + CLIENTS * SYNCS);
+    queue_close(&q);
+}
+
+/* --------------------------------------------------------------------------------- */
+
+static const struct test_case counts_cases[] = {
+    { "free_path", free_path, ON_ALL, 0, 0 },
+    { "busy_path", busy_path, ON_ALL, 0, 0 },
+    { "one_client_few", one_client_few, ON_BLOCKING, 0, 0 },
+    { "one_client_many", one_client_many, ON_BLOCKING, 0, CASE_LONG },
+    { "one_client_round", one_client_round, ON_BLOCKING, 0, CASE_LONG },
+    { "many_clients", many_clients, ON_BLOCKING, 0, CASE_LONG },
+    { NULL, NULL, 0, 0, 0 },
+};
+#ifdef HOLDFAST
+extern const struct test_case bench_cases[];
+#endif
+
+const struct test_case *const tables[] = { counts_cases,
+#ifdef HOLDFAST
+                                           bench_cases,
+#endif
+                                           NULL };
+
+static void nothing(struct place *p)
+{
+    memset(p, 0, sizeof(*p));
+}
+
+static const struct setup own_server = { .name = "own", .start = nothing, .stop = nothing };
+const struct setup *const setups[] = { &own_server, NULL };
+
+void negative_run(uint32_t missing)
+{
+    check_failed(__FILE__, __LINE__, "no case here needs capabilities (%x)", missing);
+}
+
+int main(int argc, char **argv)
+{
+    return run_cases(argc, argv);
+}
