@@ -92,7 +92,7 @@ static void python_start(void)
             close(in[i]);
             close(out[i]);
         }
-        execl("/usr/bin/python3", "python3", "-c", program, port, (char *)NULL);
+        execl("/usr/bin/python3", "/usr/bin/python3", "-c", program, port, (char *)NULL);
         _exit(127);
     }
     close(in[0]);

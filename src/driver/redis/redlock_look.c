@@ -337,7 +337,8 @@ static void fired(struct timer *t)
 
     if (s->rests)
         ask(s);
-    else if (s->frees || s->look->follow || s->answers >= hf__redlock_need(r))
+    else if (s->frees ? s->freed > 0
+                      : s->look->follow || s->answers >= hf__redlock_need(r))
         ended(s); /* else the connections' own limits end it */
     hf__redis_conn_flush(r);
 }
