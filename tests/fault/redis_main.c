@@ -5,8 +5,6 @@
  * Each case starts the servers it breaks, in its own process. */
 #include "rig.h"
 
-#include <string.h>
-
 extern const struct test_case redis_setups_cases[], redis_tools_cases[],
     redis_server_cases[], redis_limits_cases[], redis_net_cases[], redis_many_cases[],
     redis_open_cases[], redis_found_cases[];
@@ -16,23 +14,3 @@ const struct test_case *const tables[] = {
     redis_net_cases,    redis_many_cases,  redis_open_cases,   redis_found_cases,
     NULL,
 };
-
-static void nothing(struct place *p)
-{
-    memset(p, 0, sizeof(*p));
-}
-
-static const struct setup own_servers = { .name = "own",
-                                          .start = nothing,
-                                          .stop = nothing };
-const struct setup *const setups[] = { &own_servers, NULL };
-
-void negative_run(uint32_t missing)
-{
-    check_failed(__FILE__, __LINE__, "no case here needs capabilities (%x)", missing);
-}
-
-int main(int argc, char **argv)
-{
-    return run_cases(argc, argv);
-}

@@ -312,21 +312,3 @@ const struct test_case *const tables[] = { counts_cases, many_cases, script_case
                                            bench_cases,
 #endif
                                            NULL };
-
-static void nothing(struct place *p)
-{
-    memset(p, 0, sizeof(*p));
-}
-
-static const struct setup own_server = { .name = "own", .start = nothing, .stop = nothing };
-const struct setup *const setups[] = { &own_server, NULL };
-
-void negative_run(uint32_t missing)
-{
-    check_failed(__FILE__, __LINE__, "no case here needs capabilities (%x)", missing);
-}
-
-int main(int argc, char **argv)
-{
-    return run_cases(argc, argv);
-}

@@ -480,6 +480,6 @@ static void scripts_at_random(void)
 }
 
 const struct test_case script_cases[] = {
-    { "scripts_at_random", scripts_at_random, ON_CALLBACK, 0, 0 },
+    { "scripts_at_random", scripts_at_random, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };
