@@ -52,6 +52,5 @@ int port_reserve(int *ret_fd);
 
 void file_put(const char *dir, const char *name, const char *mode, const char *text);
 void folder_remove(const char *dir);
-void folder_new(char *dir, size_t size);
 
 #endif

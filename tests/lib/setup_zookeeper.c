@@ -2,9 +2,10 @@
  * TLS.
  *
  * Nothing is installed as a service: the class path is all that is taken from the
- * package. forceSync=no: a killed process loses nothing that the kernel has. Restarting
- * kills with SIGKILL. Blocking is SIGSTOP: the kernel goes on accepting connections, and
- * nobody answers. */
+ * package. forceSync=no: a killed process loses nothing that the kernel has.
+ * PerfDisableSharedMem: else the machine of Java stands still when a file of its own in /tmp
+ * is being written to the disk. Restarting kills with SIGKILL. Blocking is SIGSTOP: the
+ * kernel goes on accepting connections, and nobody answers. */
 #include "setup_zookeeper.h"
 
 #include "check.h"
@@ -77,6 +78,7 @@ void zk_run(struct zk_place *z, size_t i)
                            "-XX:+UseSerialGC",
                            "-XX:TieredStopAtLevel=1",
                            "-Xshare:auto",
+                           "-XX:+PerfDisableSharedMem",
                            "-Dzookeeper.forceSync=no",
                            "-Dzookeeper.preAllocSize=64",
                            "-Dzookeeper.admin.enableServer=false",
@@ -334,11 +336,12 @@ static void three_start(struct place *p)
     zk_url(z, p->url, sizeof(p->url), "/contract?ttl=6s");
 }
 
+/* Handshakes cost a young virtual machine much: more time for them. */
 static void tls_url(struct place *p, int port, char *url, size_t size)
 {
     int n = snprintf(url, size,
-                     "zks://localhost:%d/contract?ttl=6s&tls_ca=%s/ca.crt"
-                     "&tls_cert=%s/client.crt",
+                     "zks://localhost:%d/contract?ttl=12s&connect_timeout=20s"
+                     "&tls_ca=%s/ca.crt&tls_cert=%s/client.crt",
                      port, p->dir, p->dir);
 
     n += snprintf(url + n, size - (size_t)n, "&tls_key=%s/client.key", p->dir);
