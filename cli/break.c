@@ -23,6 +23,7 @@ struct breaking {
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
     struct breaking *b = ctx;
+    char shown[256];
 
     switch (o->name[0]) {
     case 'a':
@@ -36,7 +37,8 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         break;
     default:
         if (!cli_number(value, UINT64_MAX, &b->fence) || b->fence == 0) {
-            cli_usage(b->cli, "--fence: the number that 'holdfast show' prints is needed");
+            cli_usage(b->cli, "--fence %s: wants the number that 'holdfast show' prints",
+                      cli_text(shown, sizeof shown, value));
             return -1;
         }
     }

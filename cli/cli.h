@@ -78,6 +78,7 @@ int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the sa
 /* "2.5" (seconds), "500ms", "30s", "5m", "1h" to milliseconds; a year at most. A fraction
  * of a millisecond is rounded up: only a written zero is 0. */
 bool cli_time(const char *text, int64_t *ret_ms);
+#define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"
 bool cli_number(const char *text, uint64_t most, uint64_t *ret);
 int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
 

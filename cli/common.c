@@ -146,11 +146,31 @@ static int read_url_file(const char *path, char **ret)
     return rc;
 }
 
+/* One parameter of a URL, up to '&' or the end: has it a name such as auth, and a value? */
+static bool is_secret(const char *param)
+{
+    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
+    const char *value = param + strcspn(param, "=&");
+
+    if (*value != '=' || !value[1] || value[1] == '&')
+        return false;
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+        const char *found = strcasestr(param, words[w]);
+
+        if (found && found < value)
+            return true;
+    }
+    return false;
+}
+
 static bool has_password(const char *url)
 {
     const char *s = strstr(url, "://");
     const char *at, *colon;
 
+    for (const char *p = strchr(url, '?'); p; p = strchr(p + 1, '&'))
+        if (is_secret(p + 1))
+            return true;
     if (!s)
         return false;
     s += 3;
@@ -294,17 +314,18 @@ int cli_exit_of(int rc)
 }
 
 /* What to do about it, where the text alone does not say so. */
-static const char *advice(int code)
+static const char *advice(const hf_error *err)
 {
-    switch (code) {
+    switch (err->code) {
     case HF_EMISMATCH:
         return "'holdfast show NAME' says how it is used";
     case HF_ENOTSUP:
         return "holdfast-url(7) says what each store can do";
     case HF_EUNREACHABLE:
         return "check that the server runs and that the address is right";
-    case HF_EAUTH:
-        return "check the user, the password and their rights";
+    case HF_EAUTH: /* of a folder the text says it all */
+        return err->where[0] == '/' ? NULL
+                                    : "check the user, the password and their rights";
     case HF_EFULL:
         return "make room in the store, then try again";
     case HF_EMODULE:
@@ -321,7 +342,7 @@ static const char *advice(int code)
 int cli_fail(const hf_error *err)
 {
     const char *text = err->text[0] ? err->text : hf_strerror(err->code);
-    const char *what = advice(err->code);
+    const char *what = advice(err);
 
     cli_say("%s%s%s%s%s%s", err->where, err->where[0] ? ": " : "", text, what ? " (" : "",
             what ? what : "", what ? ")" : "");

@@ -127,8 +127,8 @@ static void stay(struct run *r, int64_t until)
         run_say(r, "keeping the lock for %s more (--at-least)",
                 cli_age(age, sizeof age, (until - guard_now()) / ms));
     while (guard_now() < until && !r->ended_by && hf_lease_check(r->lease) == 0) {
-        run_take_signals(r);
         run_turn(r, until);
+        run_take_signals(r);
     }
 }
 

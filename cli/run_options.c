@@ -83,7 +83,7 @@ static int set_time(struct run *r, const struct cli_option *o, const char *value
         if (strcmp(o->name, times[i].name) != 0)
             continue;
         if (!cli_time(value, times[i].at))
-            return bad(r, o, value, "wants a time such as 2.5, 500ms, 30s, 5m, 1h");
+            return bad(r, o, value, CLI_TIME);
         if (*times[i].at == 0 && !times[i].zero)
             return bad(r, o, value, "must be more than 0");
         return 0;
@@ -102,6 +102,8 @@ static int set_number(struct run *r, const struct cli_option *o, const char *val
 
 static int set_word(struct run *r, const struct cli_option *o, const char *value)
 {
+    if (strcmp(o->name, "also") == 0 && !*value)
+        return bad(r, o, "''", "wants a name");
     if (strcmp(o->name, "also") == 0)
         r->opt.names[++r->opt.nnames] = value;
     else if (strcmp(o->name, "note") == 0)

@@ -60,6 +60,15 @@ static int set_grace(struct run *r, int64_t ttl_ms)
     return 0;
 }
 
+/* Of what we put into hf_options only the owner comes from outside. */
+static int cannot_open(const struct run *r)
+{
+    if (strncmp(r->err.text, "hf_options: owner", 17) != 0)
+        return cli_fail(&r->err);
+    cli_say("HOLDFAST_OWNER is not what a holdfast run has set: unset it");
+    return EXIT_USAGE;
+}
+
 int run_open(struct run *r)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -75,7 +84,7 @@ int run_open(struct run *r)
         /* without a parent we are an owner ourselves, so that our children can name us */
         r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;
         if (hf_open(url, &o, &r->client, &r->err) < 0)
-            rc = cli_fail(&r->err);
+            rc = cannot_open(r);
     }
     explicit_bzero(url, strlen(url));
     free(url);

@@ -21,11 +21,12 @@ struct waiting {
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
     const struct cli cli = { NULL, "wait" };
+    char shown[256];
 
     (void)o;
     if (cli_time(value, ctx))
         return 0;
-    cli_usage(&cli, "--wait: a time such as 500ms, 2.5, 30s, 5m or 1h is needed");
+    cli_usage(&cli, "--wait %s: " CLI_TIME, cli_text(shown, sizeof shown, value));
     return -1;
 }
 

@@ -50,15 +50,12 @@ static const struct hf_driver *known(const char *scheme)
     return NULL;
 }
 
-/* Which module serves a scheme: that of a driver we know, else the one of that name; variants of
- * a scheme (name+variant) share a module. */
-static const char *module_of(const char *scheme, char *buf, size_t size)
+static const struct known_driver *heard_of(const char *scheme)
 {
     for (const struct known_driver *k = hf__known_drivers; k->name; k++)
         if (has_word(k->schemes, scheme))
-            return k->name;
-    snprintf(buf, size, "%.*s", (int)strcspn(scheme, "+"), scheme);
-    return buf;
+            return k;
+    return NULL;
 }
 
 static bool ours_alone(const struct stat *st)
@@ -138,14 +135,24 @@ static int load(const char *module, hf_error *err)
     return HF_ENOENT;
 }
 
+/* The module of a driver we know, else the one of the scheme's name; variants of a scheme
+ * (name+variant) share a module. */
 static int load_driver(const char *scheme, hf_error *err)
 {
-    char name[64];
-    const char *module = module_of(scheme, name, sizeof name);
-    int rc = load(module, err);
+    const struct known_driver *k = heard_of(scheme);
+    const char *name = k ? k->name : scheme;
+    char module[64];
+    int rc;
 
+    snprintf(module, sizeof module, "%.*s", (int)strcspn(name, "+"), name);
+    rc = load(module, err);
     if (rc != HF_ENOENT)
         return rc;
+    if (k)
+        return hf__fail(
+            err, HF_EMODULE, 0, NULL, "%s: its module holdfast-%s.so is %s", scheme, module,
+            k->state == HF_BACKEND_MISSING ? "missing: this library was built without it"
+                                           : "not installed");
     return hf__fail(err, HF_EINVAL, 0, NULL,
                     "URL: no store is called %s: (and there is no module holdfast-%s.so)",
                     scheme, module);

@@ -40,31 +40,34 @@ int hf__check_options(const hf_options *in, hf_options *out, hf_error *err)
     return 0;
 }
 
+/* A text of the caller's, of at most so many bytes; a refusal shows where it begins. */
+static int check_text(const char *what, const char *text, size_t most, hf_error *err)
+{
+    size_t n = strnlen(text, most + 1);
+    char shown[48];
+
+    if (n <= most && hf__utf8_valid(text, n))
+        return 0;
+    hf__escape(shown, sizeof shown, text, n);
+    if (n > most)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the %s '%s' is longer than %zu bytes",
+                        what, shown, most);
+    return hf__fail(err, HF_EINVAL, 0, NULL, "the %s '%s' is not UTF-8", what, shown);
+}
+
 int hf__check_name(const struct client *c, const char *name, hf_error *err)
 {
-    size_t n = name ? strnlen(name, HF_NAME_MAX + 1) : 0;
+    size_t most =
+        c->store->name_max < HF_NAME_MAX ? c->store->name_max : (size_t)HF_NAME_MAX;
 
-    if (n == 0)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "the name is empty");
-    if (n > HF_NAME_MAX || n > c->store->name_max)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "the name is longer than %zu bytes",
-                        c->store->name_max < HF_NAME_MAX ? c->store->name_max
-                                                         : (size_t)HF_NAME_MAX);
-    if (!hf__utf8_valid(name, n))
-        return hf__fail(err, HF_EINVAL, 0, NULL, "the name is not UTF-8");
-    return 0;
+    if (!name || !*name)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the name is %s", name ? "empty" : "NULL");
+    return check_text("name", name, most, err);
 }
 
 int hf__check_note(const char *note, hf_error *err)
 {
-    size_t n = note ? strnlen(note, HF_NOTE_MAX + 1) : 0;
-
-    if (n > HF_NOTE_MAX)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "the note is longer than %d bytes",
-                        HF_NOTE_MAX);
-    if (n > 0 && !hf__utf8_valid(note, n))
-        return hf__fail(err, HF_EINVAL, 0, NULL, "the note is not UTF-8");
-    return 0;
+    return note ? check_text("note", note, HF_NOTE_MAX, err) : 0;
 }
 
 static int check_weight(const hf_request *in, struct request *out, hf_error *err)

@@ -244,7 +244,8 @@ static int pull_time(struct url *u, const char *key, int64_t *ret, hf_error *err
 
     if (text && (!hf__parse_time(text, ret) || *ret <= 0))
         rc = hf__fail(err, HF_EINVAL, 0, NULL,
-                      "URL: %s=%s is not a time (such as 500ms, 30s, 5m)", key, text);
+                      "URL: %s=%s: wants a time such as 500ms, 30s, 5m; at most 366 days",
+                      key, text);
     free(text);
     return rc;
 }

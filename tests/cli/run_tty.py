@@ -455,5 +455,34 @@ def no_shell(box):
     t.hang_up()
 
 
+COMPLETION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../completions/bash/holdfast")
+
+
+@case
+def tab(box):
+    """TAB completes names in use, by -u too, quoted; what stands in a name is never run."""
+    for name in ("jobs/one:a b", f"odd$(touch {box.path('ran')})"):
+        box.start("-q", name, "sleep", "1000")
+        until(lambda: box.holders(name), f"{name} is held")
+    box.env["INPUTRC"] = "/dev/null"
+    t = Terminal(box)
+    t.line(f'holdfast() {{ "$HF" "$@"; }}; . {COMPLETION}; stty cols 1000')
+    for typed in ("holdfast show jo\t", "holdfast show --json jobs/one:a\t",
+                  f"holdfast -u {box.env['HOLDFAST_URL']} show j\t", "holdfast run --also jo\t"):
+        t.prompt()
+        t.send(typed)
+        t.expect("a\\ b")
+        t.send("\x15")  # ^U: another line
+        t.line("")
+    t.prompt()
+    t.send("holdfast wait odd\t")
+    t.expect("odd\\$\\(touch")
+    check(not box.there("ran"), "the name was run")
+    t.send("\x15")
+    t.close()
+    for p in box.procs:
+        p.terminate()
+
+
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

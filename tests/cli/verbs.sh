@@ -148,7 +148,9 @@ expect 64 'ls: two prefixes: 64' "$H" ls a b
 for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1d; do
     expect 64 "wait -w '$t': 64" "$H" wait -w "$t" a
 done
-for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h; do
+expect 64 'a time of more than a year: 64' "$H" wait -w 9000h a
+says '9000h: .*at most 366 days' 'a time of more than a year: names it and the limit'
+for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h 8784h; do
     expect 0 "wait -w '$t' of a free name: 0" "$H" wait -w "$t" a
 done
 expect 0 'wait --wait=1s' "$H" wait --wait=1s a
@@ -159,9 +161,13 @@ expect 64 'a missing value: 64' "$H" wait a -w
 for l in 0 -1 x 99999999999999 ''; do
     expect 64 "ls --limit '$l': 64" "$H" ls --limit "$l"
 done
+expect 64 'ls --limit: a wrong number' "$H" ls --limit many
+says '\-\-limit many' 'ls --limit: names it'
 for f in 0 -1 x 18446744073709551616 ''; do
     expect 64 "break --fence '$f': 64" "$H" break --yes --fence "$f" a
 done
+expect 64 'break --fence: a wrong number' "$H" break --yes --fence many a
+says '\-\-fence many' 'break --fence: names it'
 expect 64 'bench: unknown case: 64' "$H" bench frobnicate
 for t in 0 1ms 11m x; do
     expect 64 "bench --time $t: 64" "$H" bench --time $t uncontended
@@ -175,11 +181,25 @@ expect 64 'no scheme: 64' "$H" -u /tmp ls
 expect 64 'empty URL: 64' "$H" -u '' ls
 expect 64 'unknown option in the URL: 64' "$H" -u "local://$tmp/s?frobnicate=1" ls
 says 'frobnicate' 'unknown option in the URL: names it'
-expect 64 'bad ttl in the URL: 64' "$H" -u "local://$tmp/s?ttl=abc" ls
+for t in abc 0 9000h; do
+    expect 64 "ttl=$t in the URL: 64" "$H" -u "local://$tmp/s?ttl=$t" ls
+    says "ttl=$t: wants a time .* at most 366 days" "ttl=$t in the URL: names it and the limit"
+done
 run "$H" -u 'frobnicate://user:hunter2@host/x?password=hunter3' ls
 [ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
 ok $? 'a failing URL does not show its password'
 says 'HOLDFAST_URL_FILE' '-u with a password: warns and says what to do'
+for q in 'auth=u:hunter2' 'x=1&PassWord=hunter2' 'apitoken=hunter2'; do
+    run "$H" -u "frobnicate://host/x?$q" ls
+    says 'HOLDFAST_URL_FILE' "-u with ?$q: warns"
+    ! grep -q 'hunter' "$tmp/err" "$tmp/out"
+    ok $? "-u with ?$q: does not show it"
+done
+for q in 'auth=' 'ttl=3s&x=auth' 'auth'; do
+    run "$H" -u "frobnicate://user@host/x?$q" ls
+    ! grep -q 'HOLDFAST_URL_FILE' "$tmp/err"
+    ok $? "-u with ?$q: nothing to warn of"
+done
 run "$H" -u 'local://user:hunter2@host/x' ls
 [ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
 ok $? 'a refused URL does not show its password'
@@ -240,11 +260,60 @@ expect 0 'a name of 512 bytes: 0' "$H" show "$long"
 for v in show wait 'break --yes'; do
     # shellcheck disable=SC2086
     expect 64 "$v: a name of 513 bytes: 64" "$H" $v "${long}x"
+    says "the name 'nnnn*\.\.\.' is longer than 512 bytes" "$v: a name of 513 bytes: names it"
     # shellcheck disable=SC2086
     expect 64 "$v: a name that is not UTF-8: 64" "$H" $v "$(printf 'a\377b')"
+    says "the name 'a\\\\xffb' is not UTF-8" "$v: a name that is not UTF-8: names it"
 done
+expect 64 'run --also of a bad name: 64' "$H" run --also fine --also "$(printf 'b\377')" a true
+says "the name 'b\\\\xff' is not UTF-8" 'run --also of a bad name: names that one'
+expect 64 'run --also of an empty name: 64' "$H" run --also fine --also '' a true
+says "\-\-also ''" 'run --also of an empty name: says which'
+expect 64 'a note that is too long: 64' "$H" run --note "$long$long$long" a true
+says "the note 'nnnn*\.\.\.' is longer than 1024 bytes" 'a note that is too long: names it'
+expect 64 'a note that is not UTF-8: 64' "$H" run --note "$(printf 'c\377')" a true
+says "the note 'c\\\\xff' is not UTF-8" 'a note that is not UTF-8: names it'
+expect 64 'HOLDFAST_OWNER that is not ours: 64' env HOLDFAST_OWNER=garbage "$H" run a true
+says 'HOLDFAST_OWNER' 'HOLDFAST_OWNER that is not ours: names it'
 expect 0 'a name that looks like an option, after --' "$H" show -- --json
 prints '^name  *--json$' 'a name that looks like an option is a name'
+
+# ---- stores that cannot be used ----
+
+for mode in 755 1777; do
+    mkdir "$tmp/open$mode"
+    chmod $mode "$tmp/open$mode"
+    expect 77 "a folder of mode $mode: 77" "$H" -u "local://$tmp/open$mode" ls
+    says 'name a folder of your own' "a folder of mode $mode: says what to do"
+    ! grep -q 'chmod\|password' "$tmp/err"
+    ok $? "a folder of mode $mode: no advice that does not fit"
+done
+mkdir -m 700 "$tmp/other"
+if [ "$(id -u)" -eq 0 ]; then chown 65534 "$tmp/other"; foreign=$tmp/other; else foreign=/etc; fi
+expect 77 "a folder of somebody else's: 77" "$H" -u "local://$foreign" ls
+says 'belongs to user' "a folder of somebody else's: says so"
+: >"$tmp/text"
+ln -s "$tmp/other" "$tmp/link"
+for f in text link; do
+    expect 64 "a $f for a folder: 64" "$H" -u "local://$tmp/$f" ls
+    says 'not a folder$' "a $f for a folder: says so, once"
+done
+expect 0 'a new store' "$H" -u "local://$tmp/damaged" ls
+echo garbage >"$tmp/damaged/gate"
+expect 69 'a damaged store: 69' "$H" -u "local://$tmp/damaged" ls
+says 'not a gate' 'a damaged store: says what is'
+expect 78 'a ttl that the store does not have: 78' "$H" run -t 1ms a true
+says 'ttl 1 ms: this store takes' 'a ttl that the store does not have: names it'
+"$H" backends --json >"$tmp/out" 2>&1
+if grep -q '"name": "redis".*"state": "\(module\|builtin\)"' "$tmp/out"; then
+    expect 69 'a server that is not there: 69' "$H" \
+        -u 'redis://127.0.0.1:1?connect_timeout=200ms' ls
+    says '127.0.0.1:1.*check that the server runs' 'a server that is not there: says what to do'
+    expect 64 'an unknown mode= of redis: 64' "$H" -u 'redis://127.0.0.1:1?mode=foo' ls
+    says 'mode=foo: only plain is known' 'an unknown mode= of redis: says which there are'
+    expect 64 'an unknown option of redis: 64' "$H" -u 'redis://127.0.0.1:1?frob=1' ls
+    says 'it has:.* mode' 'an unknown option of redis: lists those it has'
+fi
 
 # ---- empty stores ----
 

@@ -99,7 +99,8 @@ static int check_rights(struct shared *sh, const struct stat *st, hf_error *err)
                         (unsigned)st->st_uid, (unsigned)geteuid());
     if (mode & 077)
         return hf__fail(err, HF_EAUTH, 0, sh->path,
-                        "others may enter (mode %04o); chmod 700, or use share=group",
+                        "others may enter (mode %04o); name a folder of your own (mode "
+                        "0700), or use share=group",
                         mode);
     return 0;
 }
@@ -148,7 +149,7 @@ static int open_folder(struct shared *sh, hf_error *err)
                         "cannot make the folder");
     sh->dirfd = open(sh->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (sh->dirfd < 0 && lstat(sh->path, &st) == 0 && !S_ISDIR(st.st_mode))
-        return hf__fail(err, HF_EINVAL, ENOTDIR, sh->path, "is %s, not a folder",
+        return hf__fail(err, HF_EINVAL, 0, sh->path, "is %s, not a folder",
                         S_ISLNK(st.st_mode) ? "a symbolic link" : "a file");
     if (sh->dirfd < 0)
         return hf__fail(err, errno == EACCES ? HF_EAUTH : HF_ESYS, errno, sh->path,

@@ -42,10 +42,14 @@ static int read_options(struct redis *r, const struct url *url, hf_error *err)
 {
     const char *replicas = hf__url_param(url, "replicas");
     const char *timeout = hf__url_param(url, "replica_timeout");
-    const char *db = hf__url_param(url, "db");
-    int rc = hf__url_known(url, "replicas replica_timeout db tls_ca tls_cert tls_key", err);
+    const char *db = hf__url_param(url, "db"), *mode = hf__url_param(url, "mode");
+    int rc =
+        hf__url_known(url, "mode replicas replica_timeout db tls_ca tls_cert tls_key", err);
 
     r->replica_ms = 100;
+    if (rc == 0 && mode) /* mode=plain has not come here */
+        rc = hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: only plain is known",
+                      mode);
     if (rc == 0 && replicas)
         rc = hf__redis_read_number(url, "replicas=", replicas, 64, &r->replicas, err);
     if (rc == 0 && timeout &&
