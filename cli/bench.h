@@ -156,5 +156,7 @@ bench_work bench_pairs; /* acquire and release, or the raw limit's pair */
 /* ---- bench_handoff.c --------------------------------------------------------------- */
 
 int bench_socket_turns(struct worker *, int64_t until);
+/* Both have come here; the first says whether the game goes on. Returns an exit status. */
+int bench_meet(const struct worker *, char *go);
 
 #endif

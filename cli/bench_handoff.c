@@ -1,14 +1,12 @@
-/* bench_handoff.c: a lock going to and fro between two processes, each on a CPU of its
- * own.
+/* bench_handoff.c: a lock goes to and fro between two processes, each on a CPU of its own.
  *
- * Both acquire and release in a loop, so each finds the other waiting, or on its way
- * into the queue. A pair is from one grant to the next with the other's grant in
- * between: one hand-off there and one back. Where a process was not in the queue yet
- * when the other released, that one has it twice in a row; this is no hand-off and not
- * counted, neither as a pair nor as time. The raw limit is one byte there and back
- * over a unix socket: two wake-ups, as two hand-offs need; of a server, see
- * bench_redis.c. Both are pinned, because a pair on one CPU takes a third of the time
- * of one on two, and the scheduler would choose for each anew. */
+ * A hand-off is from the call that releases to the return of the acquire of one who stood in
+ * line; a pair is one there and one back. That the other stands in line is looked at before
+ * the release, and whoever has released joins again only when the other has it: joining is
+ * not part of it, here and in the raw limit; `contended` has both. The raw limit is one
+ * byte there and back over a unix socket: two wake-ups, as two hand-offs need; of a server,
+ * see bench_redis.c and bench_zookeeper.c. Both are pinned, because a pair on one CPU takes a
+ * third of the time of one on two, and the scheduler would choose for each anew. */
 #include "bench.h"
 
 #include <errno.h>
@@ -22,42 +20,128 @@
 
 struct table { /* shared by the two */
     int sock[2];
-    atomic_int last; /* who had it last: index + 1 */
+    atomic_llong released_at, took; /* of the last hand-off */
 };
-
-static int our_turns(struct worker *w, int64_t until)
-{
-    struct table *table = w->shared;
-    int64_t now = bench_now(), mine = now;
-    hf_lease *lease;
-    hf_error err;
-
-    while (now < until) {
-        bool again;
-
-        if (hf_acquire(w->client, w->name, HF_FOREVER, NULL, &lease, &err) < 0)
-            return cli_fail(&err);
-        now = bench_now();
-        again = atomic_exchange(&table->last, w->index + 1) == w->index + 1;
-        if (w->index == 0 && !again) {
-            w->slice->pairs++;
-            w->slice->ns += now - mine;
-            samples_add(&w->slice->samples, (double)(now - mine) / 1e3);
-        }
-        mine = now;
-        if (hf_release(lease, &err) < 0)
-            return cli_fail(&err);
-        if (again)
-            sched_yield(); /* the other wants to join, perhaps on this CPU */
-    }
-    return 0;
-}
 
 static int lost_peer(void)
 {
     cli_say("the other process of the hand-off has ended: %s", strerror(errno));
     return EXIT_SYSTEM;
 }
+
+static int say(const struct worker *w, char word)
+{
+    return send(w->fd, &word, 1, MSG_NOSIGNAL) == 1 ? 0 : lost_peer();
+}
+
+static int hear(const struct worker *w, char *word)
+{
+    return recv(w->fd, word, 1, 0) == 1 ? 0 : lost_peer();
+}
+
+int bench_meet(const struct worker *w, char *go)
+{
+    char other = 0;
+    int status = say(w, *go);
+
+    if (status == 0)
+        status = hear(w, &other);
+    *go = w->index == 0 ? *go : other;
+    return status;
+}
+
+/* ---- ours ------------------------------------------------------------------------ */
+
+/* Until the store shows that the other waits; once more, and it has also been told what it
+ * waits for. */
+static int await_other(const struct worker *w)
+{
+    hf_error err;
+
+    for (int seen = 0; seen < 2 && hf_client_caps(w->client) & HF_CAP_LINE;) {
+        hf_list *list = NULL;
+
+        if (hf_look(w->client, w->name, &list, &err) < 0)
+            return cli_fail(&err);
+        if (hf_list_count(list) > 0)
+            seen += hf_line_waiters(hf_list_at(list, 0)) > 0;
+        hf_list_free(list);
+    }
+    return 0;
+}
+
+/* To the other, which says so when it has it. word: whether we stay in the game. */
+static int give(const struct worker *w, hf_lease *lease, char word)
+{
+    struct table *table = w->shared;
+    int status = await_other(w);
+    hf_error err;
+    char has;
+
+    atomic_store(&table->released_at, bench_now());
+    if (hf_release(lease, &err) < 0)
+        return cli_fail(&err);
+    if (status == 0)
+        status = hear(w, &has);
+    return status ? status : say(w, word);
+}
+
+/* From the other; word: whether it wants another. */
+static int get(const struct worker *w, hf_lease **ret, int64_t *took, char *word)
+{
+    struct table *table = w->shared;
+    hf_error err;
+    int status;
+
+    if (hf_acquire(w->client, w->name, HF_FOREVER, NULL, ret, &err) < 0)
+        return cli_fail(&err);
+    *took = bench_now() - atomic_load(&table->released_at);
+    status = say(w, 'g');
+    return status ? status : hear(w, word);
+}
+
+static void count(struct worker *w, int64_t there, int64_t back)
+{
+    w->slice->pairs++;
+    w->slice->ns += there + back;
+    samples_add(&w->slice->samples, (double)(there + back) / 1e3);
+}
+
+/* The first begins with the lock, and ends the game. */
+static int our_turns(struct worker *w, int64_t until)
+{
+    struct table *table = w->shared;
+    char word = 'p', other;
+    hf_lease *lease;
+    hf_error err;
+    int64_t took;
+    int status;
+
+    if (w->index == 0 &&
+        hf_acquire(w->client, w->name, HF_FOREVER, NULL, &lease, &err) < 0)
+        return cli_fail(&err);
+    status = bench_meet(w, &word);
+    while (status == 0 && word == 'p') {
+        if (w->index == 0) {
+            word = bench_now() < until ? 'p' : 'q';
+            status = give(w, lease, word);
+            if (status == 0 && word == 'p')
+                status = get(w, &lease, &took, &other);
+            if (status == 0 && word == 'p')
+                count(w, atomic_load(&table->took), took);
+        } else {
+            status = get(w, &lease, &took, &word);
+            atomic_store(&table->took, took);
+            if (status == 0 && word == 'p')
+                status = give(w, lease, 'p');
+            else if (status == 0 && hf_release(lease, &err) < 0)
+                status = cli_fail(&err);
+        }
+    }
+    return status;
+}
+
+/* ---- the limit ------------------------------------------------------------------- */
 
 int bench_socket_turns(struct worker *w, int64_t until)
 {

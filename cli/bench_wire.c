@@ -187,6 +187,19 @@ static int ask_ok(struct wire *w)
     return status ? status : wire_expect(w, "+OK");
 }
 
+/* What is answered may contain the password. */
+static int logged_in(struct wire *w)
+{
+    const char *reply;
+    size_t len;
+    int status = wire_take(w, &reply, &len);
+
+    if (status || (len >= 3 && memcmp(reply, "+OK", 3) == 0))
+        return status;
+    cli_say("bench: the login was refused");
+    return EXIT_REFUSED;
+}
+
 static int greet(struct wire *w, const struct link_target *t, const char *db)
 {
     int status = 0;
@@ -197,7 +210,9 @@ static int greet(struct wire *w, const struct link_target *t, const char *db)
         if (t->user[0])
             wire_word(&w->out, t->user);
         wire_word(&w->out, t->password);
-        status = ask_ok(w);
+        status = wire_flush(w);
+        if (status == 0)
+            status = logged_in(w);
     }
     if (status == 0 && db[0]) {
         wire_command(&w->out, 2);

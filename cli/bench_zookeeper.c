@@ -13,10 +13,8 @@
 #include "bench_jute.h"
 #include "bench_link.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum { HAND = 32, FLIGHT_MOST = 256, ROOT_MOST = 1100, PATH_MOST = 1200 };
 
@@ -140,19 +138,6 @@ static int raw_pair(struct worker *w)
 
 /* ---- hand-off ------------------------------------------------------------------- */
 
-/* Both have come here; the first says whether the game goes on. */
-static int meet(const struct worker *w, char *go)
-{
-    char other;
-
-    if (send(w->fd, go, 1, MSG_NOSIGNAL) == 1 && recv(w->fd, &other, 1, 0) == 1) {
-        *go = w->index == 0 ? *go : other;
-        return 0;
-    }
-    cli_say("the other process of the hand-off has ended: %s", strerror(errno));
-    return EXIT_SYSTEM;
-}
-
 /* Nodes of our own, and watches on those of the other, in its folder. */
 static int deal(struct worker *w)
 {
@@ -167,14 +152,14 @@ static int deal(struct worker *w)
     }
     status = jute_answers(r->link, 0);
     if (status == 0)
-        status = meet(w, &go);
+        status = bench_meet(w, &go);
     for (int i = 0; i < HAND; i++) {
         len = node(r, path, 1 - w->index, i);
         jute_read(r->link, path, len, true);
     }
     if (status == 0)
         status = jute_answers(r->link, 0);
-    return status ? status : meet(w, &go);
+    return status ? status : bench_meet(w, &go);
 }
 
 static int give(struct worker *w, int i)
@@ -236,7 +221,7 @@ static int raw_turns(struct worker *w, int64_t until)
             status = play(w);
         go = bench_now() < until ? 'p' : 'q';
         if (status == 0)
-            status = meet(w, &go);
+            status = bench_meet(w, &go);
     }
     return status;
 }
