@@ -86,6 +86,7 @@ struct hold {
     unsigned stepping; /* inside hf__hold_step: not to be freed */
     unsigned pins;     /* leases that a callback has just now */
     struct walk *walk;
+    uint64_t knot;     /* signature of what the last walk left to another victim; 0: nothing */
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
@@ -111,7 +112,10 @@ void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody
 void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
 void hf__hold_adopt(struct hold *, struct owner, bool reentrant);
-/* The names that an owner holds here, "a\0b\0"; returns the length. */
+/* Every name that an owner holds here, until `each` returns false. */
+void hf__hold_each(const struct client *, struct owner,
+                   bool (*each)(void *user, const char *name), void *user);
+/* As many of them as a ticket carries, "a\0b\0"; returns the length. */
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
 bool hf__hold_trusted(const struct hold *); /* of one that was granted: still held */
 struct hold *hf__hold_find(const struct client *, const char *name, struct owner);

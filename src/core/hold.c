@@ -165,36 +165,50 @@ struct hold *hf__hold_of_thread(const struct client *c, const char *name, uint64
     return NULL;
 }
 
-static bool hint_add(char *hints, size_t *len, int *count, const char *name, size_t n)
+void hf__hold_each(const struct client *c, struct owner owner,
+                   bool (*each)(void *user, const char *name), void *user)
 {
-    if (*count == HF_HINTS_MAX || *len + n + 1 > HF_HINTS_ROOM)
+    uint64_t hash = owner_hash(owner);
+
+    if (owner_none(owner))
+        return;
+    if (owner_same(owner, c->acts_for))
+        for (size_t i = 0; i < c->acts_hints_len; i += strlen(c->acts_hints + i) + 1)
+            if (!each(user, c->acts_hints + i))
+                return;
+    for (struct map_node *m = map_chain(&c->by_owner, hash); m; m = m->next) {
+        struct hold *h = container_of(m, struct hold, by_owner);
+
+        if (m->hash == hash && owner_same(h->t.owner, owner) && !each(user, h->t.name))
+            return;
+    }
+}
+
+struct hints {
+    char *text;
+    size_t len;
+    int count;
+};
+
+static bool hint_add(void *user, const char *name)
+{
+    struct hints *h = user;
+    size_t n = strlen(name) + 1;
+
+    if (h->count == HF_HINTS_MAX || h->len + n > HF_HINTS_ROOM)
         return false;
-    memcpy(hints + *len, name, n + 1);
-    *len += n + 1;
-    ++*count;
+    memcpy(h->text + h->len, name, n);
+    h->len += n;
+    h->count++;
     return true;
 }
 
 size_t hf__hold_hints(const struct client *c, struct owner owner, char hints[HF_HINTS_ROOM])
 {
-    uint64_t hash = owner_hash(owner);
-    size_t len = 0;
-    int count = 0;
+    struct hints h = { .text = hints };
 
-    if (owner_none(owner))
-        return 0;
-    if (owner_same(owner, c->acts_for))
-        for (size_t i = 0; i < c->acts_hints_len; i += strlen(c->acts_hints + i) + 1)
-            if (!hint_add(hints, &len, &count, c->acts_hints + i, strlen(c->acts_hints + i)))
-                return len;
-    for (struct map_node *m = map_chain(&c->by_owner, hash); m; m = m->next) {
-        struct hold *h = container_of(m, struct hold, by_owner);
-
-        if (m->hash == hash && owner_same(h->t.owner, owner) &&
-            !hint_add(hints, &len, &count, h->t.name, h->t.name_len))
-            break;
-    }
-    return len;
+    hf__hold_each(c, owner, hint_add, &h);
+    return h.len;
 }
 
 /* The names its owner holds go with the ticket, for others' walks (G10). They are a hint: no

@@ -11,6 +11,8 @@
  * store cannot have given the place away. We call it lost a little before (lead), so that the news
  * comes before the deadline if the process runs (G6).
  *
+ * A driver may call a life at risk before its time (ev_risk), until it is next heard of.
+ *
  * An unanswered renewal is repeated every ttl/8, later more rarely. Renewal times are rounded
  * down to a grid of ttl/64, so that many lives become due together and go out in one batch. A
  * waiting life is renewed at ttl/3 too; it has no deadline: if it expires, the store says so at
@@ -285,6 +287,15 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     l->risk_told = l->lost_told = false;
     if (l->kind != LIFE_WAIT)
         each_ticket(l, renewed, &now);
+    hf__life_plan(l);
+}
+
+void ev_risk(struct life *l)
+{
+    if (l->dead || l->risk_told || !carries_holds(l))
+        return;
+    l->risk_told = true;
+    each_ticket(l, at_risk, NULL);
     hf__life_plan(l);
 }
 

@@ -1,13 +1,14 @@
 /* walk.c: looks for a deadlock that a waiting ticket is part of (G10).
  *
- * An owner that holds something and has waited a second reads the line it waits in and the lines
- * it holds; every waiting ticket found there carries the names its owner holds, whose lines are
- * read too, and so on (at most 64 lines). Then reduce.c decides. If our ticket remains, all those
+ * An owner that holds something and has waited a second reads the line it waits in and the
+ * lines it holds; every waiting ticket found there carries names its owner holds (at most 16),
+ * whose lines are read too, and so on. Then reduce.c decides. If our ticket remains, all those
  * lines are read once more: since every first reading comes before every second one, and tokens
  * are never used twice, a ticket that is there both times in the same state was there at the
  * moment between: the deadlock was real. Only the victim, which everybody in the knot computes
- * alike, acts, on itself; the others look again later. Who knows that the others cannot see the knot,
- * because its own ticket does not carry all that its owner holds, acts too.
+ * alike, acts, on itself; the others look again later. Who finds the same knot again then, and
+ * knows that others may not see it, because its own ticket does not name the line in which they
+ * wait for its owner, acts too.
  *
  * No memory, a store that does not answer, a line that is gone: the walk ends without a verdict. */
 #include "core/core.h"
@@ -16,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MAX = 64 };
+/* Of the lines that its owner holds, and besides these. */
+enum { OWN_MAX = 1024, LINES_MAX = 64 };
 
 struct walk {
     struct hold *hold;
@@ -25,8 +27,11 @@ struct walk {
     int round;
     struct hf_list *lines; /* of this round */
     struct knot first;
-    char *names[LINES_MAX];
-    size_t n, next;
+    size_t n, next, room;
+    struct {
+        uint64_t hash;
+        char *text;
+    } names[];
 };
 
 void hf__walk_stop(struct walk *w)
@@ -38,16 +43,21 @@ void hf__walk_stop(struct walk *w)
         hf__ask_stop(&w->ask);
     hf_list_free(w->lines);
     for (size_t i = 0; i < w->n; i++)
-        free(w->names[i]);
+        free(w->names[i].text);
     free(w);
 }
 
 static void add_name(struct walk *w, const char *name)
 {
+    uint64_t hash = hf__hash(name, strlen(name));
+
+    if (w->n == w->room)
+        return;
     for (size_t i = 0; i < w->n; i++)
-        if (strcmp(w->names[i], name) == 0)
+        if (w->names[i].hash == hash && strcmp(w->names[i].text, name) == 0)
             return;
-    if (w->n < LINES_MAX && (w->names[w->n] = strdup(name)) != NULL)
+    w->names[w->n].hash = hash;
+    if ((w->names[w->n].text = strdup(name)) != NULL)
         w->n++;
 }
 
@@ -113,17 +123,43 @@ static bool is_among(const char *hints, size_t len, const char *name)
     return false;
 }
 
-/* Others walk by the hints of tickets. Ours may say less than its owner holds: there was no memory
- * for them, or it has come to hold more since. Then whoever is the victim may not see the knot. */
-static bool unseen(const struct hold *h)
+static bool waited_for(const struct hf_line *line, struct owner owner)
 {
-    char hints[HF_HINTS_ROOM];
-    size_t len = hf__hold_hints(h->client, h->t.owner, hints);
+    bool holds = false, waits = false;
 
-    for (size_t i = 0; i < len; i += strlen(hints + i) + 1)
-        if (!is_among(h->t.hints, h->t.hints_len, hints + i))
+    for (size_t i = 0; i < line->ntickets; i++) {
+        const struct hf_ticket *t = &line->tickets[i];
+
+        holds = holds || (t->position == 0 && owner_same(t->owner_id, owner));
+        waits = waits || t->position > 0;
+    }
+    return holds && waits;
+}
+
+/* Others walk by the hints of tickets. Ours may not name a line in which somebody waits for
+ * its owner: there was no memory, or no room for that many, or the owner has come to hold it
+ * since. Then whoever is the victim may not see the knot. */
+static bool unseen(const struct walk *w)
+{
+    const struct ticket *t = &w->hold->t;
+
+    for (size_t i = 0; i < w->lines->n; i++) {
+        const struct hf_line *line = &w->lines->lines[i];
+
+        if (waited_for(line, t->owner) && !is_among(t->hints, t->hints_len, line->name))
             return true;
+    }
     return false;
+}
+
+/* Must we untie it? If the victim has not done so until our next walk, it may not see it. */
+static bool is_ours(struct walk *w, const struct knot *k)
+{
+    uint64_t last = w->hold->knot;
+
+    w->hold->knot = k->signature;
+    return memcmp(k->victim, w->hold->t.token, HF_TOKEN) == 0 ||
+           (last == k->signature && unseen(w));
 }
 
 static void judge(struct walk *w)
@@ -137,8 +173,7 @@ static void judge(struct walk *w)
     } else if (w->round == 0 && !MUTANT(ONE_READING)) {
         w->first = k;
         begin_round(w, 1);
-    } else if ((k.signature == w->first.signature || MUTANT(ONE_READING)) &&
-               (memcmp(k.victim, w->hold->t.token, HF_TOKEN) == 0 || unseen(w->hold))) {
+    } else if ((k.signature == w->first.signature || MUTANT(ONE_READING)) && is_ours(w, &k)) {
         give_in(w);
     } else {
         hf__walk_stop(w);
@@ -168,7 +203,7 @@ static void answered(struct ask *a, int rc, const hf_error *err)
 
 static void read_next(struct walk *w)
 {
-    const char *name = w->names[w->next++];
+    const char *name = w->names[w->next++].text;
 
     if (hf__ask_look(&w->ask, w->hold->client, name, strlen(name), false, 0, false) < 0) {
         hf__walk_stop(w);
@@ -179,20 +214,37 @@ static void read_next(struct walk *w)
     w->asking = true;
 }
 
+static bool count_own(void *user, const char *name)
+{
+    size_t *n = user;
+
+    (void)name;
+    return ++*n < OWN_MAX;
+}
+
+static bool add_own(void *user, const char *name)
+{
+    struct walk *w = user;
+
+    add_name(w, name);
+    return w->n <= OWN_MAX;
+}
+
 void hf__walk_start(struct hold *h)
 {
-    char hints[HF_HINTS_ROOM];
-    size_t len = hf__hold_hints(h->client, h->t.owner, hints);
+    size_t own = 0;
     struct walk *w;
 
-    if (h->walk || len == 0 || !(h->client->caps & HF_CAP_LINE))
+    hf__hold_each(h->client, h->t.owner, count_own, &own);
+    if (h->walk || own == 0 || !(h->client->caps & HF_CAP_LINE))
         return;
-    w = calloc(1, sizeof *w);
+    w = calloc(1, sizeof *w + (own + LINES_MAX) * sizeof w->names[0]);
     if (!w)
         return;
+    w->room = own + LINES_MAX;
     w->hold = h;
     h->walk = w;
     add_name(w, h->t.name);
-    add_hints(w, hints, len);
+    hf__hold_each(h->client, h->t.owner, add_own, w);
     begin_round(w, 0);
 }

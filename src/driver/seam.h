@@ -247,6 +247,7 @@ struct hf_driver {
 #define ev_amended hf__ev_amended
 #define ev_alive hf__ev_alive
 #define ev_dead hf__ev_dead
+#define ev_risk hf__ev_risk
 #define ev_row hf__ev_row
 #define ev_done hf__ev_done
 #define ev_store hf__ev_store
@@ -263,6 +264,7 @@ void ev_amended(struct ticket *, int rc);
 void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
 /* HF_EBUSY: marked by evict; it lives until its deadline and cannot be renewed. Else: dead */
 void ev_dead(struct life *, int why);
+void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_alive */
 void ev_row(struct look *, const struct row *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_store(struct store *, int state, const hf_error *);

@@ -1,6 +1,7 @@
 /* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a write to an
  * eventfd that stays readable. A client watches that descriptor while one of its operations
  * waits with the button; whoever leads then cancels those operations. */
+#include "sync/perturb.h"
 #include "sync/sync.h"
 
 #include <errno.h>
@@ -62,6 +63,7 @@ void hf_cancel_fire(hf_cancel *b)
     if (!b)
         return;
     atomic_store(&b->fired, 1);
+    PERTURB();
     mark(b);
     errno = saved;
 }
@@ -71,6 +73,7 @@ void hf_cancel_reset(hf_cancel *b)
     if (!b)
         return;
     drain(b);
+    PERTURB();
     atomic_store(&b->fired, 0);
 }
 
@@ -80,9 +83,12 @@ static bool is_fired(const hf_cancel *b)
 {
     if (atomic_load(&b->fired))
         return true;
+    PERTURB();
     drain(b);
+    PERTURB();
     if (!atomic_load(&b->fired))
         return false;
+    PERTURB();
     mark(b); /* fired just now: others watch it too */
     return true;
 }

@@ -1,7 +1,9 @@
 /* contract.c: the contract suite: the same cases on every store and in every face.
  *
- *     contract [--face blocking|callback|foreign] [--setup local] [--jobs N] [--list]
- *              [--verbose] [CASE...]
+ *     contract [--face blocking|callback|foreign] [--setup local] [--jobs N] [--all]
+ *              [--list] [--verbose] [CASE...]
+ *
+ * Of a store's other ways to be set up only the cases that depend on that are run, but with --all.
  *
  * The guarantees G1 to G12 are what the cases speak of; each file says which. */
 #include "rig.h"

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -47,6 +48,62 @@ static void deadlock_of_two(void)
 static void deadlock_of_three(void)
 {
     circle(3);
+}
+
+enum { HELD = 20 };
+
+static hf_lease *nth_taken(hf_client *c, int owner, int n)
+{
+    char name[8];
+
+    snprintf(name, sizeof name, "%d-%02d", owner, n);
+    return taken(c, nm(name), OWNED(owner));
+}
+
+static bool some_done(struct pend *p[], int n, int *ret)
+{
+    for (*ret = 0; *ret < n; ++*ret)
+        if (pend_done(p[*ret]))
+            return true;
+    return false;
+}
+
+/* A ticket carries at most 16 of the names that its owner holds. Here the circle runs
+ * through the first of 20, for each owner in `rich`. Who gives in depends on what they
+ * see, and when; on a busy machine two may. */
+static void circle_of_many(int first, int n, unsigned rich)
+{
+    hf_client *c = opened();
+    hf_lease *held[3][HELD] = { { NULL } }, *l;
+    struct pend *p[3];
+    int victim;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < (rich & 1u << i ? HELD : 1); k++)
+            held[i][k] = nth_taken(c, first + i, k);
+    for (int i = 0; i < n; i++) {
+        char next[8];
+
+        snprintf(next, sizeof next, "%d-00", first + (i + 1) % n);
+        p[i] = queued(c, nm(next), 1, OWNED(first + i));
+    }
+    AWAIT(some_done(p, n, &victim));
+    for (int i = 0; i < n; i++) { /* each frees whom the next in this order waits for */
+        int who = (victim - i + n) % n, rc = pend_end(p[who], &l);
+
+        CHECK_RC(rc, i > 0 && rc == 0 ? 0 : HF_EDEADLK);
+        if (rc == 0)
+            given(l);
+        for (int k = 0; k < HELD && held[who][k]; k++)
+            given(held[who][k]);
+    }
+    closed(c);
+}
+
+static void deadlock_many_held(void)
+{
+    circle_of_many(1, 2, 1u << 0 | 1u << 1);
+    circle_of_many(3, 3, 1u << 1); /* 5, the last to wait, does not see what 4 holds */
 }
 
 /* Over process borders; in the blocking face without naming owners: the thread is one. */
@@ -164,31 +221,40 @@ static void permit_circle_found(void)
     closed(c);
 }
 
+enum { CLIMBERS = 8 };
+
 struct load {
     hf_client *client;
     atomic_int number;
+    atomic_int walks; /* waits that were long enough for one */
     int64_t until;
 };
 
-/* Always in the order of names, so there is never a deadlock; held long enough that
- * waiters walk all the time. */
+/* Always in the order of names, so there is never a deadlock. Each has a name of its own and
+ * then wants its neighbour's: chains of owners that hold and wait, long enough to walk. */
 static void *climb(void *arg)
 {
-    static const char *const names[] = { "a", "b", "c", "d" };
+    static const char *const names[] = { "1", "2", "3", "4", "5", "6",
+                                         "7", "8", "a", "b", "c", "d" };
+    enum { NAMES = sizeof names / sizeof names[0] };
     struct load *load = arg;
-    uint64_t me = (uint64_t)atomic_fetch_add(&load->number, 1) + 1;
-    unsigned seed = (unsigned)me;
+    int me = atomic_fetch_add(&load->number, 1);
+    unsigned seed = (unsigned)me + 1;
 
     while (now_ms() < load->until) {
-        hf_lease *l[4] = { NULL };
+        hf_lease *l[NAMES] = { NULL };
 
-        for (int i = 0; i < 4; i++) {
-            if (rand_r(&seed) % 2)
+        for (int i = me; i < NAMES; i++) {
+            int64_t began = now_ms();
+
+            if (i > me + 1 && (i < CLIMBERS || rand_r(&seed) % 2))
                 continue;
-            l[i] = taken(load->client, nm(names[i]), OWNED(me));
+            l[i] = taken(load->client, nm(names[i]), OWNED(me + 1));
+            if (i > me && now_ms() - began > 1100)
+                atomic_fetch_add(&load->walks, 1);
             nanosleep(&(struct timespec){ 0, 120000000 }, NULL);
         }
-        for (int i = 0; i < 4; i++)
+        for (int i = me; i < NAMES; i++)
             if (l[i])
                 given(l[i]);
     }
@@ -199,13 +265,15 @@ static void no_false_alarm(void)
 {
     struct load load = { .client = opened(), .until = now_ms() + 8000 };
 
-    in_threads(8, climb, &load); /* taken() fails on HF_EDEADLK */
+    in_threads(CLIMBERS, climb, &load); /* taken() fails on HF_EDEADLK */
+    CHECK_NUM(load.walks, >, 0);
     closed(load.client);
 }
 
 const struct test_case deadlock_cases[] = {
     { "deadlock-of-two", deadlock_of_two, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
     { "deadlock-of-three", deadlock_of_three, ON_ALL, HF_CAP_LINE, CASE_LONG },
+    { "deadlock-many-held", deadlock_many_held, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-processes", deadlock_of_processes, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-threads", deadlock_of_threads, ON_BLOCKING, HF_CAP_LINE, 0 },
     { "permit-circle-is-none", permit_circle_is_none, ON_ALL, HF_CAP_LINE | HF_CAP_PERMITS,

@@ -57,15 +57,18 @@ static void fence_with_barging(void)
     hf_client *c = opened(), *d = opened();
     hf_lease *first = taken(c, nm("n"), one), *barger, *last;
     struct pend *waits = queued(c, nm("n"), 1, all);
+    uint64_t barged;
 
     CHECK_RC(tried(d, nm("n"), one), HF_EBUSY); /* there is room, but also a queue */
     barger = taken(d, nm("n"), barge);
     CHECK(!pend_done(waits));
-    CHECK_NUM(hf_lease_fence(barger), >, hf_lease_fence(first));
+    barged = hf_lease_fence(barger);
+    CHECK_NUM(barged, >, hf_lease_fence(first));
     CHECK(line_is(c, nm("n"), 2, 1));
     given(first);
     given(barger);
     last = pend_granted(waits);
+    CHECK_NUM(hf_lease_fence(last), >, barged);
     CHECK_RC(tried(d, nm("n"), barge), HF_EBUSY); /* no room: barging does not help */
     given(last);
     CHECK(line_is(c, nm("n"), 0, 0));

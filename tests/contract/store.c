@@ -11,14 +11,20 @@ enum { CONNECT_MS = 700 };
 
 static int open_and_acquire(int64_t wait_ms, int64_t *took)
 {
+    static const char limit[] = "connect_timeout=";
+    const char *had = strstr(rig.place->url, limit);
     char url[600];
     hf_client *c = NULL;
     hf_lease *l = NULL;
     int64_t start = now_ms();
     int rc;
 
-    snprintf(url, sizeof(url), "%s%cconnect_timeout=%dms", rig.place->url,
-             strchr(rig.place->url, '?') ? '&' : '?', CONNECT_MS);
+    if (had)
+        snprintf(url, sizeof(url), "%.*s%s%dms%s", (int)(had - rig.place->url),
+                 rig.place->url, limit, CONNECT_MS, had + strcspn(had, "&"));
+    else
+        snprintf(url, sizeof(url), "%s%c%s%dms", rig.place->url,
+                 strchr(rig.place->url, '?') ? '&' : '?', limit, CONNECT_MS);
     rc = hf_open(url, NULL, &c, E());
     if (rc == 0)
         rc = hf_acquire(c, nm("n"), wait_ms, NULL, &l, E());

@@ -1,21 +1,28 @@
-/* perturb.c: the schedule of tests/fault/threads.c, shaken: at each marked point of src/sync a
- * thread goes on, yields, or sleeps for a moment, at random. It is linked with a copy of the
- * library that has these points. */
+/* perturb.c: the schedule of tests/fault/threads.c, shaken: at each marked point of
+ * src/sync a thread goes on, yields, or sleeps for a moment, at random: by the seed of the
+ * program. It is linked with a copy of the library that has these points. */
 #include "sync/perturb.h"
+#include "perturb.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
 
+static _Atomic uint32_t next_state;
+
+void perturb_seed(unsigned seed)
+{
+    next_state = seed;
+}
+
 void hf__perturb(void)
 {
-    static _Atomic uint32_t threads;
     static _Thread_local uint32_t state;
     struct timespec moment = { 0, 0 };
 
-    if (state == 0)
-        state = (atomic_fetch_add(&threads, 1) + 1) * 2654435761u;
+    if (state == 0) /* of a new thread */
+        state = (atomic_fetch_add(&next_state, 2) | 1) * 2654435761u;
     state ^= state << 13;
     state ^= state >> 17;
     state ^= state << 5;

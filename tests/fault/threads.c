@@ -17,6 +17,7 @@
  * beside it all, and with resident keepers. Built a second time with a shaken schedule
  * (perturb.c). */
 #include "check.h"
+#include "perturb.h"
 #include "setup.h"
 
 #include <pthread.h>
@@ -128,25 +129,37 @@ static void permit_some(unsigned *seed)
 
 struct button {
     hf_cancel *cancel;
+    int again; /* how often it is reset and fired once more, beside the wait */
 };
 
 static void *press(void *arg)
 {
+    struct button *b = arg;
+
     sched_yield();
-    hf_cancel_fire(((struct button *)arg)->cancel);
+    hf_cancel_fire(b->cancel);
+    for (int i = 0; i < b->again; i++) {
+        hf_cancel_reset(b->cancel);
+        sched_yield();
+        hf_cancel_fire(b->cancel);
+    }
     return NULL;
 }
 
+/* What is shut stays so: only the button ends that wait. */
 static void cancel_some(unsigned *seed)
 {
-    struct button b = { NULL };
+    struct button b = { NULL, rand_r(seed) % 2 ? 10 : 0 };
     hf_lease *l = NULL;
     struct line *at = &lines[rand_r(seed) % LOCKS];
+    bool shut = rand_r(seed) % 2;
     pthread_t t;
 
     CHECK_RC(hf_cancel_new(&b.cancel, E()), 0);
     CHECK(pthread_create(&t, NULL, press, &b) == 0);
-    if (acquire(at->name, HF_FOREVER, HF_REQUEST(.cancel = b.cancel), &l) == 0) {
+    if (acquire(shut ? "shut" : at->name, HF_FOREVER, HF_REQUEST(.cancel = b.cancel), &l) ==
+        0) {
+        CHECK(!shut);
         inside(at, l, true);
         CHECK_RC(hf_release(l, E()), 0);
     }
@@ -202,17 +215,19 @@ static void run_all(size_t n)
 static void one_drive(const char *url, uint32_t drive, size_t n)
 {
     hf_client *keeps = NULL;
-    hf_lease *kept = NULL;
+    hf_lease *kept = NULL, *shut = NULL;
 
     for (int i = 0; i < CLIENTS; i++)
         CHECK_RC(hf_open(url, HF_OPTIONS(.drive = drive, .ttl_ms = TTL_MS), &clients[i], E()), 0);
     CHECK_RC(hf_open(url, HF_OPTIONS(.drive = drive, .ttl_ms = 3000), &keeps, E()), 0);
     CHECK_RC(hf_acquire(keeps, "kept", 0, NULL, &kept, E()), 0);
+    CHECK_RC(hf_acquire(keeps, "shut", 0, HF_REQUEST(.ttl_ms = TTL_MS), &shut, E()), 0);
     run_all(n);
     CHECK_NUM(overlaps, ==, 0);
     for (int i = 0; i < LOCKS; i++)
         CHECK_NUM(lines[i].count, ==, lines[i].writes);
     CHECK_RC(hf_release(kept, E()), 0);
+    CHECK_RC(hf_release(shut, E()), 0);
     all_empty(keeps);
     hf_close(keeps);
     for (int i = 0; i < CLIENTS; i++)
@@ -228,6 +243,7 @@ int main(int argc, char **argv)
     base_seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)now_ms();
     if (argc > 3)
         rounds = (int)strtol(argv[3], NULL, 10);
+    perturb_seed(base_seed);
     printf("# seed %u\n", base_seed);
     fflush(stdout);
     alarm(LIMIT_S * TEST_SLOW);

@@ -1,10 +1,8 @@
 /* fuzz_record.c: the records of the embedded store, from any bytes. What decodes must
- * keep the line's promises and give the same bytes when encoded again. Built without
- * libFuzzer (-DFUZZ_MAIN) it runs the files named on its command line. */
+ * keep the line's promises and give the same bytes when encoded again. */
 #include "driver/local/record.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,20 +85,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     }
     return 0;
 }
-
-#ifdef FUZZ_MAIN
-int main(int argc, char **argv)
-{
-    static uint8_t data[1 << 20];
-
-    for (int i = 1; i < argc; i++) {
-        FILE *f = fopen(argv[i], "rb");
-
-        if (!f)
-            return 1;
-        LLVMFuzzerTestOneInput(data, fread(data, 1, sizeof data, f));
-        fclose(f);
-    }
-    return 0;
-}
-#endif

@@ -37,7 +37,7 @@ struct run {
     size_t ntodo, next;
     struct job jobs[JOBS_MAX];
     int njobs, running, number, failed;
-    bool list, verbose;
+    bool all, list, verbose;
 };
 
 static unsigned face_bit(const struct face *f)
@@ -52,7 +52,7 @@ static bool wanted(const struct run *r, const struct test_case *t, char **names,
     if (!(t->faces & face_bit(r->face)))
         return false;
     if (n == 0)
-        return !(r->setup->traits & SETUP_TOPOLOGY) || (t->flags & CASE_TOPOLOGY);
+        return r->all || !(r->setup->traits & SETUP_TOPOLOGY) || (t->flags & CASE_TOPOLOGY);
     for (int i = 0; i < n; i++)
         if (strcmp(names[i], t->name) == 0)
             return true;
@@ -208,7 +208,7 @@ static int run_all(struct run *r)
 static int usage(void)
 {
     fprintf(stderr, "usage: contract [--face blocking|callback|foreign] [--setup NAME]\n"
-                    "                [--jobs N] [--list] [--verbose] [CASE...]\n");
+                    "                [--jobs N] [--all] [--list] [--verbose] [CASE...]\n");
     return 64;
 }
 
@@ -246,6 +246,9 @@ static bool set_option(struct run *r, int letter)
     case 'v':
         r->verbose = true;
         return true;
+    case 'a':
+        r->all = true;
+        return true;
     case 'l':
         r->list = true;
         return true;
@@ -259,7 +262,8 @@ int run_cases(int argc, char **argv)
     static const struct option options[] = {
         { "face", required_argument, NULL, 'f' }, { "setup", required_argument, NULL, 's' },
         { "jobs", required_argument, NULL, 'j' }, { "list", no_argument, NULL, 'l' },
-        { "verbose", no_argument, NULL, 'v' },    { NULL, 0, NULL, 0 }
+        { "all", no_argument, NULL, 'a' },        { "verbose", no_argument, NULL, 'v' },
+        { NULL, 0, NULL, 0 }
     };
     static struct run r;
     int letter;

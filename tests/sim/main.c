@@ -30,12 +30,17 @@ static const struct mutation {
 };
 enum { MUTATIONS = sizeof mutations / sizeof mutations[0] };
 
-static double seconds(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec ts;
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
+    clock_gettime(clock, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static double seconds(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
 }
 
 static const struct mutation *mutation_named(const char *word)
@@ -98,6 +103,7 @@ static const char *meaning(const char *id)
         { "G8", "a request means one ticket, and takes nobody else's place" },
         { "G9", "re-entered by its owner alone, and left with the last handle" },
         { "G10", "every deadlock is found, and nothing else is called one" },
+        { "G11", "bad input is refused, with a reason, and changes nothing" },
         { "G12", "in a forked child the parent's handles are worth nothing" },
         { "liveness", "when all goes well again, everybody is served, once (G4, G5, G10)" },
         { "memory", "the core frees what it has once" },
@@ -166,9 +172,15 @@ static struct tally search(uint64_t seed, double limit, int mutant)
     return t;
 }
 
-static int run_time(uint64_t seed, double limit, int mutant)
+/* ret_rate, if not NULL: million steps in a minute of the processor */
+static int run_time(uint64_t seed, double limit, int mutant, double *ret_rate)
 {
+    double start = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     struct tally t = search(seed, limit, mutant);
+
+    if (ret_rate)
+        *ret_rate = (double)t.steps * 60 / 1e6 /
+                    (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start);
 
     printf("# %" PRIu64 " runs from seed %" PRIu64 ", %" PRIu64
            " steps, %.1f s: %.1f million "
@@ -226,6 +238,8 @@ static int hunt_all(double limit, char **names, int n)
 
 /* ---- as a test ---------------------------------------------------------------------- */
 
+enum { LEAST_RATE = 20 }; /* million steps a minute */
+
 static int cases;
 
 static int result(bool ok, double took, const char *name)
@@ -267,11 +281,13 @@ static int tap(const char *file, double limit, bool all)
     uint64_t seed = fresh_seed();
     char name[200];
     int failed = replay(file), bad;
-    double start = seconds();
+    double start = seconds(), rate;
 
-    bad = run_time(seed, limit, 0);
+    bad = run_time(seed, limit, 0, &rate);
     snprintf(name, sizeof name, "fresh seeds from %" PRIu64, seed);
     failed += result(!bad, seconds() - start, name);
+    snprintf(name, sizeof name, "%d million steps a minute (%.0f)", LEAST_RATE, rate);
+    failed += result(rate >= LEAST_RATE, 0, name);
     failed += result(!tally_missing(), 0, "every fault and every kind of event has come");
     for (size_t i = 0; i < MUTATIONS; i++) {
         bool wanted = all;
@@ -290,12 +306,32 @@ static int tap(const char *file, double limit, bool all)
     return failed > 0;
 }
 
+static _Noreturn void usage(void)
+{
+    fprintf(stderr, "usage: sim [--time T] [--seed N] [--verbose] [--mutation NAME]\n"
+                    "       sim --mutations T [NAME...]\n"
+                    "T: seconds, or 10m, 2h\n");
+    exit(64);
+}
+
 static double parse_seconds(const char *s)
 {
     char *end;
-    double t = strtod(s, &end);
+    double t = strtod(s, &end), unit = *end == 'm' ? 60 : *end == 'h' ? 3600 : 1;
 
-    return strcmp(end, "m") == 0 ? t * 60 : strcmp(end, "h") == 0 ? t * 3600 : t;
+    if (!(t > 0) || (*end && (end[1] || !strchr("smh", *end))))
+        usage();
+    return t * unit;
+}
+
+static uint64_t parse_seed(const char *s)
+{
+    char *end;
+    uint64_t seed = strtoull(s, &end, 10);
+
+    if (*s < '0' || *s > '9' || *end)
+        usage();
+    return seed;
 }
 
 int main(int argc, char **argv)
@@ -322,17 +358,14 @@ int main(int argc, char **argv)
         if (strcmp(arg, "--time") == 0)
             limit = parse_seconds(value);
         else if (strcmp(arg, "--seed") == 0)
-            one = true, seed = strtoull(value, NULL, 10);
+            one = true, seed = parse_seed(value);
         else if (strcmp(arg, "--mutation") == 0)
             mutant = mutation_named(value)->number;
         else
-            return fprintf(stderr,
-                           "usage: sim [--time T] [--seed N] [--verbose] "
-                           "[--mutation NAME]\n       sim --mutations T [NAME...]\n"),
-                   64;
+            usage();
         i++;
     }
     if (one && limit <= 0)
         return run_seed(seed, mutant, verbose);
-    return run_time(one ? seed : fresh_seed(), limit > 0 ? limit : 60, mutant);
+    return run_time(one ? seed : fresh_seed(), limit > 0 ? limit : 60, mutant, NULL);
 }

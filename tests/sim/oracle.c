@@ -2,7 +2,7 @@
  * has and at what applications were told, never at how the core came to it.
  *
  * Checked where something changes: a grant in the store, a grant or a loss told to
- * an application, a release, a freed ticket; everything at once every 1024 steps. */
+ * an application, a release, a freed ticket; and all leases after every step. */
 #include "sim.h"
 
 #include <inttypes.h>

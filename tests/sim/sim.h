@@ -12,6 +12,7 @@
  * scripted.c  requests of its other ones    main.c     command line, TAP
  * oracle.c    invariants                    knots.c    the one about deadlocks
  * shrink.c    a short history               tally.c    what has happened
+ * wrong.c     bad input
  * threads.c   a program of its own: two mutations of the layer with threads
  */
 #ifndef HF_SIM_H
@@ -462,6 +463,9 @@ void oracle_deadlock(const struct sim_op *);
 void oracle_freed(const struct hold *, bool known);
 void oracle_end_of_client(struct sim_client *);
 
+/* ---- wrong.c ------------------------------------------------------------------------ */
+void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be refused */
+
 /* ---- tally.c ------------------------------------------------------------------------ */
 #define SIM_SIGHTS(X)                                                                      \
     X(TOLD, "grants told")                                                                 \
@@ -482,7 +486,8 @@ void oracle_end_of_client(struct sim_client *);
     X(AFTER, "joins executed after the caller gave up")                                    \
     X(REFUSED, "clients refused by the store")                                             \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
-    X(NO_MEMORY, "allocations failed")
+    X(NO_MEMORY, "allocations failed")                                                     \
+    X(WRONG, "bad input refused")
 enum sight {
 #define HF_X(name, word) S_##name,
     SIM_SIGHTS(HF_X)

@@ -7,6 +7,7 @@
  * put on a list first. */
 #include "sim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,6 +244,14 @@ static void make_request(struct request *r, const struct act *a, const struct si
     r->thread = r->reentrant ? 0 : t->number;
 }
 
+static const char *how_long(int64_t wait_ms)
+{
+    static char text[32];
+
+    snprintf(text, sizeof text, "%lld ms", (long long)wait_ms);
+    return wait_ms == HF_FOREVER ? "for ever" : wait_ms <= 0 ? "not at all" : text;
+}
+
 static void acquire(struct sim_client *c, const struct act *a)
 {
     struct sim_thread *t =
@@ -261,12 +270,12 @@ static void acquire(struct sim_client *c, const struct act *a)
     o->thread = t;
     if (t && !w.plan->busy)
         t->waiting = o;
-    SAY("client %u: %s %d acquires %s%s%s, waits %lld ms", c->id, t ? "thread" : "nobody",
+    SAY("client %u: %s %d acquires %s%s%s, waits %s", c->id, t ? "thread" : "nobody",
         t ? (int)t->number : 0, names[0], a->lines > 1 ? " and more" : "",
         r.kind == LINE_PERMITS ? ", permits"
         : r.weight == 1        ? ", shared"
                                : "",
-        (long long)(a->wait_ms == HF_FOREVER ? -1 : a->wait_ms));
+        how_long(a->wait_ms));
     rc = hf__acquire(&o->op, names, a->lines, a->wait_ms, &r);
     if (rc < 0) {
         if (t)
@@ -409,6 +418,8 @@ void work_act(const struct act *a)
         shut(c, a);
         break;
     case A_LOOK:
+        wrong_act(c, a->rnd);
+        /* fall through */
     case A_EVICT:
         ask(c, a);
         break;

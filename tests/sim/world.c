@@ -327,10 +327,9 @@ static bool step(void)
     } else {
         return false;
     }
-    if ((++w.steps & 1023) == 0) {
-        oracle_full();
-        moves_on();
-    }
+    w.steps++;
+    oracle_full();
+    moves_on();
     return true;
 }
 

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,6 +37,33 @@ int __wrap_hf__place_here(struct place *p, hf_error *err)
     p->pid_ns += pretend.pid_ns;
     p->time_ns += pretend.time_ns;
     return rc;
+}
+
+long pretend_fs;
+const mode_t *pretend_run_lock;
+
+/* With large files these are the names behind fstatfs and lstat. */
+int __real_fstatfs64(int, struct statfs *);
+int __wrap_fstatfs64(int, struct statfs *);
+int __real_lstat64(const char *, struct stat *);
+int __wrap_lstat64(const char *, struct stat *);
+
+int __wrap_fstatfs64(int fd, struct statfs *fs)
+{
+    int rc = __real_fstatfs64(fd, fs);
+
+    if (pretend_fs)
+        fs->f_type = pretend_fs;
+    return rc;
+}
+
+int __wrap_lstat64(const char *path, struct stat *st)
+{
+    if (!pretend_run_lock || strcmp(path, "/run/lock") != 0)
+        return __real_lstat64(path, st);
+    st->st_mode = *pretend_run_lock;
+    errno = ENOENT;
+    return st->st_mode ? 0 : -1;
 }
 
 /* ---- lives, as the core keeps them ------------------------------------------------- */

@@ -98,6 +98,8 @@ void child_kill(struct child *,
 void child_end(struct child *); /* lets it go on and reaps it */
 
 extern struct place pretend; /* added to the namespaces in which the driver finds itself */
+extern long pretend_fs;      /* the type of every file system; 0: the true one */
+extern const mode_t *pretend_run_lock; /* what /run/lock is; 0: it is not there */
 
 uint64_t test_seed(void); /* HF_SEED or random; printed */
 uint64_t test_random(uint64_t *state);

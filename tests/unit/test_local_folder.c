@@ -229,7 +229,17 @@ static void the_default_is_by_file_system_and_uid(void **state)
 {
     static const char *names[] = { "XDG_RUNTIME_DIR", "TMPDIR", "HOME", "USER",
                                    "HOLDFAST_DIR" };
-    char before[64], after[64], tail[32];
+    static const struct {
+        mode_t run_lock;
+        const char *where;
+    } cases[] = {
+        { S_IFDIR | 01777, "/run/lock" },
+        { S_IFDIR | 00777, "/var/tmp" }, /* anybody could take our folder away */
+        { S_IFDIR | 01755, "/var/tmp" },
+        { S_IFLNK | 01777, "/var/tmp" },
+        { 0, "/var/tmp" },
+    };
+    char before[64], after[64];
 
     (void)state;
     hf__folder_default(before, sizeof before);
@@ -237,10 +247,28 @@ static void the_default_is_by_file_system_and_uid(void **state)
         setenv(names[i], "/elsewhere", 1);
     hf__folder_default(after, sizeof after);
     assert_string_equal(before, after);
-    snprintf(tail, sizeof tail, "/holdfast-%u", (unsigned)geteuid());
-    assert_string_equal(strrchr(before, '/'), tail);
-    assert_true(strncmp(before, "/run/lock/", 10) == 0 ||
-                strncmp(before, "/var/tmp/", 9) == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pretend_run_lock = &cases[i].run_lock;
+        hf__folder_default(after, sizeof after);
+        snprintf(before, sizeof before, "%s/holdfast-%u", cases[i].where, (unsigned)geteuid());
+        assert_string_equal(after, before);
+    }
+    pretend_run_lock = NULL;
+}
+
+static void a_network_file_system_is_refused(void **state)
+{
+    static const long types[] = { 0x6969, 0xFE534D42, 0x65735546 }; /* NFS, SMB, FUSE */
+    struct side s;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        pretend_fs = types[i];
+        assert_int_equal(side_open(&s, folder, ""), HF_EFOREIGN);
+        assert_non_null(strstr(s.err.text, "network file system"));
+    }
+    pretend_fs = 0;
+    assert_int_equal(open_and_close(""), 0);
 }
 
 /* ---- contents ---------------------------------------------------------------------- */
@@ -777,6 +805,7 @@ int main(void)
         T(urls),
         T(shared_by_a_group),
         T(the_default_is_by_file_system_and_uid),
+        T(a_network_file_system_is_refused),
         T(kept_tickets_survive),
         T(another_boot_starts_anew),
         T(a_newer_format_is_refused),

@@ -206,7 +206,7 @@ static int queue_read(struct tx *tx, const struct scan *s, struct waiter *w)
     return rc < 0 ? broken_line(tx, rc) : 0;
 }
 
-enum where { FIRST, LAST, BEFORE, AFTER };
+enum where { FIRST, BEFORE, AFTER };
 
 static int queue_find(struct tx *tx, const struct line *l, enum where where, uint64_t seq,
                       struct waiter *w)
@@ -221,7 +221,6 @@ static int queue_find(struct tx *tx, const struct line *l, enum where where, uin
     if (rc < 0)
         return rc;
     rc = where == FIRST    ? hf__scan_first(&s)
-         : where == LAST   ? hf__scan_last(&s)
          : where == BEFORE ? hf__scan_before(&s, key, sizeof key)
                            : hf__scan_from(&s, key, sizeof key);
     if (rc == 0)
@@ -233,11 +232,6 @@ static int queue_find(struct tx *tx, const struct line *l, enum where where, uin
 int hf__queue_first(struct tx *tx, const struct line *l, struct waiter *w)
 {
     return queue_find(tx, l, FIRST, 0, w);
-}
-
-int hf__queue_last(struct tx *tx, const struct line *l, struct waiter *w)
-{
-    return queue_find(tx, l, LAST, 0, w);
 }
 
 int hf__queue_before(struct tx *tx, const struct line *l, uint64_t seq, struct waiter *w)

@@ -185,7 +185,6 @@ struct scan { /* the records whose key starts with a prefix, in order */
 int hf__scan_open(struct scan *, struct tx *, const void *prefix, size_t len);
 int hf__scan_first(struct scan *);                             /* 0, DB_NONE, HF_E* */
 int hf__scan_from(struct scan *, const void *key, size_t len); /* at or after */
-int hf__scan_last(struct scan *);
 int hf__scan_before(struct scan *, const void *key, size_t len); /* the last one before */
 int hf__scan_next(struct scan *);
 int hf__scan_del(struct scan *); /* the present one; then hf__scan_next goes on */
@@ -213,7 +212,6 @@ int hf__alive(struct tx *, uint64_t process);             /* 1, 0 or HF_E* */
 int hf__waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
 int hf__queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
 int hf__queue_first(struct tx *, const struct line *, struct waiter *);
-int hf__queue_last(struct tx *, const struct line *, struct waiter *);
 int hf__queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
 int hf__queue_put(struct tx *, const struct line *, const struct waiter *);
 int hf__queue_remove(struct tx *, struct line *, uint64_t seq); /* tells the successor */

@@ -99,17 +99,6 @@ int hf__scan_before(struct scan *s, const void *key, size_t len)
     return land(s, rc);
 }
 
-int hf__scan_last(struct scan *s)
-{
-    unsigned char end[sizeof s->prefix];
-    size_t n = s->plen;
-
-    memcpy(end, s->prefix, n);
-    while (n > 0 && ++end[n - 1] == 0)
-        n--;
-    return hf__scan_before(s, end, n); /* prefixes start with a letter: n > 0 */
-}
-
 int hf__scan_next(struct scan *s)
 {
     return land(s, mdb_cursor_get(s->cursor, &s->key, &s->value, MDB_NEXT));
