@@ -311,6 +311,8 @@ if grep -q '"name": "redis".*"state": "\(module\|builtin\)"' "$tmp/out"; then
     says '127.0.0.1:1.*check that the server runs' 'a server that is not there: says what to do'
     expect 64 'an unknown mode= of redis: 64' "$H" -u 'redis://127.0.0.1:1?mode=foo' ls
     says 'mode=foo: only plain is known' 'an unknown mode= of redis: says which there are'
+    expect 78 'mode=plain in a cluster: 78' "$H" -u 'redis+cluster://127.0.0.1:1?mode=plain' ls
+    says 'mode=plain takes one server' 'mode=plain in a cluster: says why not'
     expect 64 'an unknown option of redis: 64' "$H" -u 'redis://127.0.0.1:1?frob=1' ls
     says 'it has:.* mode' 'an unknown option of redis: lists those it has'
 fi

@@ -78,20 +78,32 @@ static void sentinel_failover_unreplicated(void)
     redis_place_stop(rig.place);
 }
 
-/* replicas=2: a grant that fewer replicas have read is given back, and the call says so. */
+/* replicas=2: a grant that fewer replicas have read is given back, and the call says so. Meanwhile
+ * the same client releases at once, and renews what it holds. */
 static void replicas_missing(void)
 {
+    enum { WAITS_MS = 8000 };
+    const hf_request *req = HF_REQUEST(.ttl_ms = WAITS_MS / 2);
     hf_client *c;
-    hf_lease *l = NULL;
+    hf_lease *l = NULL, *other, *held;
+    struct pend *p;
 
-    use_sentinel(PATIENT_MS, "?replicas=2&replica_timeout=4s");
+    use_sentinel(PATIENT_MS, "?replicas=2&replica_timeout=8s");
     redis_replicated(many, redis_sentinel_master(many));
-    c = opened();
+    c = prompted();
     given(taken(c, nm("n"), NULL));
+    held = taken(c, nm("held"), req);
+    other = taken(c, nm("other"), NULL);
     server_freeze(&many->servers[2]);
-    CHECK(rig.face->acquire(c, nm("n"), 0, NULL, &l, E()) < 0);
-    CHECK(strstr(last_error()->text, "replica"));
+    p = begun(c, nm("n"), LIMIT_MS, NULL);
+    AWAIT(line_is(c, nm("n"), 1, 0));
+    given(other);
+    CHECK(!pend_done(p)); /* it did not wait for that */
+    CHECK_RC(pend_end(p, &l), HF_EREPLICAS);
+    CHECK(!l && strstr(last_error()->text, "replica"));
+    CHECK_RC(hf_lease_check(held), 0);
     AWAIT(line_is(c, nm("n"), 0, 0));
+    given(held);
     server_continue(&many->servers[2]);
     AWAIT(tried(c, nm("n"), NULL) == 0);
     closed(c);

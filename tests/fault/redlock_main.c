@@ -7,14 +7,11 @@
 
 extern const struct test_case redlock_nodes_cases[], redlock_guard_cases[],
     redlock_spread_cases[], redlock_others_cases[], redlock_libraries_cases[],
-    redlock_free_cases[];
+    redlock_free_cases[], redlock_refused_cases[];
 
 const struct test_case *const tables[] = {
-    redlock_nodes_cases,
-    redlock_guard_cases,
-    redlock_spread_cases,
-    redlock_others_cases,
-    redlock_libraries_cases,
-    redlock_free_cases,
-    NULL,
+    redlock_nodes_cases,     redlock_guard_cases,
+    redlock_spread_cases,    redlock_others_cases,
+    redlock_libraries_cases, redlock_free_cases,
+    redlock_refused_cases,   NULL,
 };

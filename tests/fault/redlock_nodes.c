@@ -155,6 +155,27 @@ static void three_paused(void)
     nodes_done();
 }
 
+/* All of them are slow for a moment: also a try waits for them. */
+static void slow_for_a_moment(void)
+{
+    struct pend *p;
+    hf_client *c;
+
+    use_proxied_nodes(3, no_guard);
+    c = opened();
+    await_marks(c);
+    given(taken(c, nm("n"), NULL));
+    for (int i = 0; i < 3; i++)
+        proxy_freeze(proxies[i], PROXY_PRESENT, PROXY_DOWN);
+    p = begun(c, nm("n"), 0, NULL);
+    STAYS(!pend_done(p), 300);
+    for (int i = 0; i < 3; i++)
+        proxy_freeze(proxies[i], PROXY_PRESENT, 0);
+    given(pend_granted(p));
+    closed(c);
+    nodes_done();
+}
+
 /* The nodes did it and nobody was told: the caller gives up, and so does the key, long before its
  * ttl. */
 static void answers_lost(void)
@@ -325,6 +346,7 @@ const struct test_case redlock_nodes_cases[] = {
     { "restarted-in-turn", restarted_in_turn, ON_ALL, 0, 0 },
     { "three-killed", three_killed, ON_ALL, 0, 0 },
     { "three-paused", three_paused, ON_ALL, 0, 0 },
+    { "slow-for-a-moment", slow_for_a_moment, ON_ALL, 0, 0 },
     { "answers-lost", answers_lost, ON_ALL, 0, 0 },
     { "told-when-back", told_when_back, ON_ALL, 0, 0 },
     { "lost-with-its-answer", lost_with_its_answer, ON_ALL, 0, 0 },

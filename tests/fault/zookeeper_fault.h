@@ -9,6 +9,8 @@
 #include "setup_zookeeper.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
+#include <sys/types.h>
 
 /* Of every session here that names no other. Slow machines get the longest that servers
  * give. */
@@ -53,6 +55,20 @@ void two_are_right(struct two *);  /* whatever is going on */
 bool line_looks(hf_client *, size_t holders, size_t waiters);
 void two_go_on(struct two *);
 void two_lost(struct two *);
+
+/* ---- a program beside us (zookeeper_program.c) ------------------------------------ */
+
+struct program {
+    pid_t pid;
+    FILE *to, *from;
+};
+
+struct program program_start(const char *const argv[]); /* and it is ready */
+void program_ask(struct program *, const char *order);
+const char *program_answer(struct program *); /* waits for it; valid until the next */
+bool program_answered(struct program *);      /* there is one that was not read yet */
+const char *program_say(struct program *, const char *order); /* asks, and waits */
+void program_end(struct program *);
 
 /* ---- a client of the test's own -------------------------------------------------- */
 

@@ -88,7 +88,7 @@ void doctor(const char *order)
                      "exec java -Xshare:auto -XX:TieredStopAtLevel=1 "
                      "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn "
                      "-cp '%s' '%s/Doctor.java' '%s/data' %s >&2",
-                     zk_class_path, JAVA_SOURCES, servers->servers[0].dir, order);
+                     zk_server_path(), SOURCES, servers->servers[0].dir, order);
 
     CHECK(n < (int)sizeof(command));
     server_kill(&servers->servers[0]);

@@ -4,6 +4,8 @@
  * yes nor no (G7). */
 #include "zookeeper_fault.h"
 
+#include "proto/jute.h"
+
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -235,7 +237,13 @@ struct fake {
 };
 
 static int listen_fd;
+static pthread_t listener;
 static struct fake fake;
+
+/* A greeting: a session of 2 s, number 5. */
+static const char greeting[] = "\0\0\0\x25\0\0\0\0\0\0\x07\xd0\0\0\0\0\0\0\0\x05\0\0\0\x10"
+                               "0123456789abcdef\0";
+enum { GREETING = 41 };
 
 static void *serve(void *arg)
 {
@@ -254,10 +262,29 @@ static void *serve(void *arg)
     return NULL;
 }
 
+static void fake_start(void *(*server)(void *), char url[128], const char *patience)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t len = sizeof(a);
+
+    listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(listen_fd, (struct sockaddr *)&a, len) == 0 && listen(listen_fd, 16) == 0);
+    CHECK(getsockname(listen_fd, (struct sockaddr *)&a, &len) == 0);
+    snprintf(url, 128, "zk://127.0.0.1:%d/x?ttl=2s&connect_timeout=%s", ntohs(a.sin_port),
+             patience);
+    CHECK(pthread_create(&listener, NULL, server, NULL) == 0);
+}
+
+static void fake_end(void)
+{
+    shutdown(listen_fd, SHUT_RDWR);
+    pthread_join(listener, NULL);
+    close(listen_fd);
+}
+
 static void nonsense(void)
 {
-    static const char good[] = "\0\0\0\x25\0\0\0\0\0\0\x07\xd0\0\0\0\0\0\0\0\x05\0\0\0\x10"
-                               "0123456789abcdef\0";
     static const struct fake fakes[] = {
         { "\xff\xff\xff\xff", 4 },     /* a negative length */
         { "\x7f\xff\xff\xff\0\0", 6 }, /* a length for all memory */
@@ -266,22 +293,13 @@ static void nonsense(void)
         { "HTTP/1.1 400 Bad Request\r\n\r\n", 28 },
         { "\0\0\0\x25\0\0\0\0\0\0\x07\xd0\0\0\0\0\0\0\0\x05\x7f\xff\xff\xff"
           "0123456789abcdef\0",
-          41 },       /* a password of 2 GB */
-        { good, 41 }, /* answers every request with a greeting */
+          41 },                 /* a password of 2 GB */
+        { greeting, GREETING }, /* answers every request with a greeting */
     };
-    struct sockaddr_in a = { .sin_family = AF_INET,
-                             .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    socklen_t len = sizeof(a);
-    pthread_t thread;
     char url[128];
 
-    listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(bind(listen_fd, (struct sockaddr *)&a, len) == 0 && listen(listen_fd, 16) == 0);
-    CHECK(getsockname(listen_fd, (struct sockaddr *)&a, &len) == 0);
-    snprintf(url, sizeof(url), "zk://127.0.0.1:%d/x?connect_timeout=300ms&ttl=2s",
-             ntohs(a.sin_port));
     fake = fakes[0];
-    CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
+    fake_start(serve, url, "300ms");
     for (size_t i = 0; i < sizeof(fakes) / sizeof(fakes[0]); i++) {
         hf_client *c;
         hf_lease *l = NULL;
@@ -295,9 +313,60 @@ static void nonsense(void)
         CHECK(rc == HF_EUNREACHABLE || rc == HF_EPROTO || rc == HF_ETIMEDOUT);
         closed(c);
     }
-    shutdown(listen_fd, SHUT_RDWR);
-    pthread_join(thread, NULL);
-    close(listen_fd);
+    fake_end();
+}
+
+/* Answers writes as servers do if the session has just ended, or has moved to another: the
+ * header says nothing of it, only the body does. */
+static atomic_int refused_with, refused_proofs, other_requests;
+
+static void *disown(void *arg)
+{
+    enum { REPLY = 4 + 16 + 22, OP_AT = 8 };
+    unsigned char in[512], out[REPLY] = { [3] = REPLY - 4 };
+    int fd;
+
+    (void)arg;
+    while ((fd = accept(listen_fd, NULL, NULL)) >= 0) {
+        if (recv(fd, in, sizeof(in), 0) > 0)
+            send(fd, greeting, GREETING, MSG_NOSIGNAL);
+        while (recv(fd, in, sizeof(in), 0) > OP_AT + 4) {
+            if (in[OP_AT + 3] != JUTE_MULTI) {
+                atomic_fetch_add(&other_requests, 1);
+                break;
+            }
+            atomic_fetch_add(&refused_proofs, 1);
+            memcpy(out + 4, in + 4, 4); /* its number */
+            memset(out + 20, 0xff, REPLY - 20);
+            out[24] = 0; /* a part that failed; twice its error; and the end */
+            out[28] = out[32] = (unsigned char)refused_with;
+            out[37] = 1;
+            send(fd, out, REPLY, MSG_NOSIGNAL);
+        }
+        close(fd);
+    }
+    return NULL;
+}
+
+static void proof_refused(void)
+{
+    static const int errors[] = { JUTE_EXPIRED, JUTE_MOVED };
+    hf_lease *l = NULL;
+    char url[128];
+
+    fake_start(disown, url, "3s");
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        hf_client *c;
+
+        refused_with = errors[i];
+        refused_proofs = 0;
+        c = opened_at(url);
+        CHECK_RC(rig.face->acquire(c, "n", LIMIT_MS, NULL, &l, E()), HF_EUNREACHABLE);
+        CHECK_NUM(refused_proofs, >, 1); /* it tries again, and believes none of them */
+        CHECK_NUM(other_requests, ==, 0);
+        closed(c);
+    }
+    fake_end();
 }
 
 const struct test_case zookeeper_net_cases[] = {
@@ -310,5 +379,6 @@ const struct test_case zookeeper_net_cases[] = {
     { "process-stopped", process_stopped, ON_ALL, 0, 0 },
     { "server-stopped", server_stopped, ON_ALL, 0, 0 },
     { "nonsense", nonsense, ON_ALL, 0, 0 },
+    { "proof-refused", proof_refused, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

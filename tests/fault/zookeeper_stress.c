@@ -125,6 +125,8 @@ static void run(void (*trouble)(void))
         trouble();
         nap();
     }
+    if (proxy)
+        proxy_cut_after(proxy, -1); /* who ends can tell the server */
     atomic_store(&seen->stop, 1);
     for (int i = 0; i < WORKERS; i++)
         proc_end(pids[i]);
@@ -168,7 +170,6 @@ static void stress_cut(void)
     use_one_by_proxy("ttl=24s");
     run(cut_now_and_then);
     CHECK_NUM(seen->cuts, >, 10);
-    proxy_cut_after(proxy, -1);
     nothing_left();
     done();
 }

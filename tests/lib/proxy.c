@@ -54,10 +54,13 @@ struct proxy {
 
 /* ---- one connection -------------------------------------------------------------------- */
 
+/* Also for a process that was forked meanwhile and has a copy of it. */
 static void close_side(int *fd)
 {
-    if (*fd >= 0)
+    if (*fd >= 0) {
+        shutdown(*fd, SHUT_RDWR);
         close(*fd);
+    }
     *fd = -1;
 }
 

@@ -20,7 +20,7 @@ const char redis_rights[] =
     /* to know what kind of server it is, and to follow it */
     " +info +config|get +cluster|slots +asking +wait"
     /* the scripts, and what they do */
-    " +evalsha +eval +time +exists +del +get +set +hset +hget +hmget +hgetall +hdel"
+    " +evalsha +eval +time +exists +del +set +hset +hget +hmget +hgetall +hdel"
     " +hincrby +zadd +zrem +zrange +zrank +pexpireat +persist +pttl +publish +spublish"
     /* to be told, and to list lines */
     " +subscribe +unsubscribe +ssubscribe +sunsubscribe +scan";
@@ -80,13 +80,15 @@ void redis_place_unblock(struct place *p)
         server_continue(&r->servers[i]);
 }
 
+/* Of masters: replicas repeat it when they come to it. */
 int64_t redis_place_work(struct place *p)
 {
     struct redis_place *r = p->own;
     int64_t sum = 0;
 
     for (size_t i = 0; i < r->data; i++)
-        sum += redis_work(&r->servers[i]);
+        if (strcmp(redis_info(&r->servers[i], "role"), "master") == 0)
+            sum += redis_work(&r->servers[i]);
     return sum;
 }
 
@@ -102,7 +104,7 @@ static void openssl(const char *dir, const char *args)
         check_failed(__FILE__, __LINE__, "failed: %s", command);
 }
 
-static void certify(const char *dir, const char *who, const char *names)
+void certificate_make(const char *dir, const char *who, const char *names)
 {
     char args[512];
 
@@ -123,8 +125,8 @@ void certificates_make(const char *dir)
 {
     openssl(dir, "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
                  " -keyout ca.key -out ca.crt -subj /CN=holdfast-test");
-    certify(dir, "server", "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
-    certify(dir, "client", "extendedKeyUsage=clientAuth\n");
+    certificate_make(dir, "server", "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
+    certificate_make(dir, "client", "extendedKeyUsage=clientAuth\n");
 }
 
 /* ---- the set-ups ------------------------------------------------------------------------ */

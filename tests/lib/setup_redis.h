@@ -48,6 +48,8 @@ extern const char redis_rights[];
 /* A certificate authority, and certificates for the server "localhost" and for a client, in
  * dir: ca.crt, server.crt, server.key, client.crt, client.key. */
 void certificates_make(const char *dir);
+/* One more of that authority: who.crt and who.key. names: of its extensions, a line. */
+void certificate_make(const char *dir, const char *who, const char *names);
 
 /* One master with two replicas, and three sentinels that call it "mymaster"; and three masters
  * with a replica each. The place's url is set. `ms`: how long a server may be silent until it

@@ -2,10 +2,11 @@
  * TLS.
  *
  * Nothing is installed as a service: the class path is all that is taken from the
- * package. forceSync=no: a killed process loses nothing that the kernel has.
- * PerfDisableSharedMem: else the machine of Java stands still when a file of its own in /tmp
- * is being written to the disk. Restarting kills with SIGKILL. Blocking is SIGSTOP: the
- * kernel goes on accepting connections, and nobody answers. */
+ * package; HF_TEST_ZOOKEEPER is that of servers of another release. forceSync=no: a killed
+ * process loses nothing that the kernel has. PerfDisableSharedMem: else the machine of
+ * Java stands still when a file of its own in /tmp is being written to the disk.
+ * Restarting kills with SIGKILL. Blocking is SIGSTOP: the kernel goes on accepting
+ * connections, and nobody answers. */
 #include "setup_zookeeper.h"
 
 #include "check.h"
@@ -31,6 +32,13 @@ const char zk_class_path[] =
     ":/usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport.jar"
     ":/usr/share/java/netty-transport-native-epoll.jar"
     ":/usr/share/java/netty-transport-native-unix-common.jar";
+
+const char *zk_server_path(void)
+{
+    const char *other = getenv("HF_TEST_ZOOKEEPER");
+
+    return other ? other : zk_class_path;
+}
 
 #define ZK_CAPS                                                                            \
     (HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_SHARED | HF_CAP_PERMITS |       \
@@ -88,7 +96,7 @@ void zk_run(struct zk_place *z, size_t i)
                            factory,
                            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                            "-cp",
-                           zk_class_path,
+                           zk_server_path(),
                            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                            "zoo.cfg",
                            NULL };
@@ -199,7 +207,7 @@ void zk_ensemble(struct zk_place *z)
 
 /* The first session, or handshake, of a virtual machine that has just begun may take it
  * seconds. */
-static void use_once(const char *url)
+void zk_use_once(const char *url)
 {
     int64_t until = now_ms() + 4 * LIMIT_MS;
     hf_client *c = NULL;
@@ -224,7 +232,7 @@ void zk_start_all(struct zk_place *z)
         zk_await(z, i);
     for (size_t i = 0; i < z->n; i++) {
         snprintf(url, sizeof(url), "zk://127.0.0.1:%d/first", z->servers[i].port);
-        use_once(url);
+        zk_use_once(url);
     }
 }
 
@@ -251,6 +259,22 @@ void zk_place_stop(struct place *p)
     shared_free(z, sizeof(*z));
 }
 
+void zk_secure(struct zk_place *z, const char *who)
+{
+    struct server *s = &z->servers[0];
+    char command[512];
+
+    snprintf(command, sizeof(command),
+             "cd '%s' && cat %s.key %s.crt >server.pem && cp ca.crt ca.pem", s->dir, who,
+             who);
+    CHECK(system(command) == 0);
+    z->tls = true;
+    zk_config(s, "clientPort=%d\nsecureClientPort=%d", s->port, s->port + 10000);
+    zk_config(s, "ssl.keyStore.location=%s/server.pem\nssl.keyStore.type=PEM", s->dir);
+    zk_config(s, "ssl.trustStore.location=%s/ca.pem\nssl.trustStore.type=PEM", s->dir);
+    zk_config(s, "ssl.clientAuth=need\nssl.hostnameVerification=false");
+}
+
 static void restart(struct place *p)
 {
     struct zk_place *z = p->own;
@@ -259,7 +283,7 @@ static void restart(struct place *p)
         server_kill(&z->servers[i]);
     zk_start_all(z);
     if (z->tls)
-        use_once(p->url);
+        zk_use_once(p->url);
 }
 
 static void block(struct place *p)
@@ -351,22 +375,12 @@ static void tls_url(struct place *p, int port, char *url, size_t size)
 static void tls_start(struct place *p)
 {
     struct zk_place *z = zk_place_new(p, 1);
-    struct server *s = &z->servers[0];
-    char command[512];
 
-    certificates_make(s->dir);
-    snprintf(command, sizeof(command),
-             "cd '%s' && cat server.key server.crt >server.pem && cp ca.crt ca.pem",
-             s->dir);
-    CHECK(system(command) == 0);
-    z->tls = true;
-    zk_config(s, "clientPort=%d\nsecureClientPort=%d", s->port, s->port + 10000);
-    zk_config(s, "ssl.keyStore.location=%s/server.pem\nssl.keyStore.type=PEM", s->dir);
-    zk_config(s, "ssl.trustStore.location=%s/ca.pem\nssl.trustStore.type=PEM", s->dir);
-    zk_config(s, "ssl.clientAuth=need\nssl.hostnameVerification=false");
+    certificates_make(z->servers[0].dir);
+    zk_secure(z, "server");
     zk_start_all(z);
-    tls_url(p, s->port + 10000, p->url, sizeof(p->url));
-    use_once(p->url);
+    tls_url(p, z->servers[0].port + 10000, p->url, sizeof(p->url));
+    zk_use_once(p->url);
 }
 
 static void tls_unusable(struct place *p, char *url, size_t size)

@@ -22,15 +22,20 @@ struct zk_place {
     int seen[ZK_SERVERS][ZK_SERVERS], elects[ZK_SERVERS][ZK_SERVERS];
 };
 
-extern const char zk_class_path[]; /* of the servers, and of programs beside them */
+extern const char zk_class_path[]; /* the distribution's, for programs beside us */
+const char *zk_server_path(void);  /* the class path of the servers */
 
 struct zk_place *zk_place_new(struct place *, size_t servers);
 void zk_config(struct server *, const char *line, ...)
     __attribute__((format(printf, 2, 3)));
-void zk_ensemble(struct zk_place *);        /* writes who is who; after `seen` was set */
+void zk_ensemble(struct zk_place *); /* writes who is who; after `seen` was set */
+/* The one server by TLS, too, with the certificate of `who`; clients must have one. The authority and
+ * the certificates are in its folder (certificates_make). */
+void zk_secure(struct zk_place *, const char *who);
 void zk_run(struct zk_place *, size_t i);   /* starts it; does not await it */
 void zk_await(struct zk_place *, size_t i); /* it serves */
 void zk_start_all(struct zk_place *);
+void zk_use_once(const char *url); /* until it answers */
 void zk_place_stop(struct place *);
 void zk_url(const struct zk_place *, char *url, size_t size, const char *tail);
 

@@ -31,7 +31,20 @@ static void bench_rows(void)
     end();
 }
 
+static void verbs(void)
+{
+    char url[512];
+
+    redis_start(&server);
+    snprintf(url, sizeof(url), "redis://127.0.0.1:%d?ttl=6s", server.port);
+    verbs_on(url);
+    snprintf(url, sizeof(url), "redis+unix://%s?db=2&ttl=6s", server.socket);
+    verbs_on(url);
+    end();
+}
+
 const struct test_case bench_cases[] = {
+    { "verbs", verbs, ON_BLOCKING, 0, CASE_LONG },
     { "bench_rows", bench_rows, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };

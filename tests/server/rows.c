@@ -1,4 +1,4 @@
-/* rows.c: `holdfast bench` on a server, briefly, and what it says. */
+/* rows.c: `holdfast bench` on a server, briefly, and what it says; the other verbs by a script. */
 #include "rows.h"
 
 #include "check.h"
@@ -51,4 +51,12 @@ void rows_of(const char *url, const char *backend, const char *cases)
     }
     CHECK_NUM(pclose(f), ==, 0);
     CHECK_STR(cases, "");
+}
+
+void verbs_on(const char *url)
+{
+    char command[1024];
+
+    snprintf(command, sizeof(command), "exec sh '%s' '%s' '%s'", COMMAND_SH, HOLDFAST, url);
+    CHECK_NUM(system(command), ==, 0);
 }

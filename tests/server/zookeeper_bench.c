@@ -30,7 +30,18 @@ static void bench_rows(void)
     done();
 }
 
+static void verbs(void)
+{
+    char url[512];
+
+    use_one("");
+    snprintf(url, sizeof(url), "zk://127.0.0.1:%d/verbs?ttl=8s", servers->servers[0].port);
+    verbs_on(url);
+    done();
+}
+
 const struct test_case bench_cases[] = {
+    { "verbs", verbs, ON_BLOCKING, 0, CASE_LONG },
     { "bench_rows", bench_rows, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };

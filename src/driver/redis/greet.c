@@ -136,7 +136,10 @@ static void learn(struct node *n, const char *text)
                             "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
     else if (strcmp(info(text, "role", value, sizeof value), "slave") == 0)
         hf__redis_node_fail(
-            n, n->redis->topology == TOPOLOGY_ONE ? HF_ENOTSUP : HF_EUNREACHABLE,
+            n,
+            n->redis->topology == TOPOLOGY_ONE || n->redis->topology == TOPOLOGY_REDLOCK
+                ? HF_ENOTSUP
+                : HF_EUNREACHABLE,
             "it is a read-only replica: locks need the master");
     else if (n->redis->topology != TOPOLOGY_CLUSTER &&
              strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)
@@ -222,11 +225,18 @@ static bool fatal(enum stage stage, const redisReply *reply)
             strstr(reply->str, "max number of clients"));
 }
 
+/* Of an answer to AUTH that we do not know only its first word is shown: "unknown command 'AUTH',
+ * with args beginning with ..." goes on with the password, or as much of it as there is room for. */
 static void refused(struct redis *r, const struct greeting *g, const redisReply *reply)
 {
     hf_error err;
     int code = hf__redis_reply_error(r, reply, &err);
 
+    if (g->stage == AUTH && (code == HF_EPROTO || strstr(reply->str, r->password))) {
+        hf__redis_node_fail(g->node, HF_EAUTH, "the login was refused: %.*s ...",
+                            (int)strcspn(reply->str, " "), reply->str);
+        return;
+    }
     if (code == HF_EPROTO)
         code = g->stage == SELECT ? HF_EINVAL : HF_EUNREACHABLE;
     hf__redis_node_fail(g->node, code, "%s", reply->str);

@@ -134,6 +134,19 @@ static void listing_failed(struct redis *r, struct listing *l, const redisReply 
         l->rc = hf__redis_reply_error(r, reply, &l->err);
 }
 
+/* One that is damaged, or of another version, does not hide the others. */
+static void line_failed(struct redis *r, const struct asking *a, const redisReply *reply)
+{
+    struct env *env = r->store.env;
+    hf_error err;
+    int code = hf__redis_reply_error(r, reply, &err);
+
+    if (code == HF_EDAMAGED || code == HF_EVERSION)
+        env->log(env, HF_LOG_WARN, a->name, err.text);
+    else
+        listing_failed(r, a->listing, reply);
+}
+
 static void go_on(struct redis *, struct listing *);
 
 static void answer_line(struct redis *r, struct request *q, const redisReply *reply)
@@ -145,7 +158,7 @@ static void answer_line(struct redis *r, struct request *q, const redisReply *re
 
     l->open--;
     if (failed(reply)) {
-        listing_failed(r, l, reply);
+        line_failed(r, a, reply);
     } else if (l->look && l->rc == 0 &&
                (l->look->limit == 0 || l->shown < l->look->limit)) {
         rc = hf__redis_line_rows(a->name, a->name_len, reply, l->look, true, NULL, &err);

@@ -139,13 +139,19 @@ static size_t describe(const struct redis *r, char *text, size_t size)
     return n;
 }
 
+bool hf__redlock_denied(const struct bid *b)
+{
+    return (unsigned)__builtin_popcount(b->refused) >
+           b->redis->nnodes - hf__redlock_need(b->redis);
+}
+
 int hf__redlock_too_few(const struct redis *r, const struct bid *b, hf_error *err)
 {
     unsigned need = hf__redlock_need(r);
     int code = HF_EUNREACHABLE;
     char text[700];
 
-    if (describe(r, text, sizeof text) > 0) {
+    if ((!b || !hf__redlock_denied(b)) && describe(r, text, sizeof text) > 0) {
         /* that is why */
     } else if (b && b->said.code < 0) {
         code = b->said.code;
@@ -345,6 +351,8 @@ int hf__redlock_open(struct redis *r, const struct url *url, hf_error *err)
     char ns[PREFIX_MAX - 16];
     int rc;
 
+    if (strstr(url->scheme, "+sentinel") || strstr(url->scheme, "+cluster"))
+        return hf__fail(err, HF_ENOTSUP, 0, url->shown, "URL: mode=plain takes one server");
     if (several ? url->nhosts == 0 || url->nhosts > ROUND_NODES - 1 : url->nhosts > 1)
         return hf__fail(err, HF_EINVAL, 0, url->shown,
                         several

@@ -45,7 +45,9 @@ struct bid { /* ticket.drv_ptr */
     int64_t free_in_ms; /* when the key in our way expires; -1: not known */
     bool foreign;       /* it is of another type */
     char type[16];
-    hf_error said; /* the last error of a node; code 0: none */
+    hf_error said;    /* the last error of a node; code 0: none */
+    uint32_t refused; /* nodes whose last answer was an error that does not pass */
+    unsigned denials; /* rounds in a row in which those made a majority impossible */
     size_t value_len;
     char value[VALUE_MAX];
 };
@@ -72,6 +74,7 @@ size_t hf__redlock_key(const struct redis *, char key[KEY_MAX], const char *name
                        size_t len);
 size_t hf__redlock_channel(char channel[KEY_MAX + 32], const char *key, size_t len);
 unsigned hf__redlock_need(const struct redis *);
+bool hf__redlock_reserved(const struct redis *, const char *name, size_t len);
 bool hf__redlock_counts(const struct redis *, const struct node *);
 /* The name of this run of the server: marks of another one may be older than what it knew. */
 void hf__redlock_run(const struct node *, char run[16]);
@@ -79,6 +82,7 @@ void hf__redlock_listen(struct redis *, struct ticket *);
 void hf__redlock_unlisten(struct redis *, struct ticket *,
                           bool was); /* if nobody else waits for it */
 /* Why too few nodes can vote. */
+bool hf__redlock_denied(const struct bid *); /* no majority without nodes that refuse */
 int hf__redlock_too_few(const struct redis *, const struct bid *, hf_error *);
 
 /* ---- redlock_ballot.c ------------------------------------------------------------------------ */

@@ -176,7 +176,8 @@ static void start_round(struct bid *b)
     b->mine = 0;
     b->free_in_ms = -1;
     b->foreign = b->told = false;
-    b->said.code = 0;
+    if (b->refused == 0)
+        b->said.code = 0;
     b->number++;
     env_of(b)->random(env_of(b), &b->t->drv[2], sizeof b->t->drv[2]);
     hf__redlock_value(b);
@@ -254,8 +255,6 @@ static void voted(struct bid *b, const struct ballot *k, const redisReply *reply
 
     if (!whole) {
         hf__redis_round_vote_failed(&b->round, i);
-        if (reply)
-            hf__redis_reply_error(b->redis, reply, &b->said);
     } else {
         hf__redis_round_vote(&b->round, i, yes ? ANSWER_YES : ANSWER_NO,
                              (enum round_mark)what, mark);
@@ -303,8 +302,25 @@ bool hf__redlock_outdated(const struct bid *b, const struct ballot *k)
     return (b->state != BID_CLEAN && b->state != BID_LEAVES) || k->number != b->number;
 }
 
+/* Also of a late one: the others may have ended the round. What other errors say may pass. */
+static void hear_refusal(struct bid *b, unsigned i, const redisReply *reply)
+{
+    int code;
+
+    if (!reply)
+        return;
+    b->refused &= ~(1u << i);
+    if (reply->type != REDIS_REPLY_ERROR)
+        return;
+    code = hf__redis_reply_error(b->redis, reply, &b->said);
+    if (code == HF_EAUTH || code == HF_EFULL || code == HF_EDAMAGED)
+        b->refused |= 1u << i;
+}
+
 void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply *reply)
 {
+    if (k->kind == BALLOT_LOCK)
+        hear_refusal(b, k->q.bucket, reply);
     if (hf__redlock_outdated(b, k))
         return;
     switch (k->kind) {
@@ -329,10 +345,10 @@ void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply 
 
 /* ---- verbs ------------------------------------------------------------------------------------- */
 
-static bool reserved(const struct redis *r, const struct ticket *t)
+bool hf__redlock_reserved(const struct redis *r, const char *name, size_t name_len)
 {
     char key[KEY_MAX];
-    size_t len = hf__redlock_key(r, key, t->name, t->name_len);
+    size_t len = hf__redlock_key(r, key, name, name_len);
 
     return len == strlen(hf__redlock_mark) && memcmp(key, hf__redlock_mark, len) == 0;
 }
@@ -345,7 +361,7 @@ void hf__redlock_join(struct store *s, struct ticket *t)
 
     if (b)
         return; /* under way, or resting */
-    if (reserved(r, t)) {
+    if (hf__redlock_reserved(r, t->name, t->name_len)) {
         hf__fail(&err, HF_EINVAL, 0, r->shown, "'%s' is the key of the fences", t->name);
         ev_gone(t, HF_EINVAL, &err);
         return;

@@ -354,6 +354,9 @@ static void start(struct store *store, struct look *look, bool evicts)
 
     if (look->list)
         rc = hf__fail(&err, HF_ENOTSUP, 0, r->shown, "this store cannot list its locks");
+    else if (hf__redlock_reserved(r, look->name, look->name_len))
+        rc = hf__fail(&err, HF_EINVAL, 0, r->shown, "'%s' is the key of the fences",
+                      look->name);
     else if (evicts && !look->now)
         rc = hf__fail(&err, HF_ENOTSUP, 0, r->shown,
                       "this store cannot end a renewal; only break --now");

@@ -88,8 +88,9 @@ static bool tried_enough(const struct bid *b)
            (!slow(b) || redis_now(b->redis) >= b->began_at + TRY_US);
 }
 
-/* A try ends when a majority is against it, or after a few rounds; and whoever comes while nodes
- * that have just been started make a majority impossible is told so, not left to wait for them. */
+/* A try ends when a majority is against it, or after a few rounds. Whoever comes while nodes that
+ * have just been started make a majority impossible is told so, not left to wait for them; and so
+ * is everybody if nodes without which there is none refuse, twice in a row. */
 void hf__redlock_bid_rest(struct bid *b)
 {
     struct redis *r = b->redis;
@@ -98,11 +99,12 @@ void hf__redlock_bid_rest(struct bid *b)
     bool hopeless = !b->waiting && no == 0 && r->up && able(r) < need;
 
     b->state = BID_RESTS;
+    b->denials = hf__redlock_denied(b) ? b->denials + 1 : 0;
     if (t->try_only && (no >= need || b->foreign || tried_enough(b))) {
         refuse(b, no > 0 ? HF_EBUSY : HF_EUNREACHABLE);
         return;
     }
-    if (hopeless) {
+    if (hopeless || b->denials > 1) {
         refuse(b, HF_EUNREACHABLE);
         return;
     }

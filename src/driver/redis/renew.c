@@ -59,7 +59,13 @@ static void build(struct redis *r, struct request *q, struct command *c)
 static void answer(struct redis *r, struct request *q, const redisReply *reply)
 {
     const struct renewal *k = of(q);
+    struct env *env = r->store.env;
+    hf_error err;
 
+    if (reply && reply->type == REDIS_REPLY_ERROR) {
+        hf__redis_reply_error(r, reply, &err);
+        env->log(env, HF_LOG_WARN, NULL, err.text);
+    }
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != k->n)
         return;
     for (size_t i = 0; i < k->n; i++) {

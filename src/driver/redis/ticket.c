@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_FORMAT = 1, HEAD_LEN = 34 };
+enum { HEAD_FORMAT = 1, HEAD_LEN = 34, WAIT_PIECE_MS = 10 };
 
 struct ticket_request {
     struct request q;
@@ -26,6 +26,7 @@ struct ticket_request {
     unsigned char token[HF_TOKEN]; /* amend, WAIT: it may have left */
     uint64_t fence;                /* WAIT */
     int64_t granted_sent_at;
+    int64_t until; /* WAIT: it stops the connection, so it comes in small pieces until then */
 };
 
 static struct ticket_request *of(struct request *q)
@@ -145,11 +146,12 @@ static void build_amend(struct redis *r, struct request *q, struct command *c)
 
 static void build_replicas(struct redis *r, struct request *q, struct command *c)
 {
-    (void)q;
+    int64_t ms = (of(q)->until - redis_now(r)) / 1000;
+
     hf__redis_command_begin(c, 3);
     hf__redis_command_text(c, "WAIT");
     hf__redis_command_number(c, r->replicas);
-    hf__redis_command_number(c, r->replica_ms);
+    hf__redis_command_number(c, ms < 1 ? 1 : ms > WAIT_PIECE_MS ? WAIT_PIECE_MS : ms);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
@@ -245,6 +247,9 @@ static void give_back(struct redis *r, struct ticket *t, const hf_error *why)
     hf__redis_request_send(r, q);
 }
 
+static void await_replicas(struct redis *, struct ticket *, uint64_t fence, int64_t sent_at,
+                           int64_t until);
+
 static void answer_replicas(struct redis *r, struct request *q, const redisReply *reply)
 {
     struct ticket *t = hf__redis_seat_find(r, of(q)->token);
@@ -253,6 +258,11 @@ static void answer_replicas(struct redis *r, struct request *q, const redisReply
 
     if (!t || !reply || (t->drv[1] & (SEAT_LEAVE | SEAT_LEAVING | SEAT_JOINING)))
         return;
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer < r->replicas &&
+        redis_now(r) < of(q)->until) {
+        await_replicas(r, t, of(q)->fence, of(q)->granted_sent_at, of(q)->until);
+        return;
+    }
     if (reply->type != REDIS_REPLY_INTEGER || reply->integer < r->replicas) {
         hf__fail(&err, HF_EREPLICAS, 0, r->shown,
                  "%lld of at least %lld replicas had the grant within %lld ms; it was "
@@ -269,7 +279,7 @@ static void answer_replicas(struct redis *r, struct request *q, const redisReply
 }
 
 static void await_replicas(struct redis *r, struct ticket *t, uint64_t fence,
-                           int64_t sent_at)
+                           int64_t sent_at, int64_t until)
 {
     static const struct request_type type = { build_replicas, answer_replicas, false };
     struct request *q = hf__redis_request_new(&type, sizeof(struct ticket_request),
@@ -282,6 +292,7 @@ static void await_replicas(struct redis *r, struct ticket *t, uint64_t fence,
     memcpy(of(q)->token, t->token, HF_TOKEN);
     of(q)->fence = fence;
     of(q)->granted_sent_at = sent_at;
+    of(q)->until = until;
     hf__redis_request_send(r, q);
 }
 
@@ -292,7 +303,7 @@ void hf__redis_seat_granted(struct redis *r, struct ticket *t, uint64_t fence,
     struct life *l = t->life;
 
     if (r->replicas > 0) {
-        await_replicas(r, t, fence, sent_at);
+        await_replicas(r, t, fence, sent_at, redis_now(r) + r->replica_ms * 1000);
         return;
     }
     hf__redis_wake_holder(r, t);

@@ -173,6 +173,25 @@ static void looked(struct redis *r, const struct wait_request *k, const redisRep
         look_from(r, w, k->skip + waiting, CHUNK); /* one in the middle is missing */
 }
 
+/* Rights, a damaged line, another format: who waits is told, and what stands in the store ends by
+ * its ttl. Other errors may pass: the next look asks again. */
+static void refused(struct redis *r, const struct wait_request *k, const redisReply *reply)
+{
+    hf_error err;
+    int code = hf__redis_reply_error(r, reply, &err);
+
+    if (code != HF_EAUTH && code != HF_EDAMAGED && code != HF_EVERSION)
+        return;
+    for (size_t i = 0; i < k->n; i++) {
+        struct ticket *t = hf__redis_seat_find(r, k->tokens[i]);
+
+        if (!t || t->life != k->w->life || !stays(t))
+            continue;
+        hf__redis_seat_out(r, t);
+        ev_gone(t, code, &err);
+    }
+}
+
 static void answer(struct redis *r, struct request *q, const redisReply *reply)
 {
     struct wait_request *k = of(q);
@@ -181,6 +200,8 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     w->asked = false;
     if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 + k->n)
         looked(r, k, reply);
+    else if (reply)
+        refused(r, k, reply);
     w->pins--;
     hf__redis_wait_drop(r, w->life);
 }

@@ -93,6 +93,7 @@ struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
     z->out.failed = false;
     z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
     q->xid = z->xid;
+    q->multi = op == JUTE_MULTI;
     hf__jute_begin(&z->out);
     hf__jute_put_header(&z->out, q->xid, op);
     return &z->out;
@@ -249,6 +250,19 @@ bool hf__zk_was_agreed(const struct jute_reply *reply)
     return reply->err == 0 || reply->err == JUTE_NO_NODE || reply->err == JUTE_NO_AUTH;
 }
 
+/* Such an answer proves nothing, and nothing that is asked here will be done. A multi that was
+ * refused for it is answered as if it had only failed: all servers do so with a session that
+ * is over, those of 3.5 also with one that has moved. */
+static bool disowned(const struct request *q, const struct jute_reply *reply)
+{
+    struct jute_in body = reply->body;
+    int32_t err = reply->err;
+
+    if (err == 0 && q->multi)
+        err = hf__jute_multi_error(&body);
+    return err == JUTE_EXPIRED || err == JUTE_MOVED;
+}
+
 static void take_answer(struct zk *z, struct jute_reply *reply)
 {
     struct list *n = list_first(&z->sent);
@@ -258,7 +272,7 @@ static void take_answer(struct zk *z, struct jute_reply *reply)
         hf__zk_break(z, HF_EPROTO, "an answer to nothing that was asked");
         return;
     }
-    if (reply->err == JUTE_EXPIRED || reply->err == JUTE_MOVED) {
+    if (disowned(q, reply)) {
         hf__zk_break(z, HF_EUNREACHABLE, "the session is over, or elsewhere");
         return; /* it stays unanswered */
     }

@@ -82,13 +82,16 @@ static void merge(struct line *line, struct entry **entries, size_t n)
     hf__zk_line_decide(line, true);
 }
 
+/* Those of whom it is not known what stands before them, and if it is for want of rights all
+ * others, too: they would wait for news that nobody sends. */
 static void refuse_all(struct line *line, const struct jute_reply *reply)
 {
     list_for_safe (n, &line->seats) {
         hf_error err;
         int rc = hf__zk_error(line->zk, reply, &err);
 
-        if (seat_in(n)->state == SEAT_CREATED && seat_waits(seat_in(n)))
+        if (seat_waits(seat_in(n)) &&
+            (seat_in(n)->state == SEAT_CREATED || rc == HF_EAUTH))
             hf__zk_seat_withdraw(seat_in(n), rc);
     }
 }
@@ -111,6 +114,7 @@ static void answer_list(struct zk *z, struct request *q, struct jute_reply *repl
         else
             hf__zk_break(z, HF_ENOMEM, "no memory for a line");
     } else if (reply->err != 0) {
+        line->children = line->children && !k->watch; /* no watch was set */
         refuse_all(line, reply);
     } else if (!hf__zk_line_read(&reply->body, &entries, &n)) {
         hf__zk_break(z, HF_ENOMEM, "no memory for a line");
@@ -296,5 +300,26 @@ void hf__zk_line_decide(struct line *line, bool fresh)
 
         if (s && s->state == SEAT_WAITING && seat_waits(s))
             decide_one(line, i, holders, fresh);
+    }
+}
+
+/* The safety look (G4): servers keep events back from who may not read a node at that moment, and
+ * the watch is gone then. Asked is about what our first waiting seat waits for. */
+void hf__zk_line_look_again(struct line *line)
+{
+    struct entry *on = NULL;
+
+    if (line->lists > 0 || !hf__zk_line_waits(line))
+        return;
+    if (line->stale || line->children) { /* stale: its list was refused */
+        hf__zk_line_list(line, line->children);
+        return;
+    }
+    for (size_t i = 1; i < line->n && !on; i++)
+        if (line->entries[i]->seat && line->entries[i]->seat->state == SEAT_WAITING)
+            on = target(line, i);
+    if (on) {
+        on->watched = false;
+        hf__zk_line_watch(line, on);
     }
 }

@@ -194,3 +194,18 @@ void hf__zk_line_up(struct zk *z)
         hf__zk_line_drop(line);
     }
 }
+
+void hf__zk_lines_look_again(struct zk *z)
+{
+    list_for_safe (l, &z->all_lines) {
+        struct line *line = container_of(l, struct line, all);
+
+        line->pins++;
+        if (z->alone)
+            hf__zk_alone_up(line);
+        else
+            hf__zk_line_look_again(line);
+        line->pins--;
+        hf__zk_line_drop(line);
+    }
+}

@@ -25,6 +25,9 @@
  * core's deadline is base + T - drift. Making a session counts at once: it is a write,
  * and the leader starts its clock with it.
  *
+ * While there is no connection, what is held is at risk; it is held again when the session has been
+ * attached in time.
+ *
  * The session is over when a server says so (time-out 0, or another number): all tickets
  * are, too. If our own clock says so first, the core lets go of what is held; the nodes
  * are deleted if the session turns out to be alive. */
@@ -51,7 +54,8 @@ static void tell_alive(struct zk *z)
  * once: then it waits for the next that does. */
 static void tell_if_asked(struct zk *z)
 {
-    if (z->life && z->renew_asked && zk_now(z) - z->base_at < 2 * quarter_us(z))
+    if (z->link == LINK_UP && z->life && z->renew_asked &&
+        zk_now(z) - z->base_at < 2 * quarter_us(z))
         tell_alive(z);
 }
 
@@ -64,14 +68,15 @@ void hf__zk_session_renewed(struct zk *z, int64_t sent_at)
         z->last_at = sent_at;
         z->heard_at = zk_now(z);
     }
-    if (z->life && moved)
+    if (z->link == LINK_UP && z->life && moved)
         tell_alive(z);
     else
         tell_if_asked(z);
 }
 
-/* A write that changes nothing. Also if it fails it has been through a majority. That it
- * was answered is counted for every write (conn.c). */
+/* A write that changes nothing. Also if it fails it has been through a majority, unless it
+ * was refused because the session is over. That it was answered is counted for every write
+ * (conn.c). */
 static void prove(struct zk *z,
                   void (*answer)(struct zk *, struct request *, struct jute_reply *))
 {
@@ -118,6 +123,10 @@ void hf__zk_session_pulse(struct timer *t)
     if (z->link != LINK_UP)
         return;
     hf__zk_orphans_delete(z);
+    if (zk_now(z) >= z->look_at) {
+        hf__zk_lines_look_again(z);
+        z->look_at = zk_now(z) + 3 * quarter_us(z);
+    }
     if (zk_now(z) >= due) {
         prove(z, hf__zk_ignore);
         due = zk_now(z) + quarter_us(z);
@@ -225,6 +234,8 @@ void hf__zk_session_down(struct zk *z, const hf_error *err)
 {
     z->store.env->timer(z->store.env, &z->pulse, LOOP_NEVER);
     z->renew_asked = false;
+    if (z->life)
+        ev_risk(z->life);
     hf__zk_line_down(z);
     z->server = (z->server + 1) % z->nservers;
     z->failed++;
@@ -256,11 +267,17 @@ static void up(struct zk *z)
     z->link = LINK_UP;
     z->failed = 0;
     z->back_off_us = 0;
+    z->look_at = zk_now(z) + 3 * quarter_us(z);
     env->timer(env, &z->pulse, z->heard_at + quarter_us(z));
     ev_store(&z->store, STORE_UP, NULL);
     hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
     hf__zk_follow_up(z);
+    if (z->life->ntickets == 0)
+        return;
+    /* held again, when it is known whether somebody has broken something meanwhile */
+    z->renew_asked = true;
+    hf__zk_sync(z, z->root, z->root_len, heard);
 }
 
 static void settled(struct zk *z, struct request *q, struct jute_reply *reply)

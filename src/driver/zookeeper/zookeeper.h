@@ -61,6 +61,7 @@ struct request {
     int32_t xid;
     int64_t sent_at;
     bool renews; /* a write: answered it proves the session alive at the leader */
+    bool multi;  /* what failed stands in the body of its answer */
 };
 
 /* NULL: no memory. The second one gives the connection up then, and all is repeated. */
@@ -234,6 +235,8 @@ void hf__zk_line_event(struct zk *, enum jute_event, const char *path, size_t le
 void hf__zk_line_down(struct zk *);
 void hf__zk_line_up(struct zk *);
 void hf__zk_line_watch_own(struct line *, struct seat *);
+void hf__zk_line_look_again(struct line *);
+void hf__zk_lines_look_again(struct zk *); /* those where a seat of ours waits */
 bool hf__zk_line_waits(const struct line *); /* a seat of ours waits there */
 size_t hf__zk_line_path(const struct line *, char path[NODE_PATH_MAX], const char *node,
                         size_t len);
@@ -392,6 +395,7 @@ struct zk {
     int64_t greet_at, answered_at;
     int64_t base_at;           /* see session.c */
     int64_t last_at, heard_at; /* sending and answer of the last write that counted */
+    int64_t look_at;           /* when those that wait ask again */
     int64_t back_off_us;
     bool renew_asked; /* the core waits for an answer */
     bool asked_anew;  /* for another time-out than before */

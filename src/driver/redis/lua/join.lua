@@ -101,7 +101,7 @@ if mine then
     save()
     return { 'x' }
 end
-if nw == 0 or call('HEXISTS', W, token) == 0 then
+if nw == 0 or not call('HGET', W, token) then
     if n == 0 and nw == 0 then
         kind, cap = my_kind, my_cap
     elseif kind ~= my_kind or cap ~= my_cap then

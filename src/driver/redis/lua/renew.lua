@@ -6,10 +6,10 @@
 local answers = {}
 for i = 1, #KEYS do
     local token, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-    local pair = call('HMGET', KEYS[i], '', token)
+    local pair = redis.pcall('HMGET', KEYS[i], '', token) -- one that is damaged harms no other
     local answer = 0
     L = KEYS[i]
-    if pair[1] and pair[2] and parse(pair[1]) == nil then
+    if not pair.err and pair[1] and pair[2] and parse(pair[1]) == nil then
         local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
         if e > now and bits == 0 and ttl == 0 then
             answer = 3
