@@ -164,6 +164,8 @@ void driver_cut(struct sim_client *c, int64_t blocked_us)
         (long long)blocked_us / US, err.code == HF_EAUTH ? ", it is refused" : "");
     c->up = false;
     c->epoch++;
+    if (c->session)
+        ev_risk(c->session);
     ev_store(&c->store, STORE_DOWN, &err);
     for (int i = 0; i < TICKETS; i++) {
         c->dts[i].withdrawing = 0; /* that leave may be lost: it is decided anew */

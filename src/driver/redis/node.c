@@ -135,6 +135,8 @@ static void commands_down(struct conn *conn, const hf_error *err)
         n->old_id = n->id;
     n->id = 0;
     try_later(n);
+    if (r->topology == TOPOLOGY_REDLOCK)
+        hf__redlock_cut(r, n);
     hf__redis_state(r, err);
     if (r->topology == TOPOLOGY_SENTINEL)
         hf__redis_sentinel_lost(r);

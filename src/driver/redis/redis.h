@@ -172,6 +172,7 @@ bool hf__redlock_up(struct redis *);
 /* Why it is down; one: what the last node said. */
 const hf_error *hf__redlock_why(const struct redis *, const hf_error *one, hf_error *all);
 void hf__redlock_ready(struct node *); /* it is up, perhaps again */
+void hf__redlock_cut(struct redis *, const struct node *); /* its connection was lost */
 int hf__redlock_open(struct redis *, const struct url *, hf_error *);
 void hf__redlock_close(struct redis *);
 

@@ -148,3 +148,15 @@ void hf__redlock_told(struct redis *r, const char *channel, size_t len)
                 wake(b);
         }
 }
+
+void hf__redlock_cut(struct redis *r, const struct node *n)
+{
+    for (size_t i = 0; i <= r->tickets.mask; i++)
+        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+            struct bid *b = container_of(m, struct ticket, drv_node)->drv_ptr;
+
+            for (unsigned k = 0; b && k < r->nnodes; k++)
+                if (r->buckets[k] == n)
+                    hf__redis_round_cut(&b->round, k);
+        }
+}

@@ -53,6 +53,11 @@ void hf__redis_round_raised(struct round *r, unsigned i, enum round_answer answe
         r->nodes[i].vote = ANSWER_FAILED; /* not ours any more, or it has forgotten since */
 }
 
+void hf__redis_round_cut(struct round *r, unsigned i)
+{
+    r->nodes[i].marked = r->nodes[i].blank = false;
+}
+
 void hf__redis_round_time_over(struct round *r)
 {
     for (unsigned i = 0; i < r->n; i++) {

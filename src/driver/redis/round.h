@@ -22,7 +22,11 @@
  *   A node that does not count yet (it was started less than the longest ttl ago) is not seeded. A
  *   round that was under way when it forgot, and rests on what it said before, is over when it
  *   counts again; who seeds it earlier may have read the other nodes' marks before that round
- *   raised them. */
+ *   raised them.
+ *   A round seeds a node only over the connection by which that said that it has no mark: what the
+ *   round knows of the others is younger than that run of its server then. If the node has been
+ *   started again since, fences may have been given with it that it has forgotten, and that the
+ *   round has not heard of. */
 #ifndef HF_REDIS_ROUND_H
 #define HF_REDIS_ROUND_H
 
@@ -78,6 +82,7 @@ void hf__redis_round_vote(struct round *, unsigned node, enum round_answer, enum
 void hf__redis_round_vote_failed(struct round *, unsigned node);
 /* mark: of a node that says no because its mark is not lower; -1: for another reason */
 void hf__redis_round_raised(struct round *, unsigned node, enum round_answer, int64_t mark);
+void hf__redis_round_cut(struct round *, unsigned i); /* its server may be started again */
 void hf__redis_round_time_over(struct round *); /* whoever has not answered has failed */
 enum round_verdict hf__redis_round_verdict(struct round *);
 /* After it was won: is this node ours, without a mark, and may we give it the fence as one? Nobody
