@@ -103,6 +103,7 @@ void hf__redis_conn_lose_all(
 void hf__redis_conn_send(struct conn *, struct request *);
 void hf__redis_conn_flush(struct redis *);
 void hf__redis_conn_later(struct redis *); /* repeats what a server wanted repeated later */
+void hf__redis_conn_look_later(struct redis *); /* there was no memory: all who wait look soon */
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct request *hf__redis_request_new(const struct request_type *, size_t size,
                                       unsigned bucket);
@@ -330,6 +331,7 @@ struct redis {
     struct list dirty; /* conn.on_dirty */
     struct list later; /* request.node */
     struct timer later_timer;
+    bool looks_owed;
     struct timer listen_timer;     /* holders begin to listen: wake.c */
     bool later_reserved;           /* both timers */
     struct node *one;              /* not in a cluster */

@@ -231,8 +231,10 @@ static void look_from(struct redis *r, struct wait *w, size_t skip, size_t most)
     w->again = false;
     q = hf__redis_request_new(&type, sizeof(struct wait_request) + most * HF_TOKEN,
                               w->bucket);
-    if (!q)
-        return; /* the core repeats it */
+    if (!q) { /* it may be the answer to a message that does not come again */
+        hf__redis_conn_look_later(r);
+        return;
+    }
     of(q)->w = w;
     of(q)->skip = skip;
     of(q)->n = name_tokens(w, skip, most, of(q)->tokens);
