@@ -75,6 +75,7 @@ struct hold {
     int64_t max_hold_ms;
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
+    bool joined_again;    /* join was called before with this token, and had no answer */
     bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
     bool leave_sent;      /* leave was called and is not answered */
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */

@@ -412,7 +412,7 @@ static void arrange(struct hold *h, unsigned effects)
         hf__client_todo(h, effects & (DO_JOIN | DO_LEAVE));
     if ((effects & DO_RENEW) && h->t.life)
         hf__life_renew(h->t.life);
-    if (effects & DO_REPEAT_LATER)
+    if ((effects & DO_REPEAT_LATER) && h->client->up) /* else UP repeats it */
         set_timer(h, plus_ms(now_of(h), h->t.ttl_ms < 800 ? 100 : 1000));
 }
 
@@ -449,12 +449,15 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
 }
 
 /* A session or lease lives on, renewed for the others on it, and its tickets with it. So does the
- * life that the waiting tickets of a line share: every join and look of theirs keeps it. */
+ * life that the waiting tickets of a line share: every join and look of theirs keeps it. While the
+ * store is away nobody knows when it does what was sent before: as late as just before UP. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
     int64_t now = now_of(h);
 
+    if (!h->client->up)
+        return false;
     if (h->queued && now < plus_ms(h->client->waits_kept_at, out_after_ms(h->t.ttl_ms)))
         return false;
     return now >= h->settled_by && (!l || l->kind != LIFE_WIDE || l->dead);
@@ -507,6 +510,7 @@ void hf__hold_run(struct hold *h)
     } else if (h->todo & DO_JOIN) {
         h->todo &= ~(unsigned)DO_JOIN;
         set_hints(h);
+        h->joined_again = h->join_sent_at > 0;
         h->join_sent_at = h->client->waits_kept_at = now_of(h);
         s->driver->join(s, &h->t);
     } else if (h->todo & HOLD_AMEND) {
@@ -582,9 +586,20 @@ void ev_left(struct ticket *t, int rc)
     hf__hold_step(h, rc == 0 ? TICKET_LEFT : TICKET_LEFT_UNKNOWN, rc, NULL);
 }
 
+/* A refusal says nothing about a ticket that may stand in line. */
+static bool may_stand(const struct hold *h)
+{
+    return h->state == TICKET_JOINING ? h->joined_again
+           : h->state == TICKET_LEAVING ? !h->leave_sent /* which is to come, and settles it */
+                                        : true;
+}
+
 void ev_gone(struct ticket *t, int why, const hf_error *err)
 {
-    hf__hold_step(hold_of(t), why == HF_ELOST ? TICKET_GONE : TICKET_REFUSED, why, err);
+    struct hold *h = hold_of(t);
+    enum ticket_event refused = may_stand(h) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED;
+
+    hf__hold_step(h, why == HF_ELOST ? TICKET_GONE : refused, why, err);
 }
 
 void ev_amended(struct ticket *t, int rc)

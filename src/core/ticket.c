@@ -8,7 +8,9 @@
  *  - A grant that arrives after give-up finds LEAVING and changes nothing: the leave that is
  *    under way names the ticket by its token and takes the grant back (G7, G8).
  *  - A hold that was lost is left too: if the store still has it, nobody need wait for its
- *    expiry. It can no longer become HELD (G1).
+ *    expiry. It can no longer become HELD (G1). So is one that is refused although it
+ *    may stand in line: it waited when its rights were taken away, or its first join got no
+ *    answer and the second was refused.
  *  - A waiter whose place has gone stands in line again with a new token, once the old one is
  *    out; a late grant of the old one names a token that nobody has any more. */
 #include "core/ticket.h"
@@ -43,6 +45,8 @@ static unsigned step_wanting(enum ticket_state *s, enum ticket_event e)
         return go(s, TICKET_LEAVING, DO_AGAIN | DO_LEAVE);
     case TICKET_REFUSED:
         return go(s, TICKET_OUT, TELL_REFUSED | TELL_OUT);
+    case TICKET_REFUSED_IN_LINE:
+        return go(s, TICKET_LEAVING, TELL_REFUSED | DO_LEAVE);
     case TICKET_GIVE_UP:
         if (MUTANT(FORGET_JOIN) && *s == TICKET_JOINING)
             return go(s, TICKET_OUT, TELL_OUT);
@@ -59,9 +63,9 @@ static unsigned step_held(enum ticket_state *s, enum ticket_event e)
     switch (e) {
     case TICKET_DEAD:
     case TICKET_DEADLINE:
+    case TICKET_REFUSED_IN_LINE:
         return go(s, TICKET_LEAVING, TELL_LOST | DO_LEAVE);
     case TICKET_GONE:
-    case TICKET_REFUSED:
         return go(s, TICKET_OUT, TELL_LOST | TELL_OUT);
     case TICKET_GIVE_UP:
         return go(s, TICKET_LEAVING, DO_LEAVE);

@@ -27,6 +27,7 @@ enum ticket_event {
     TICKET_DEAD,         /* its life is dead; the driver still knows the ticket */
     TICKET_GONE,         /* the store dropped it: expired, or evicted */
     TICKET_REFUSED,      /* the store would not take it */
+    TICKET_REFUSED_IN_LINE, /* nor hear of it any more, and it may stand in line */
     TICKET_DEADLINE,     /* our own clock says the hold can no longer be trusted */
     TICKET_GIVE_UP,      /* release, cancel, time-out, max_hold, close */
     TICKET_LEFT,

@@ -13,8 +13,10 @@
  *  3 After ev_left, ev_gone, ev_done (no follow) and CLOSED nothing more comes about that object
  *    and the driver has forgotten it. Every `leave` ends in ev_left, also while the store is
  *    down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core calls `leave`
- *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. ev_dead
- *    does not forget the tickets on that life: the core calls `leave` for each.
+ *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. So it does
+ *    after ev_gone for another reason than HF_ELOST, if the ticket may stand in line: it waited,
+ *    or an earlier join had no answer. ev_dead does not forget the tickets on that life: the
+ *    core calls `leave` for each.
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
  *  6 DOWN is not loss. After UP the core repeats what was unanswered (renew for holders and

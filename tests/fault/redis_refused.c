@@ -133,8 +133,12 @@ static void rights_withdrawn(void)
     redis_do(&server, "ACL SETUSER locker -zrange -hget");
     CHECK_RC(pend_end(waits, &none), HF_EAUTH);
     CHECK(!none);
+    redis_do(&server, "ACL SETUSER locker +zrange +hget");
+    waits = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = SHORT_MS)); /* keeps what waits with it */
+    AWAIT(line_is(a, nm("n"), 1, 1)); /* and yet the place of the first one goes */
     given(held);
-    AWAIT(line_is(a, nm("n"), 0, 0)); /* its place has gone by its ttl */
+    given(pend_granted(waits));
+    AWAIT(line_is(a, nm("n"), 0, 0));
     closed(a);
     closed(b);
     done();

@@ -152,14 +152,16 @@ static bool anybody(void)
 
 /* ---- after a round ----------------------------------------------------------------- */
 
-static bool print_waits(unsigned line)
+static void print_waits(unsigned line)
 {
     hf_client *c = NULL;
     hf_list *list = NULL;
     const hf_line *l;
 
-    if (hf_open(place.url, NULL, &c, E()) == 0 &&
-        hf_look(c, line_names[line], &list, E()) == 0 && (l = hf_list_at(list, 0)) != NULL)
+    if (hf_open(place.url, NULL, &c, E()) < 0 ||
+        hf_look(c, line_names[line], &list, E()) < 0)
+        printf("#   %s: %s\n", line_names[line], last_error()->text);
+    else if ((l = hf_list_at(list, 0)) != NULL)
         for (size_t i = 0; i < hf_line_tickets(l); i++) {
             const hf_ticket *t = hf_line_ticket(l, i);
 
@@ -169,7 +171,6 @@ static bool print_waits(unsigned line)
         }
     hf_list_free(list);
     hf_close(c);
-    return true;
 }
 
 /* Everybody must come to an end by itself. */

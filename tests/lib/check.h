@@ -8,33 +8,11 @@
 #ifndef HF_TESTS_CHECK_H
 #define HF_TESTS_CHECK_H
 
+#include "sanitizer.h"
+
 #include <holdfast/holdfast.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Sanitizers make everything slower; TEST_SLOW multiplies limits, never expectations. Under
- * ThreadSanitizer the child of a process with threads cannot make threads. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TEST_SANITIZED 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define TEST_TSAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TEST_SANITIZED 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define TEST_TSAN 1
-#endif
-#ifndef TEST_SANITIZED
-#define TEST_SANITIZED 0
-#endif
-#ifndef TEST_TSAN
-#define TEST_TSAN 0
-#endif
-#define TEST_SLOW (TEST_SANITIZED ? 4 : 1)
 
 #define LIMIT_MS ((int64_t)30000 * TEST_SLOW) /* how long anything awaited may take */
 

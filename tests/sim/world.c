@@ -347,10 +347,8 @@ static void close_all(void)
  * nor, one ttl later, what belonged to the dead. */
 static void finish(void)
 {
-    /* Tickets that were left without an answer for longer than a ttl, and forgotten, stay as long as
-     * their client waits in that line, and take a ttl each when their turn comes. A clock that was
-     * set back keeps what was in the lines for so much longer. */
-    int64_t bound = w.quiet_at + (30 * longest_ttl() + 120000) * US + w.set_back;
+    /* a clock that was set back keeps what was in the lines for so much longer */
+    int64_t bound = w.quiet_at + (6 * longest_ttl() + 120000) * US + w.set_back;
 
     while (!w.broke && (w.ops > 0 || w.leases > 0) && step())
         if (w.now > bound)

@@ -475,6 +475,69 @@ static void refused_join_tells_why(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* It stood in line when it was refused: it may do so still. */
+static void refused_waiter_is_left(void **state)
+{
+    struct hf_op op;
+
+    (void)state;
+    start(&op, NULL, HF_FOREVER, NULL);
+    ev_waiting(w.joined, 1, -1);
+    ev_gone(w.joined, HF_EAUTH, NULL);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_EAUTH);
+    hf__client_run(&w.c);
+    assert_int_equal(w.leaves, 1);
+    ev_left(w.left, HF_EUNKNOWN); /* refused, too: repeated */
+    pass(SEC);
+    assert_int_equal(w.leaves, 2);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
+/* The first join had no answer, and may have been taken. */
+static void repeated_join_that_is_refused_is_left(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op op;
+
+    (void)state;
+    start(&op, NULL, HF_FOREVER, NULL);
+    ev_store(&w.store, STORE_DOWN, &down);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 2);
+    ev_gone(w.joined, HF_EFULL, NULL);
+    assert_int_equal(op.rc, HF_EFULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.leaves, 1);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
+/* What was sent before the store went away may be done as late as just before it is back. */
+static void leave_is_repeated_however_long_the_store_was_away(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op op;
+
+    (void)state;
+    start(&op, NULL, 1000, NULL);
+    ev_waiting(w.joined, 1, -1);
+    ev_store(&w.store, STORE_DOWN, &down);
+    pass(SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    assert_int_equal(w.leaves, 1);
+    ev_left(w.left, HF_EUNKNOWN);
+    pass(100 * SEC);
+    assert_int_equal(w.leaves, 1); /* there is nobody to hear it */
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.leaves, 2);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 static void max_hold_gives_the_place_up(void **state)
 {
     struct hf_lease *l = hold(HF_FOREVER, HF_REQUEST(.max_hold_ms = 2000));
@@ -877,6 +940,9 @@ int main(void)
         TEST(late_answer_does_not_revive),
         TEST(waiter_whose_place_is_gone_joins_again),
         TEST(refused_join_tells_why),
+        TEST(refused_waiter_is_left),
+        TEST(repeated_join_that_is_refused_is_left),
+        TEST(leave_is_repeated_however_long_the_store_was_away),
         TEST(max_hold_gives_the_place_up),
         TEST(marked_hold_is_at_risk_and_ends_at_its_deadline),
         TEST(dead_life_loses_the_hold_at_once),

@@ -2,6 +2,7 @@
  * gate, the environment and the process's number, and nothing else. Meant for the thread
  * sanitizer too. */
 #include "local_harness.h"
+#include "sanitizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,16 +134,8 @@ static void threads_exclude_each_other(void **state)
     run(bodies, 5, NULL);
 }
 
-/* Forks at any moment of the others' work; each child opens the store for itself. The
- * thread sanitizer does not support that. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define NO_FORKS 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define NO_FORKS 1
-#endif
-#ifndef NO_FORKS
+/* Forks at any moment of the others' work; each child opens the store for itself. */
+#if !TEST_SANITIZED
 static void fork_often(void)
 {
     for (int i = 0; i < 20; i++) {
@@ -182,7 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(threads_exclude_each_other),
-#ifndef NO_FORKS
+#if !TEST_SANITIZED
         T(forks_beside_threads),
 #endif
     };

@@ -63,6 +63,21 @@ static void place_that_is_gone_is_taken_anew(void **state)
          TICKET_GONE, TICKET_OUT, DO_AGAIN | TELL_OUT);
 }
 
+static void what_may_stand_in_line_is_left_when_refused(void **state)
+{
+    (void)state;
+    WALK(TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_REFUSED, TICKET_OUT, TELL_REFUSED | TELL_OUT);
+    WALK(TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_TOLD_WAIT, TICKET_WAITING, TELL_WAITING,
+         TICKET_REFUSED_IN_LINE, TICKET_LEAVING, TELL_REFUSED | DO_LEAVE,
+         TICKET_REFUSED_IN_LINE, TICKET_LEAVING, 0,
+         TICKET_LEFT, TICKET_OUT, TELL_OUT);
+    WALK(TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_GRANT, TICKET_HELD, TELL_GRANTED,
+         TICKET_REFUSED_IN_LINE, TICKET_LEAVING, TELL_LOST | DO_LEAVE);
+}
+
 static void lost_hold_never_comes_back(void **state)
 {
     (void)state;
@@ -116,6 +131,7 @@ int main(void)
         cmocka_unit_test(thin_grant_is_confirmed_first),
         cmocka_unit_test(late_grant_is_taken_back),
         cmocka_unit_test(place_that_is_gone_is_taken_anew),
+        cmocka_unit_test(what_may_stand_in_line_is_left_when_refused),
         cmocka_unit_test(lost_hold_never_comes_back),
         cmocka_unit_test(out_is_the_end),
         cmocka_unit_test(every_step_is_sound),
