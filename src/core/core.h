@@ -112,13 +112,16 @@ void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
 void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
 void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
+bool hf__hold_trusted(const struct hold *); /* of one that was granted: still held */
+
+void hf__held_add(struct hold *); /* became HELD */
+void hf__held_remove(struct hold *);
 void hf__hold_adopt(struct hold *, struct owner, bool reentrant);
 /* Every name that an owner holds here, until `each` returns false. */
 void hf__hold_each(const struct client *, struct owner,
                    bool (*each)(void *user, const char *name), void *user);
 /* As many of them as a ticket carries, "a\0b\0"; returns the length. */
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
-bool hf__hold_trusted(const struct hold *); /* of one that was granted: still held */
 struct hold *hf__hold_find(const struct client *, const char *name, struct owner);
 struct hold *hf__hold_of_thread(const struct client *, const char *name, uint64_t thread);
 
@@ -225,6 +228,7 @@ int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bo
 int hf__cell(struct hf_op *, struct ask *, struct cell *);
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
 void hf__op_wait_ask(struct hf_op *);
+int hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out; HF_ENOMEM: not */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
 void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);

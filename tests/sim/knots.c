@@ -104,7 +104,7 @@ static void find_knots(struct knot_of *k)
                 k->all[who] = w.plan->busy;
             }
             k->waiting[who]++;
-            k->all[who] = k->all[who] || !w.by_id[s->id] || s->late;
+            k->all[who] = k->all[who] || !w.by_id[s->id];
             if (s->seq > k->newest[who])
                 k->newest[who] = s->seq;
         }

@@ -339,7 +339,6 @@ void store_end_hold(uint32_t rnd)
 static void put_off(struct st *s, int64_t us)
 {
     s->early = s->early || us < 0;
-    s->late = s->late || us > 0;
     if (s->held)
         s->expires += us;
     if (us < 0)
@@ -367,41 +366,6 @@ void store_clock(int64_t us)
         l->sweep_at = 0;
         if (w.store_up && w.plan->eager)
             line_step(l);
-    }
-}
-
-/* Not known any more to the client that joined with it, which still runs. */
-static bool is_ghost(const struct st *s)
-{
-    const struct sim_client *c = w.by_id[s->id];
-
-    for (int i = 0; c && i < TICKETS; i++)
-        if (c->dts[i].state != DT_FREE && c->dts[i].token == s->token)
-            return false;
-    return c && s->late && !s->kept;
-}
-
-/* When the clock was set back a ticket may outlive its owner's patience: it was left
- * without an answer, and one ttl later forgotten. As a waiter it then stays for as long as
- * its client waits in that line. No guarantee speaks of it; somebody must break it by
- * hand. */
-void store_lay_ghosts(void)
-{
-    for (int i = 0; w.set_back > 0 && i < w.plan->lines; i++) {
-        struct line *l = &w.lines[i];
-        struct list *lists[2] = { &l->holders, &l->queue };
-
-        for (int k = 0; k < 2; k++)
-            list_for_safe(n, lists[k]) {
-                struct st *s = container_of(n, struct st, node);
-
-                if (!is_ghost(s))
-                    continue;
-                SAY("store: ticket %04x, which nobody knows, is broken", TOK(s->token));
-                oracle_evicted(s);
-                line_drop(l, s);
-            }
-        line_step(l);
     }
 }
 

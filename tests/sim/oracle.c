@@ -351,7 +351,7 @@ void oracle_freed(const struct hold *h, bool known)
         return;
     }
     s = store_find(line_of(h->t.name), token_of(&h->t));
-    if (s && !st_dead(s) && !s->kept && !s->late && !w.procs[c->proc].beyond && prompt())
+    if (s && !st_dead(s) && !s->kept && !w.procs[c->proc].beyond && prompt())
         violate("G7", "ticket %04x of %s is out for its owner and still in the line",
                 TOK(s->token), h->t.name);
 }

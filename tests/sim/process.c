@@ -374,7 +374,6 @@ void process_quiet(void)
         touch_all(p);
     }
     w.store_up = true;
-    store_lay_ghosts();
     for (int i = 0; i < PROCS * SLOTS; i++) {
         struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
 

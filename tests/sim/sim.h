@@ -280,7 +280,7 @@ struct grp { /* the waiting tickets of one client, line and ttl */
 struct st { /* a ticket in the store */
     struct list node;
     bool held, marked, told, barge, kept, prefix;
-    bool early, late; /* a step of the store's clock brought its end nearer; put it off */
+    bool early; /* a step of the store's clock brought its end nearer */
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
@@ -423,7 +423,6 @@ void store_process_died(uint8_t id);
 struct st *store_find(int line, uint64_t token);
 void store_end_hold(uint32_t rnd); /* at any moment */
 void store_clock(int64_t us);      /* its wall clock is stepped by so much */
-void store_lay_ghosts(void);
 void store_done(void);
 bool store_empty(void);
 void order_receive(struct msg *);
