@@ -60,6 +60,7 @@ static void withdraw(struct sim_client *c, struct dt *d, int why)
     if (d->withdrawing)
         return;
     d->withdrawing = why;
+    m.withdraws = true;
     drv_send(c, &m);
 }
 
@@ -174,7 +175,7 @@ static void left(struct sim_client *c, const struct msg *m)
     t = d->t;
     if (d->state == DT_LEAVING) {
         drv_forget(c, d);
-        ev_left(t, 0);
+        ev_left(t, m->rc < 0 ? HF_EUNKNOWN : 0);
     } else if (d->withdrawing) {
         drv_gone(c, d, d->withdrawing);
     }
@@ -217,11 +218,13 @@ static void looked(struct sim_client *c, const struct msg *m)
     list_for_safe(n, &l->tickets) {
         struct ticket *t = container_of(n, struct ticket, on_life);
         struct dt *d = drv_ticket(c, t);
-        const struct srow *r = d ? place(c, m->snap, d) : NULL;
+        const struct srow *r = d && m->snap ? place(c, m->snap, d) : NULL;
 
         if (!d || d->state != DT_WAITING)
             continue;
-        if (!r) {
+        if (m->rc == HF_EAUTH) {
+            drv_gone(c, d, HF_EAUTH);
+        } else if (!r) {
             drv_gone(c, d, HF_ELOST);
         } else if (r->position == 0) {
             d->state = DT_HELD;
@@ -334,7 +337,9 @@ static void decide_by(struct sim_client *c, const struct msg *m)
     if (MUTANT(READ_RENEWS) && c->session && m->inc == c->inc &&
         proc_now(&w.procs[c->proc]) - m->sent_at < c->session->given_ms * US / 2)
         ev_alive(c->session, m->sent_at, c->session->given_ms);
-    if (d)
+    if (d && m->rc == HF_EAUTH && d->state == DT_WAITING && !d->withdrawing)
+        drv_gone(c, d, HF_EAUTH);
+    else if (d && m->snap)
         decide(c, d, m->snap);
 }
 

@@ -213,11 +213,16 @@ static void amend(struct store *s, struct ticket *t)
     drv_send(c, &m);
 }
 
-static struct ticket *first_on(const struct life *l)
+/* One that was left without success hangs on its life, too, and is not known here. */
+static struct dt *first_on(struct sim_client *c, const struct life *l)
 {
-    struct list *n = list_first(&l->tickets);
+    list_for(n, &l->tickets) {
+        struct dt *d = drv_ticket(c, container_of(n, struct ticket, on_life));
 
-    return n ? container_of(n, struct ticket, on_life) : NULL;
+        if (d)
+            return d;
+    }
+    return NULL;
 }
 
 static void renew(struct store *s, struct life *const *lives, size_t n)
@@ -225,8 +230,7 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
     struct sim_client *c = sim_of(s);
 
     for (size_t i = 0; i < n; i++) {
-        struct ticket *t = first_on(lives[i]);
-        struct dt *d = t ? drv_ticket(c, t) : NULL;
+        struct dt *d = first_on(c, lives[i]);
         struct msg m;
 
         if (!d)
@@ -241,7 +245,7 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
             m.slot = -1;
         if (m.kind == M_WAIT)
             m.inc = (uint32_t)lives[i]->drv[0];
-        SAY("client %u: renew %s, ticket %04x%s", c->id, t->name, TOK(d->token),
+        SAY("client %u: renew %s, ticket %04x%s", c->id, d->t->name, TOK(d->token),
             m.kind == M_WAIT ? " and those that wait with it" : "");
         drv_send(c, &m);
     }

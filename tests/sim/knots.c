@@ -34,9 +34,8 @@ static bool waits(const struct st *s)
 
 /* A thread waits in one place, by its newest ticket: older ones are on their way out. An
  * owner that acts on several threads waits in several. And what a client has left behind
- * that was closed or killed, or that a clock set back keeps in the line after its
- * owner's ttl, cannot be told from a wait: G10 excludes false alarms for what its owner
- * still uses. */
+ * that was closed or killed, or what the store would not let go, cannot be told from a
+ * wait: G10 excludes false alarms for what its owner still uses. */
 static bool waits_by(const struct knot_of *k, int who, const struct st *s)
 {
     return waits(s) && (k->all[who] || s->seq == k->newest[who]);
@@ -104,7 +103,7 @@ static void find_knots(struct knot_of *k)
                 k->all[who] = w.plan->busy;
             }
             k->waiting[who]++;
-            k->all[who] = k->all[who] || !w.by_id[s->id];
+            k->all[who] = k->all[who] || !w.by_id[s->id] || s->leave_refused;
             if (s->seq > k->newest[who])
                 k->newest[who] = s->seq;
         }

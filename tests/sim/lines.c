@@ -339,6 +339,7 @@ void store_end_hold(uint32_t rnd)
 static void put_off(struct st *s, int64_t us)
 {
     s->early = s->early || us < 0;
+    s->late = s->late || us > 0;
     if (s->held)
         s->expires += us;
     if (us < 0)

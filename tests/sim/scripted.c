@@ -247,6 +247,29 @@ static void regard(const struct msg *m)
         tally_sight(S_AFTER);
 }
 
+/* Rights are withdrawn for a while, some or all: nothing is done, and that is said. */
+static bool refuses(const struct msg *m)
+{
+    int64_t span = w.plan->ttl_ms[0] * US / 2;
+    uint64_t h = mix(w.plan->seed ^ mix((uint64_t)m->id << 40 ^ (uint64_t)(w.now / span)));
+    bool look = m->kind == M_WAIT || m->kind == M_READ;
+    bool change = m->kind == M_JOIN || (m->kind == M_LEAVE && !m->withdraws);
+
+    if (!w.plan->refuses || w.quiet || h % 100 >= 10 || !(look || change))
+        return false;
+    h >>= 32;
+    return h % 3 == 0 || (h % 3 == 1 ? look : change);
+}
+
+static void refuse(const struct msg *m, struct msg *a)
+{
+    struct st *s = m->kind == M_LEAVE ? store_find(m->line, m->token) : NULL;
+
+    if (s)
+        s->leave_refused = true;
+    a->rc = HF_EAUTH;
+}
+
 void store_receive(struct msg *m)
 {
     struct msg a = *m;
@@ -264,6 +287,10 @@ void store_receive(struct msg *m)
                    : 0;
     } else if (m->epoch < w.conn_epoch[m->id] && !MUTANT(OLD_REQUESTS)) {
         return;
+    } else if (refuses(m)) {
+        SAY("store: refuses client %u", m->id);
+        tally_sight(S_REFUSED_IN_LINE);
+        refuse(m, &a);
     } else if (w.plan->family == ORDERED) {
         order_receive(m);
         return;

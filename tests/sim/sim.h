@@ -98,6 +98,7 @@ struct plan {
     bool by_wall;              /* its expiries are times of its wall clock */
     bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
     bool busy;                 /* an owner acts on several threads: waits and goes on */
+    bool refuses;              /* the store refuses some requests of a client for a while */
     bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
     int32_t ppm[PROCS];
     struct act acts[ACTS];
@@ -146,7 +147,7 @@ struct snap {
 struct msg {
     enum msg_kind kind;
     uint8_t id, line, lk; /* lk: the line's kind */
-    bool try_only, barge, now, again;
+    bool try_only, barge, now, again, withdraws;
     uint32_t epoch, gen, hints, position;
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
@@ -280,7 +281,8 @@ struct grp { /* the waiting tickets of one client, line and ttl */
 struct st { /* a ticket in the store */
     struct list node;
     bool held, marked, told, barge, kept, prefix;
-    bool early; /* a step of the store's clock brought its end nearer */
+    bool early, late; /* a step of the store's clock brought its end nearer; put it off */
+    bool leave_refused;
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
@@ -484,6 +486,7 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(OLD, "requests executed after their connection broke")                               \
     X(AFTER, "joins executed after the caller gave up")                                    \
     X(REFUSED, "clients refused by the store")                                             \
+    X(REFUSED_IN_LINE, "requests refused by the store")                                    \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
     X(NO_MEMORY, "allocations failed")                                                     \
     X(WRONG, "bad input refused")
