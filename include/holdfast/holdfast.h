@@ -198,7 +198,7 @@ typedef struct hf_request { /* all but name and wait; NULL: an exclusive, renewe
     uint32_t mode;          /* HF_MUTEX, HF_READ, HF_WRITE, HF_PERMITS */
     uint32_t flags;         /* HF_BARGE ... */
     uint32_t permits;       /* HF_PERMITS: how many, 1 to capacity; else 0 */
-    uint32_t capacity;      /* HF_PERMITS: of the whole line; else 0 */
+    uint32_t capacity;      /* HF_PERMITS: of the whole line, up to 2^31; else 0 */
     uint32_t reserved;      /* 0 */
     int64_t ttl_ms;         /* 0: the client's. Below what the store can do: HF_ENOTSUP */
     int64_t max_hold_ms;    /* 0: none. Then the place is given up and the lease is lost */

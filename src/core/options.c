@@ -85,6 +85,9 @@ static int check_weight(const hf_request *in, struct request *out, hf_error *err
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "%" PRIu32 " permits of %" PRIu32 ": must be 1 to the capacity",
                         in->permits, in->capacity);
+    if (in->capacity > HF_FULL) /* what a line can count, in every store */
+        return hf__fail(err, HF_EINVAL, 0, NULL, "a capacity of %" PRIu32 ": at most %lld",
+                        in->capacity, (long long)HF_FULL);
     out->kind = LINE_PERMITS;
     out->capacity = in->capacity;
     out->weight = in->permits;

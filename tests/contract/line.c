@@ -198,6 +198,23 @@ static void permits_weights(void)
     closed(c);
 }
 
+static void permits_at_most(void)
+{
+    const uint32_t most = 1u << 31;
+    hf_client *c = opened();
+    const char *name = nm("n");
+    hf_lease *l = taken(c, name, PERMITS(most - 1, most)), *one = taken(c, name, PERMITS(1, most));
+    struct pend *all = queued(c, name, 1, PERMITS(most, most));
+
+    CHECK_RC(tried(c, name, PERMITS(1, most)), HF_EBUSY);
+    given(one);
+    given(l);
+    given(pend_granted(all));
+    CHECK_RC(tried(c, name, PERMITS(most, most)), 0);
+    CHECK(line_is(c, name, 0, 0));
+    closed(c);
+}
+
 static void permits_middle_leaves(void)
 {
     struct kid kids[3] = { kid_new(), kid_new(), kid_new() };
@@ -313,6 +330,7 @@ const struct test_case line_cases[] = {
     { "readers-enter-together", readers_enter_together, ON_ALL, HF_CAP_SHARED | HF_CAP_LINE,
       0 },
     { "permits-weights", permits_weights, ON_ALL, HF_CAP_PERMITS | HF_CAP_LINE, 0 },
+    { "permits-at-most", permits_at_most, ON_ALL, HF_CAP_PERMITS | HF_CAP_LINE, 0 },
     { "permits-middle-leaves", permits_middle_leaves, ON_ALL, HF_CAP_PERMITS | HF_CAP_LINE,
       CASE_TOPOLOGY },
     { "mismatch-refused", mismatch_refused, ON_ALL, HF_CAP_PERMITS, 0 },

@@ -351,6 +351,7 @@ static void put_off(struct st *s, int64_t us)
 void store_clock(int64_t us)
 {
     SAY("store: its clock is stepped by %lld ms", (long long)us / US);
+    tally_sight(us > 0 ? S_CLOCK_ON : S_CLOCK_BACK);
     w.wall += us;
     if (!w.plan->by_wall)
         return;

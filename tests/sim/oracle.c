@@ -151,6 +151,23 @@ static bool re_entered(const struct hold *h)
     return h->parts.next->next != &h->parts;
 }
 
+static void count_grant(const struct sim_lease *l, const struct hold *h)
+{
+    tally_sight(S_TOLD);
+    if (h->t.kind == LINE_PERMITS)
+        tally_sight(S_PERMITS);
+    else if (h->t.weight == 1)
+        tally_sight(S_SHARED);
+    if (h->t.barge)
+        tally_sight(S_BARGED);
+    if (l->l->n > 1)
+        tally_sight(S_SEVERAL);
+    if (h->max_hold_ms > 0)
+        tally_sight(S_LIMITED);
+    if (h->no_renew)
+        tally_sight(S_NOT_RENEWED);
+}
+
 void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
 {
     struct line *line = &w.lines[line_of(h->t.name)];
@@ -164,7 +181,7 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
         o->handles++;
         return;
     }
-    tally_sight(S_TOLD);
+    count_grant(l, h);
     if (line->nheld == ROWS)
         return;
     o = &line->held[line->nheld++];
@@ -351,8 +368,8 @@ void oracle_freed(const struct hold *h, bool known)
         return;
     }
     s = store_find(line_of(h->t.name), token_of(&h->t));
-    if (s && s->late && s->leave_refused)
-        return; /* it would be out by its ttl if the clock had not been set back */
+    if (s && s->late)
+        return; /* it was over, and is not any more: the store's clock was set back */
     if (s && !st_dead(s) && !s->kept && !w.procs[c->proc].beyond && prompt())
         violate("G7", "ticket %04x of %s is out for its owner and still in the line",
                 TOK(s->token), h->t.name);

@@ -94,6 +94,7 @@ static void leave(const struct msg *m, struct msg *a)
     if (s && s->held && m->keep_ms > 0) {
         s->expires = w.now + m->keep_ms * US;
         s->kept = s->told = true;
+        tally_sight(S_KEPT);
         s->owner = (struct owner){ 0, 0 }; /* nobody's now: it ends by itself */
     } else if (s) {
         oracle_dropped(s, "G8");

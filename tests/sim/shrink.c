@@ -101,6 +101,9 @@ static void make_plain(struct plan *p, int what)
     case 4:
         memset(p->ppm, 0, sizeof p->ppm);
         break;
+    case 5:
+        p->refuses = false;
+        break;
     default:
         p->jitter_us = 0;
         break;
@@ -112,7 +115,7 @@ static void plainer(struct plan *p, int mutant, const char *id)
 {
     static struct plan before;
 
-    for (int i = 0; i <= 5; i++) {
+    for (int i = 0; i <= 6; i++) {
         before = *p;
         make_plain(p, i);
         if (!still(p, mutant, id))
@@ -130,14 +133,14 @@ static void plainer(struct plan *p, int mutant, const char *id)
     }
 }
 
-void shrink(struct plan *p, int mutant)
+size_t shrink(struct plan *p, int mutant)
 {
     char id[16];
 
     steps = 0;
     run_world(p, mutant, false);
     if (!w.broke)
-        return;
+        return left(p);
     strncpy(id, w.broke, sizeof id - 1);
     id[sizeof id - 1] = '\0';
     if (!w.quiet)
@@ -146,4 +149,5 @@ void shrink(struct plan *p, int mutant)
         shorter(p, mutant, id);
         plainer(p, mutant, id);
     }
+    return left(p);
 }

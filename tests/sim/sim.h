@@ -470,6 +470,13 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
 /* ---- tally.c ------------------------------------------------------------------------ */
 #define SIM_SIGHTS(X)                                                                      \
     X(TOLD, "grants told")                                                                 \
+    X(SHARED, "of shared locks")                                                           \
+    X(PERMITS, "of permits")                                                               \
+    X(BARGED, "to those who may barge")                                                    \
+    X(SEVERAL, "of several names at once")                                                 \
+    X(LIMITED, "with max_hold")                                                            \
+    X(NOT_RENEWED, "that nobody renews")                                                   \
+    X(KEPT, "places kept after a release")                                                 \
     X(REENTERED, "re-entries")                                                             \
     X(LOST, "losses told")                                                                 \
     X(DEADLOCK, "deadlocks found by a walk")                                               \
@@ -488,6 +495,9 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(REFUSED, "clients refused by the store")                                             \
     X(REFUSED_IN_LINE, "requests refused by the store")                                    \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
+    X(STARTED, "processes started again")                                                  \
+    X(CLOCK_ON, "store's clock stepped forward")                                           \
+    X(CLOCK_BACK, "store's clock set back")                                                \
     X(NO_MEMORY, "allocations failed")                                                     \
     X(WRONG, "bad input refused")
 enum sight {
@@ -502,7 +512,7 @@ void tally_tell(void);
 bool tally_missing(void); /* names what has never happened */
 
 /* ---- shrink.c ----------------------------------------------------------------------- */
-void shrink(struct plan *, int mutant);
+size_t shrink(struct plan *, int mutant); /* how many acts are left */
 
 static inline int line_of(const char *name)
 {

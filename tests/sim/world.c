@@ -259,8 +259,10 @@ static void dispatch(struct ev *e)
         w.store_up = true;
         break;
     case E_RESTART:
-        if (!w.quiet && !w.procs[e->id].alive && w.ids + SLOTS <= IDS)
+        if (!w.quiet && !w.procs[e->id].alive && w.ids + SLOTS <= IDS) {
+            tally_sight(S_STARTED);
             process_start(e->id);
+        }
         break;
     }
     if (c)

@@ -1,0 +1,184 @@
+/* core_harness.c: see core_harness.h. */
+#include "core_harness.h"
+
+#include "core/url.h"
+
+struct core_world w;
+
+static int64_t env_now(struct env *e)
+{
+    (void)e;
+    return w.now;
+}
+
+static void env_random(struct env *e, void *buf, size_t n)
+{
+    (void)e;
+    memset(buf, 0, n);
+    w.random++;
+    memcpy(buf, &w.random, sizeof w.random);
+}
+
+static int env_reserve(struct env *e, int n)
+{
+    static int reserved;
+
+    (void)e;
+    if (n > 0 && w.full)
+        return HF_ENOMEM;
+    reserved += n;
+    return reserved > 0 ? hf__heap_reserve(&w.timers, (size_t)reserved) : 0;
+}
+
+static void env_timer(struct env *e, struct timer *t, int64_t at)
+{
+    (void)e;
+    if (at == LOOP_NEVER)
+        hf__heap_remove(&w.timers, &t->node);
+    else
+        hf__heap_set(&w.timers, &t->node, at);
+}
+
+static int fake_open(struct store **ret, const struct url *u, struct env *e, hf_error *err)
+{
+    extern const struct hf_driver fake;
+
+    (void)u;
+    (void)err;
+    w.store = (struct store){ .driver = &fake,
+                              .env = e,
+                              .caps = 0x7ff,
+                              .least_ttl_ms = 10,
+                              .most_ttl_ms = 1000000,
+                              .name_max = 512 };
+    *ret = &w.store;
+    return 0;
+}
+
+static void fake_close(struct store *s)
+{
+    (void)s;
+}
+
+static void fake_join(struct store *s, struct ticket *t)
+{
+    (void)s;
+    w.joined = t;
+    w.joins++;
+}
+
+static void fake_leave(struct store *s, struct ticket *t)
+{
+    (void)s;
+    w.left = t;
+    w.leaves++;
+}
+
+static void fake_amend(struct store *s, struct ticket *t)
+{
+    (void)s;
+    w.amended = t;
+}
+
+static void fake_renew(struct store *s, struct life *const *l, size_t n)
+{
+    (void)s;
+    w.renewals++;
+    w.nrenewed = n < 8 ? n : 8;
+    memcpy(w.renewed, l, w.nrenewed * sizeof *l);
+}
+
+const struct hf_driver fake = { .name = "fake", .schemes = "fake", .open = fake_open,
+                                .close = fake_close, .join = fake_join, .leave = fake_leave,
+                                .amend = fake_amend, .renew = fake_renew };
+
+static void op_done(struct hf_op *op)
+{
+    w.done = op;
+}
+
+static void op_seen(struct hf_op *op)
+{
+    (void)op;
+}
+
+static void lease_changed(struct hf_lease *l)
+{
+    (void)l;
+    w.changes++;
+}
+
+static const struct host host = { op_done, op_seen, lease_changed, NULL };
+
+int core_setup(void **state)
+{
+    static const hf_options none = HF_OPTIONS_INIT;
+    static const uint32_t alive = 1;
+    struct url url;
+
+    (void)state;
+    memset(&w, 0, sizeof w);
+    w.c.alive = &alive;
+    w.now = 1000 * (int64_t)SEC;
+    w.env = (struct env){ .now = env_now, .random = env_random, .reserve = env_reserve,
+                          .timer = env_timer };
+    if (hf__url_parse(&url, "fake:?ttl=9s&connect_timeout=3s", NULL) < 0)
+        return -1;
+    return hf__client_init(&w.c, &fake, &url, &none, &w.env, &host, NULL);
+}
+
+int core_teardown(void **state)
+{
+    (void)state;
+    hf__client_done(&w.c);
+    hf__url_done(&w.c.url);
+    hf__heap_done(&w.timers);
+    return 0;
+}
+
+/* Turns the clock, running every timer on its way. */
+void core_pass(int64_t us)
+{
+    int64_t end = w.now + us;
+    struct heap_node *n;
+
+    while ((n = heap_first(&w.timers)) != NULL && n->key <= end) {
+        struct timer *t = container_of(n, struct timer, node);
+
+        if (n->key > w.now)
+            w.now = n->key;
+        hf__heap_remove(&w.timers, n);
+        t->fire(t);
+        hf__client_run(&w.c);
+    }
+    w.now = end;
+}
+
+void core_start(struct hf_op *op, hf_error *err, int64_t wait_ms, const hf_request *req)
+{
+    const char *name = "n";
+    struct request r;
+
+    assert_int_equal(hf__check_request(&w.c, req, false, &r, err), 0);
+    hf__op_init(op, &w.c, OP_ACQUIRE, err);
+    assert_int_equal(hf__acquire(op, &name, 1, wait_ms, &r), 0);
+}
+
+void core_release(struct hf_lease *l)
+{
+    hf__release(NULL, l, 0);
+    free(l);
+    if (w.left)
+        ev_left(w.left, 0);
+}
+
+struct hf_lease *core_hold(int64_t wait_ms, const hf_request *req)
+{
+    struct hf_op op;
+
+    core_start(&op, NULL, wait_ms, req);
+    ev_granted(w.joined, 7, w.now);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    return op.lease;
+}

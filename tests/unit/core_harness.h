@@ -1,0 +1,42 @@
+/* core_harness.h: the core on a clock that we turn and a store that answers when we say so.
+ *
+ * What the core asks of the store is noted in `w` and answered by the test, by raising the seam's events.
+ * The client's ttl is TTL, its connect time-out 3 s. */
+#ifndef HF_TESTS_CORE_HARNESS_H
+#define HF_TESTS_CORE_HARNESS_H
+
+#include "unit.h"
+
+#include "core/core.h"
+
+enum { TTL = 9000, SEC = 1000000 };
+
+struct core_world {
+    struct env env;
+    struct store store;
+    struct client c;
+    struct heap timers;
+    int64_t now;
+    uint32_t random;
+    bool full; /* no memory for timers */
+    /* what the core asked of the store, and has not been answered */
+    struct ticket *joined, *left, *amended;
+    struct life *renewed[8];
+    size_t nrenewed;
+    int joins, leaves, renewals, changes;
+    struct hf_op *done;
+};
+
+extern struct core_world w;
+
+int core_setup(void **state);
+int core_teardown(void **state);
+/* Turns the clock, running every timer on its way. */
+void core_pass(int64_t us);
+void core_start(struct hf_op *, hf_error *, int64_t wait_ms, const hf_request *); /* of "n" */
+struct hf_lease *core_hold(int64_t wait_ms, const hf_request *); /* granted, fence 7 */
+void core_release(struct hf_lease *); /* its leave is answered, if `w.left` is set */
+
+#define CORE_TEST(f) cmocka_unit_test_setup_teardown(f, core_setup, core_teardown)
+
+#endif
