@@ -37,7 +37,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         break;
     default:
         if (!cli_number(value, UINT64_MAX, &b->fence) || b->fence == 0) {
-            cli_usage(b->cli, "--fence %s: wants the number that 'holdfast show' prints",
+            cli_usage(b->cli, "--fence '%s': wants the number that 'holdfast show' prints",
                       cli_text(shown, sizeof shown, value));
             return -1;
         }

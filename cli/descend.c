@@ -12,7 +12,8 @@
  * How it goes wrong: a process that left group and session, closed our descriptor,
  * cleared its environment and lost its parent is found only while the supervisor lives,
  * or if the supervisor had seen it (descend_note). A process of another user may not be
- * signalled. Without /proc only the group and the command itself are reached.
+ * signalled. Without a /proc of our own PID namespace only the group and the command
+ * itself are reached.
  *
  * Runs in the guard too, which may have been forked from a program with threads: no
  * malloc, no stdio, only system calls and static memory. Upholds G1 for what `run`

@@ -24,7 +24,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     }
     if (cli_number(value, UINT32_MAX, &ls->limit) && ls->limit > 0)
         return 0;
-    cli_usage(&cli, "--limit %s: wants a number from 1 on",
+    cli_usage(&cli, "--limit '%s': wants a number from 1 on",
               cli_text(shown, sizeof shown, value));
     return -1;
 }

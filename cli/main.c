@@ -2,11 +2,13 @@
  *
  * Goes well: the verb's own status. Goes wrong: an unknown verb or option is 64 before
  * anything was opened; output that could not be written (a full disk) is 71, so that a
- * script never takes half a list for the whole. */
+ * script never takes half a list for the whole. A file that may not grow (ulimit -f) is an
+ * error like a full disk, no death by SIGXFSZ in the midst of a store. */
 #include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -83,7 +85,7 @@ static int no_verb(const char *name)
     const struct cli cli = { NULL, NULL };
     char shown[256];
 
-    return cli_usage(&cli, "unknown verb: %s", cli_text(shown, sizeof shown, name));
+    return cli_usage(&cli, "unknown verb: '%s'", cli_text(shown, sizeof shown, name));
 }
 
 static int help_verb(int argc, char **argv)
@@ -126,6 +128,8 @@ static int dispatch(int argc, char **argv)
     if (!verb)
         return no_verb(argv[at]);
     w.cli.verb = verb->name;
+    if (verb != &verb_run) /* which gives it back to its command */
+        signal(SIGXFSZ, SIG_IGN);
     return verb->run(&w.cli, argc - at, argv + at);
 }
 

@@ -150,7 +150,7 @@ int cli_arguments(const struct cli_verb *verb, int argc, char **argv, cli_set *s
     if (n > most) {
         char shown[256];
 
-        return -cli_usage(&cli, "one argument too many: %s",
+        return -cli_usage(&cli, "one argument too many: '%s'",
                           cli_text(shown, sizeof shown, argv[most + 1]));
     }
     memmove(&argv[argc - n], &argv[1], (size_t)n * sizeof *argv);

@@ -1,8 +1,10 @@
 /* procfs.c: reads /proc.
  *
  * How it goes well: small files, one read each. How it goes wrong: whatever cannot be
- * read, because the process has gone or is another user's, is simply not there. All of it
- * is async-signal-safe: a guard may have been forked from a program with threads.
+ * read, because the process has gone or is another user's, is simply not there. A /proc
+ * of another PID namespace, as `unshare -p` without --mount-proc leaves it, is not there
+ * either: its numbers mean other processes to kill(2). All of it is async-signal-safe: a
+ * guard may have been forked from a program with threads.
  */
 #include "procfs.h"
 
@@ -46,9 +48,54 @@ static uint64_t number_at(const char **text)
     return v;
 }
 
+/* ---- /proc itself ------------------------------------------------------------------- */
+
+static bool file_has(int proc, pid_t pid, const char *file, const char *word)
+{
+    static char buf[1 << 16];
+    size_t len = strlen(word), kept = 0;
+    int fd = open_of(proc, pid, file);
+    if (fd < 0)
+        return false;
+    bool found = false;
+    for (;;) {
+        ssize_t n = read(fd, buf + kept, sizeof buf - kept);
+        if (n <= 0)
+            break;
+        size_t have = kept + (size_t)n;
+        if (memmem(buf, have, word, len)) {
+            found = true;
+            break;
+        }
+        kept = have < len ? have : len - 1;
+        memmove(buf, buf + have - kept, kept);
+    }
+    close(fd);
+    return found;
+}
+
+/* A /proc knows us by our number in its namespace, or not at all. By chance that can be
+ * the one that we have in our own; but then its status lists both. */
+static bool is_own(int proc)
+{
+    char self[24], path[64], word[64] = "\nNSpid:\t";
+    ssize_t n = readlinkat(proc, "self", self, sizeof self);
+    path_of(path, getpid(), "");
+    size_t len = strlen(path) - 1;
+    if (n != (ssize_t)len || memcmp(self, path, len) != 0)
+        return false;
+    path[len] = '\t';
+    strcat(word, path);
+    return !file_has(proc, getpid(), "status", word);
+}
+
 int proc_open(void)
 {
-    return open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0 || is_own(proc))
+        return proc;
+    close(proc);
+    return -1;
 }
 
 /* ---- one process -------------------------------------------------------------------- */
@@ -85,26 +132,7 @@ bool proc_read(int proc, pid_t pid, struct proc *ret)
 /* The word is random: found anywhere in the environment, it was inherited. */
 bool proc_has_word(int proc, pid_t pid, const char *word)
 {
-    static char buf[1 << 16];
-    size_t len = strlen(word), kept = 0;
-    int fd = open_of(proc, pid, "environ");
-    if (fd < 0)
-        return false;
-    bool found = false;
-    for (;;) {
-        ssize_t n = read(fd, buf + kept, sizeof buf - kept);
-        if (n <= 0)
-            break;
-        size_t have = kept + (size_t)n;
-        if (memmem(buf, have, word, len)) {
-            found = true;
-            break;
-        }
-        kept = have < len ? have : len - 1;
-        memmove(buf, buf + have - kept, kept);
-    }
-    close(fd);
-    return found;
+    return file_has(proc, pid, "environ", word);
 }
 
 bool proc_has_socket(int proc, pid_t pid, int fd, uint64_t ino)

@@ -13,7 +13,9 @@ struct proc {
     bool ours; /* the caller's */
 };
 
-int proc_open(void); /* a descriptor of /proc for the others, or -1 */
+/* A descriptor of /proc for the others; -1: there is none, or it is that of another PID
+ * namespace, whose numbers are not ours. */
+int proc_open(void);
 
 /* False: gone, or dead and only waiting to be reaped. */
 bool proc_read(int proc, pid_t, struct proc *ret);

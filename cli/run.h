@@ -44,7 +44,7 @@ struct signals {
     int fd;           /* signalfd */
     sigset_t mask;    /* as holdfast was started */
     sigset_t ignored; /* the same: of those that we read */
-    bool chld_ignored, pipe_ignored;
+    bool chld_ignored, pipe_ignored, xfsz_ignored;
 };
 
 int signals_open(struct signals *);           /* 0 or -errno */

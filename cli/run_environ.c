@@ -12,17 +12,29 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+/* One line for each name, whatever it is made of: a newline is written as \n, so that none
+ * can forge a line, and a backslash as \\, so that printf %b gives the name back. */
+static void put_name(FILE *f, const char *name)
+{
+    for (; *name; name++)
+        if (*name == '\n' || *name == '\\')
+            fputs(*name == '\n' ? "\\n" : "\\\\", f);
+        else
+            putc(*name, f);
+}
+
 static bool set_fences(const struct run *r)
 {
-    char *text = NULL, shown[CLI_TEXT];
+    char *text = NULL;
     size_t size;
     if (r->opt.nnames == 1)
         return unsetenv("HOLDFAST_FENCES") == 0;
     FILE *f = open_memstream(&text, &size);
-    for (size_t i = 0; f && i < r->opt.nnames; i++)
-        fprintf(f, "%s%" PRIu64 " %s", i ? "\n" : "",
-                hf_lease_fence_of(r->lease, r->opt.names[i]),
-                cli_text(shown, sizeof shown, r->opt.names[i]));
+    for (size_t i = 0; f && i < r->opt.nnames; i++) {
+        fprintf(f, "%s%" PRIu64 " ", i ? "\n" : "",
+                hf_lease_fence_of(r->lease, r->opt.names[i]));
+        put_name(f, r->opt.names[i]);
+    }
     bool good = f && fclose(f) == 0 && setenv("HOLDFAST_FENCES", text, 1) == 0;
     free(text);
     return good;

@@ -34,7 +34,8 @@ static int bad(const struct run *r, const struct cli_option *o, const char *valu
                const char *wanted)
 {
     char shown[256];
-    cli_usage(r->cli, "--%s %s: %s", o->name, cli_text(shown, sizeof shown, value), wanted);
+    cli_usage(r->cli, "--%s '%s': %s", o->name, cli_text(shown, sizeof shown, value),
+              wanted);
     return -1;
 }
 
@@ -42,15 +43,15 @@ static int set_permits(struct run *r, const struct cli_option *o, const char *va
 {
     char first[24];
     const char *slash = strchr(value, '/');
+    const uint64_t most = UINT64_C(1) << 31;
     uint64_t k, n;
     size_t len = slash ? (size_t)(slash - value) : 0;
     if (!slash || len >= sizeof first)
         return bad(r, o, value, "wants K/N, such as 1/3");
     memcpy(first, value, len);
     first[len] = 0;
-    if (!cli_number(first, UINT32_MAX, &k) || !cli_number(slash + 1, UINT32_MAX, &n) ||
-        k < 1 || k > n)
-        return bad(r, o, value, "wants K/N with K from 1 to N");
+    if (!cli_number(first, most, &k) || !cli_number(slash + 1, most, &n) || k < 1 || k > n)
+        return bad(r, o, value, "wants K/N with K from 1 to N, and N at most 2147483648");
     r->opt.request.mode = HF_PERMITS;
     r->opt.request.permits = (uint32_t)k;
     r->opt.request.capacity = (uint32_t)n;
@@ -103,7 +104,7 @@ static int set_number(struct run *r, const struct cli_option *o, const char *val
 static int set_word(struct run *r, const struct cli_option *o, const char *value)
 {
     if (strcmp(o->name, "also") == 0 && !*value)
-        return bad(r, o, "''", "wants a name");
+        return bad(r, o, value, "wants a name");
     if (strcmp(o->name, "also") == 0)
         r->opt.names[++r->opt.nnames] = value;
     else if (strcmp(o->name, "note") == 0)

@@ -46,6 +46,8 @@ static void print_expiry(FILE *out, const hf_ticket *t)
         fprintf(out, "%11sbroken: ends in %s, cannot be renewed\n", "", in);
     else if (hf_ticket_broken(t))
         fprintf(out, "%11sbroken: cannot be renewed\n", "");
+    else if (hf_ticket_kept(t))
+        fprintf(out, "%11sends in %s: left so by who held it (--at-least)\n", "", in);
     else if (ms >= 0)
         fprintf(out, "%11sends in %s unless renewed\n", "", in);
 }
@@ -133,7 +135,8 @@ static void ticket_json(const hf_ticket *t)
     json_number_or_null(stdout, hf_ticket_expires_ms(t));
     fputs(", \"note\": ", stdout);
     json_string(stdout, hf_ticket_note(t));
-    printf(", \"broken\": %s, \"id\": ", hf_ticket_broken(t) ? "true" : "false");
+    printf(", \"broken\": %s, \"kept\": %s, \"id\": ",
+           hf_ticket_broken(t) ? "true" : "false", hf_ticket_kept(t) ? "true" : "false");
     json_string(stdout, hf_ticket_id(t));
     putchar('}');
 }

@@ -41,11 +41,14 @@ int signals_open(struct signals *s)
     }
     s->chld_ignored = sigismember(&s->ignored, SIGCHLD) > 0;
     s->pipe_ignored = is_ignored(SIGPIPE);
+    s->xfsz_ignored = is_ignored(SIGXFSZ);
     /* children of a process that ignores SIGCHLD leave no status */
     if (s->chld_ignored)
         signal(SIGCHLD, SIG_DFL);
     if (!s->pipe_ignored)
         signal(SIGPIPE, SIG_IGN);
+    if (!s->xfsz_ignored)
+        signal(SIGXFSZ, SIG_IGN);
     s->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (s->fd < 0)
         return -errno;
@@ -71,6 +74,8 @@ void signals_restore(const struct signals *s)
         signal(SIGCHLD, SIG_IGN);
     if (!s->pipe_ignored)
         signal(SIGPIPE, SIG_DFL);
+    if (!s->xfsz_ignored)
+        signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
 }
 

@@ -9,9 +9,12 @@
  * How it goes wrong: the supervisor dies meanwhile: PDEATHSIG, or the getppid check if it
  * was too early for that. The command cannot be run: its errno is left in the shared
  * page. The command is set-uid: the death signal is cleared and we may be unable to
- * signal it, which is said once.
+ * signal it; or /proc cannot be used, and we shall not find its descendants: each is said
+ * once.
  */
 #include "run.h"
+
+#include "procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,19 +58,35 @@ static _Noreturn void child_main(struct run *r)
 }
 
 /* Its image is not ours to look at: it has rights that we have not. */
-static void warn_if_foreign(const struct run *r, pid_t child)
+static bool is_foreign(int proc, pid_t child)
 {
-    char path[64], shown[256];
+    char path[64];
     struct stat st;
-    if (r->opt.on_lost == LOST_WARN || geteuid() == 0)
+    snprintf(path, sizeof path, "%ld/exe", (long)child);
+    return geteuid() != 0 && fstatat(proc, path, &st, 0) < 0 &&
+           (errno == EACCES || errno == EPERM);
+}
+
+/* Says now what could not be helped then. */
+static void warn_of_limits(const struct run *r, pid_t child)
+{
+    char shown[256];
+    if (r->opt.on_lost == LOST_WARN)
         return;
-    snprintf(path, sizeof path, "/proc/%ld/exe", (long)child);
-    if (stat(path, &st) == 0 || (errno != EACCES && errno != EPERM))
-        return;
-    run_say(r,
-            "warning: %s runs with rights of its own: if the lock is lost, holdfast may be "
-            "unable to stop it",
-            cli_text(shown, sizeof shown, r->opt.command[0]));
+    int proc = proc_open();
+    cli_text(shown, sizeof shown, r->opt.command[0]);
+    if (proc < 0)
+        run_say(r,
+                "warning: there is no /proc of this PID namespace: if the lock is lost, "
+                "holdfast can stop only '%s' and its process group",
+                shown);
+    else if (is_foreign(proc, child))
+        run_say(r,
+                "warning: '%s' runs with rights of its own: if the lock is lost, holdfast "
+                "may be unable to stop it",
+                shown);
+    if (proc >= 0)
+        close(proc);
 }
 
 /* execvp says EACCES also if it only could not look into a folder of $PATH. */
@@ -103,6 +122,6 @@ pid_t spawn(struct run *r)
     if (r->guard.page->exec_errno)
         r->guard.page->exec_errno = why_not(r->opt.command[0], r->guard.page->exec_errno);
     else
-        warn_if_foreign(r, pid);
+        warn_of_limits(r, pid);
     return pid;
 }

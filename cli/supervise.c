@@ -300,7 +300,7 @@ int supervise(struct run *r)
         if (r->child > 0)
             waitpid(r->child, NULL, 0);
         terminal_take_back(&r->terminal);
-        cli_say("cannot run %s: %s", cli_text(shown, sizeof shown, r->opt.command[0]),
+        cli_say("cannot run '%s': %s", cli_text(shown, sizeof shown, r->opt.command[0]),
                 strerror(error));
         return r->child < 0 ? EXIT_SYSTEM : error == ENOENT ? EXIT_NOTFOUND : EXIT_NOEXEC;
     }

@@ -26,7 +26,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     (void)o;
     if (cli_time(value, ctx))
         return 0;
-    cli_usage(&cli, "--wait %s: " CLI_TIME, cli_text(shown, sizeof shown, value));
+    cli_usage(&cli, "--wait '%s': " CLI_TIME, cli_text(shown, sizeof shown, value));
     return -1;
 }
 

@@ -319,6 +319,7 @@ int64_t hf_ticket_pid(const hf_ticket *);
 int64_t hf_ticket_age_ms(const hf_ticket *);   /* since it was granted, or joined */
 int64_t hf_ticket_expires_ms(const hf_ticket *); /* from the snapshot on; -1: not known */
 int hf_ticket_broken(const hf_ticket *);       /* 1: marked by hf_evict, ends at its expiry */
+int hf_ticket_kept(const hf_ticket *);         /* 1: left by hf_release_after: nobody's, ends then */
 const char *hf_ticket_note(const hf_ticket *);
 
 enum { HF_EVICT_NOW = 1u << 0 };

@@ -148,14 +148,16 @@ static int fill_ticket(struct hf_ticket *t, const struct row *r)
     memset(t, 0, sizeof *t);
     memcpy(t->token, r->token, HF_TOKEN);
     hf__hex(t->id, r->token, HF_TOKEN);
-    hf__owner_text(t->owner, sizeof t->owner, r->owner);
-    t->owner_id = r->owner;
+    /* a kept one keeps nobody from going on: it is no part of a deadlock (G10) */
+    t->owner_id = r->kept ? (struct owner){ 0, 0 } : r->owner;
+    hf__owner_text(t->owner, sizeof t->owner, t->owner_id);
     t->fence = r->fence;
     t->position = r->position;
     t->weight = r->weight;
     t->mode = r->kind == LINE_PERMITS ? HF_PERMITS : r->weight == HF_FULL ? HF_WRITE : HF_READ;
     t->permits = r->kind == LINE_PERMITS ? (uint32_t)r->weight : 0;
     t->broken = r->broken;
+    t->kept = r->kept;
     t->pid = r->pid;
     t->age_ms = r->age_ms;
     t->expires_ms = r->expires_ms;
@@ -282,6 +284,7 @@ GETTER(int64_t, hf_ticket_pid, hf_ticket, pid, 0)
 GETTER(int64_t, hf_ticket_age_ms, hf_ticket, age_ms, -1)
 GETTER(int64_t, hf_ticket_expires_ms, hf_ticket, expires_ms, -1)
 GETTER(int, hf_ticket_broken, hf_ticket, broken, 0)
+GETTER(int, hf_ticket_kept, hf_ticket, kept, 0)
 GETTER(const char *, hf_ticket_note, hf_ticket, note, NULL)
 
 /* ---- operations that ask ------------------------------------------------------------------------ */

@@ -246,7 +246,7 @@ struct hf_ticket {
     unsigned char token[HF_TOKEN];
     uint64_t fence;
     uint32_t position, permits;
-    int mode, broken;
+    int mode, broken, kept;
     bool misfit; /* of another kind or N than its line: about to be withdrawn */
     int64_t pid, age_ms, expires_ms;
     struct owner owner_id;

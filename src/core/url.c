@@ -2,7 +2,8 @@
  *
  * Strict on purpose: a URL with a typing error must not open another store than the one meant.
  * So bad escapes, empty hosts, unknown and repeated keys are refused, and the text says which.
- * A refusal may quote everything but what stands between ':' and '@' or in a secret parameter. */
+ * A refusal may quote everything but what stands between ':' and '@' or in a secret parameter;
+ * hosts and options are named by their number too, for where a quote could give one away. */
 #include "core/url.h"
 
 #include "util/text.h"
@@ -89,6 +90,7 @@ static int take_host(struct url *u, const char *s, const char *e, hf_error *err)
 {
     struct url_host *hosts = realloc(u->hosts, (u->nhosts + 1) * sizeof *hosts), *h;
     const char *he = e, *port = NULL;
+    char what[48];
     int rc;
 
     if (!hosts)
@@ -100,7 +102,8 @@ static int take_host(struct url *u, const char *s, const char *e, hf_error *err)
         const char *close = memchr(s, ']', (size_t)(e - s));
 
         if (!close || (close + 1 < e && close[1] != ':'))
-            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad [address] among the hosts");
+            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad [address] as host %zu",
+                            u->nhosts + 1);
         port = close + 1 < e ? close + 2 : NULL;
         s++;
         he = close;
@@ -113,10 +116,13 @@ static int take_host(struct url *u, const char *s, const char *e, hf_error *err)
         }
     }
     if (s == he)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: a host is empty");
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: host %zu is empty", u->nhosts + 1);
+    /* what stands there may be a password in which a '/' was not escaped */
     if (port && parse_port(port, e, &h->port) < 0)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad port number after a host");
-    rc = decode(&h->host, s, he, "host", err);
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad port number after host %zu",
+                        u->nhosts + 1);
+    snprintf(what, sizeof what, "name of host %zu", u->nhosts + 1);
+    rc = decode(&h->host, s, he, what, err);
     if (rc == 0)
         u->nhosts++;
     return rc;
@@ -146,7 +152,7 @@ static int take_authority(struct url *u, const char *s, const char *e, hf_error 
         rc = take_host(u, s, comma ? comma : e, err);
         s = comma ? comma + 1 : e;
         if (rc == 0 && comma && s == e)
-            rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: a host is empty");
+            rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: host %zu is empty", u->nhosts + 1);
     }
     return rc;
 }
@@ -165,30 +171,97 @@ static int add_param(struct url *u, char *key, char *value, hf_error *err)
     return 0;
 }
 
+/* However it is written: PassWord, pass%77ord. */
+static bool secret(const char *key, size_t n)
+{
+    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
+    char name[64];
+    size_t len = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)key[i];
+
+        if (c == '%' && n - i > 2 && hex(key[i + 1]) >= 0 && hex(key[i + 2]) >= 0) {
+            c = hex(key[i + 1]) << 4 | hex(key[i + 2]);
+            i += 2;
+        }
+        if (len + 1 == sizeof name)
+            return true; /* nothing that we know */
+        name[len++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    name[len] = '\0';
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        if (strstr(name, words[w]))
+            return true;
+    return false;
+}
+
+/* One option of the query, [s, e), and how a refusal names it. */
+struct option {
+    const char *s, *eq, *e; /* eq: NULL if there is none */
+    char label[96];         /* "option 2 ('ttl')" */
+};
+
+/* Behind a secret only the number is shown: the text may be the rest of a password with a bare
+ * '&' in it. So it is where no '=' tells the name from the value. */
+static void next_option(struct option *o, const char *s, unsigned number, bool after_secret)
+{
+    char name[64];
+    const char *end;
+
+    o->s = s;
+    o->e = s + strcspn(s, "&");
+    o->eq = memchr(s, '=', (size_t)(o->e - s));
+    end = o->eq ? o->eq : o->e;
+    hf__escape(name, sizeof name, s, (size_t)(end - s));
+    if (end == s || after_secret || (!o->eq && secret(s, (size_t)(end - s))))
+        snprintf(o->label, sizeof o->label, "option %u", number);
+    else
+        snprintf(o->label, sizeof o->label, "option %u ('%s')", number, name);
+}
+
+static int take_option(struct url *u, const struct option *o, hf_error *err)
+{
+    char what[128], *key = NULL, *value = NULL;
+    int rc;
+
+    if (o->e == o->s || o->eq == o->s)
+        return hf__fail(err, HF_EINVAL, 0, NULL,
+                        "URL: %s has no name: options have the form key=value, with '&' "
+                        "between them",
+                        o->label);
+    if (!o->eq)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: %s: options have the form key=value",
+                        o->label);
+    snprintf(what, sizeof what, "name of %s", o->label);
+    rc = decode(&key, o->s, o->eq, what, err);
+    if (rc == 0 && strchr(key, ' '))
+        rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: %s: no option is called so", o->label);
+    snprintf(what, sizeof what, "value of %s", o->label);
+    if (rc == 0)
+        rc = decode(&value, o->eq + 1, o->e, what, err);
+    if (rc == 0)
+        rc = add_param(u, key, value, err);
+    if (rc < 0) {
+        free(key);
+        free(value);
+    }
+    return rc;
+}
+
 static int take_query(struct url *u, const char *s, hf_error *err)
 {
-    while (*s) {
-        const char *e = s + strcspn(s, "&"), *eq = memchr(s, '=', (size_t)(e - s));
-        char *key = NULL, *value = NULL;
-        int rc;
+    bool after_secret = false;
+    struct option o;
+    int rc = 0;
 
-        if (!eq || eq == s)
-            return hf__fail(err, HF_EINVAL, 0, NULL, "URL: options have the form key=value");
-        rc = decode(&key, s, eq, "name of an option", err);
-        if (rc == 0 && strchr(key, ' '))
-            rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: no option is called '%s'", key);
-        if (rc == 0)
-            rc = decode(&value, eq + 1, e, "value of an option", err);
-        if (rc == 0)
-            rc = add_param(u, key, value, err);
-        if (rc < 0) {
-            free(key);
-            free(value);
-            return rc;
-        }
-        s = *e ? e + 1 : e;
+    for (unsigned number = 1; rc == 0 && *s; number++) {
+        next_option(&o, s, number, after_secret);
+        rc = take_option(u, &o, err);
+        after_secret = after_secret || (rc == 0 && secret(o.s, (size_t)(o.eq - o.s)));
+        s = *o.e ? o.e + 1 : o.e;
     }
-    return 0;
+    return rc;
 }
 
 bool hf__parse_time(const char *s, int64_t *ret_ms)
@@ -269,31 +342,6 @@ static int take_common(struct url *u, hf_error *err)
         return hf__fail(err, HF_EINVAL, 0, NULL, "URL: namespace= is longer than %d bytes",
                         NAMESPACE_MAX);
     return 0;
-}
-
-/* However it is written: PassWord, pass%77ord. Its escapes have been checked. */
-static bool secret(const char *key, size_t n)
-{
-    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
-    char name[64];
-    size_t len = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        int c = (unsigned char)key[i];
-
-        if (c == '%') {
-            c = hex(key[i + 1]) << 4 | hex(key[i + 2]);
-            i += 2;
-        }
-        if (len + 1 == sizeof name)
-            return true; /* nothing that we know */
-        name[len++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    }
-    name[len] = '\0';
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-        if (strstr(name, words[w]))
-            return true;
-    return false;
 }
 
 /* The text as it was given, less the password and the values of secret options. */

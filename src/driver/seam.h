@@ -162,6 +162,7 @@ struct row { /* strings are valid during ev_row */
     int64_t age_ms, expires_ms; /* -1: not known */
     int64_t joined;   /* the store's time or number of joining: for choosing a victim only */
     bool broken;
+    bool kept;        /* left by a leave with keep_ms: nobody's, nobody renews it */
     const char *note; /* NUL-terminated */
     const char *hints;
     size_t hints_len;

@@ -57,6 +57,8 @@ def cannot_run(box):
     same(code, 127, "status")
     check("/no/such/thing" in err and "No such file" in err, f"message: {err!r}")
     same(box.run("a", "no-such-command-anywhere")[0], 127, "status")
+    code, _, err = box.run("a", "")
+    same((code, err), (127, "holdfast: cannot run '': No such file or directory\n"), "an empty one")
     box.write("plain", "text")
     same(box.run("a", box.path("plain"))[0], 126, "status")
     same(box.run("a", box.dir)[0], 126, "status")
@@ -75,6 +77,9 @@ def bad_usage(box):
                        (["--permits", "3", "a", "true"], "permits"),
                        (["--permits", "3/2", "a", "true"], "permits"),
                        (["--permits", "0/2", "a", "true"], "permits"),
+                       (["--permits", "1/2147483649", "a", "true"], "at most 2147483648"),
+                       (["--permits", "1/4294967297", "a", "true"], "at most 2147483648"),
+                       (["-w", "", "a", "true"], "--wait ''"),
                        (["--permits", "1/2", "-s", "a", "true"], "permits"),
                        (["--on-lost", "cry", "a", "true"], "cry"), (["-E", "256", "a", "true"], "256"),
                        (["-t", "3s", "--grace", "2s", "a", "true"], "grace"),
@@ -133,15 +138,16 @@ def stdin_is_passed(box):
 @case
 def descriptors_and_mask(box):
     """The command starts with our mask, our dispositions and our descriptors, no others but life."""
-    def pre():
+    def pre(how):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM])
         for s in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTSTP):
             signal.signal(s, signal.SIG_IGN)
         for s in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(s, signal.SIG_DFL)
+            signal.signal(s, how)
     show = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"]
-    plain = box.end(box.popen(show, preexec_fn=pre))[1]
-    same(box.run("a", *show, preexec_fn=pre)[1], plain, "signals")
+    for how in (signal.SIG_DFL, signal.SIG_IGN):
+        plain = box.end(box.popen(show, preexec_fn=lambda: pre(how)))[1]
+        same(box.run("a", *show, preexec_fn=lambda: pre(how))[1], plain, "signals")
     p = box.start("a", "sleep", "1000")
     pid = until(lambda: child_of(p.pid), "the command")
     until(lambda: stat_of(pid)["name"] == "sleep", "it runs")
@@ -197,6 +203,23 @@ def also_fences(box):
     same([line.split(" ", 1)[1] for line in lines[1:4]], ["a", "b", "c d"], "names")
     same(lines[0].split(), ["a", lines[1].split()[0]], "the first")
     same(lines[4:], ["75", "75", "75"], "all are held")
+
+
+@case
+def also_fences_of_odd_names(box):
+    """HOLDFAST_FENCES: names as they are but \\\\ and \\n; the loop of the manual gives them back."""
+    names = [" a\\b ", "\\n\\0101", "c\n9 forged", "tab\t\u202e\x1b", "e"]
+    loop = ('printf "%s\\n" "$HOLDFAST_FENCES" | while IFS= read -r line; do\n'
+            '    printf "fence %s of %b|" "${line%% *}" "${line#* }"\ndone')
+    also = [word for name in names[1:] for word in ("--also", name)]
+    code, out, err = box.run(*also, names[0], "sh", "-c",
+                             f'printf "%s\\0" "$HOLDFAST_FENCES"; {loop}')
+    same(code, 0, f"status {err}")
+    plain, back = out.split("\0")
+    lines = [line.split(" ", 1) for line in plain.split("\n")]
+    same([name for _, name in lines],
+         [name.replace("\\", "\\\\").replace("\n", "\\n") for name in names], "the names")
+    same(back, "".join(f"fence {fence} of {name}|" for (fence, _), name in zip(lines, names)), "the loop")
 
 
 @case
@@ -426,6 +449,20 @@ def at_least(box):
     check(time.monotonic() - since >= 7.9, f"not before: {time.monotonic() - since}")
     same(box.run("--at-least", "0", "a", "true")[0], 0, "0 is nothing")
     same(box.run("-n", "a", "true")[0], 0, "free")
+
+
+@case
+def at_least_is_nobodys(box):
+    """--at-least: what is kept after the run is not the parent's; who was left behind waits for it."""
+    left = ("until [ -e $DIR/ended ]; do sleep 0.02; done; "
+            '"$HF" run -n b true; echo $?; "$HF" run -w 40 b echo got; echo $?')
+    same(box.run("--at-least", "6s", "b", "sh", "-c", f"({left}) > $DIR/out 2> $DIR/err &")[0], 0, "status")
+    kept = box.holders("b")[0]
+    same((kept["kept"], kept["owner"]), (True, ""), "the ticket")
+    box.write("ended")
+    until(lambda: len(box.read("out").split()) == 3, "it has ended")
+    same(box.read("out").split(), ["75", "got", "0"], f"result {box.read('err')!r}")
+    check("parent" not in box.read("err"), f"message {box.read('err')!r}")
 
 
 @case

@@ -4,8 +4,10 @@
 The command makes descendants of every kind; the second run's command notes whether any of them
 still lives at its start. That is asked by the waiting command itself, so a late death shows.
 """
+import ctypes
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -343,6 +345,105 @@ def nested_run_dies_whole(box):
     same(box.end(second)[0], 0, "the second")
     same(box.read("result").split()[0], "clean", "at its start")
     same(box.run("-w", "40s", "b", "true")[0], 0, "b is free")
+
+
+# ---- another PID namespace's /proc -------------------------------------------------------------
+
+PID_NS = (["unshare"] if os.geteuid() == 0 else ["unshare", "-r"]) + ["-p", "-f"]
+NO_PROC = "there is no /proc of this PID namespace"
+
+# Started as number N of the new namespace, where N is also its number in this one.
+SAME_NUMBER = r"""
+import os, sys
+here = os.getpid()
+for _ in range(10000):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+        f.write(str(here))
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if os.readlink("/proc/self") == str(os.getpid()):
+            os.execv(sys.argv[1], sys.argv[1:])
+        os.write(w, os.readlink("/proc/self").encode())
+        os._exit(255)
+    os.close(w)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != 255:
+        sys.exit(status)
+    here = int(os.read(r, 16))
+    os.close(r)
+sys.exit("never got the number")
+"""
+
+
+def refuse_readlinkat():
+    """A filter of system calls: /proc/self cannot be read."""
+    number = {"x86_64": 267, "aarch64": 78}[os.uname().machine]
+    code = b"".join(struct.pack("HBBI", *line) for line in (
+        (0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000)))
+    libc, buf = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxP", 4, ctypes.addressof(buf))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def elsewhere(box, *args):
+    """Starts it in a PID namespace of its own, with the /proc of ours."""
+    if subprocess.run([*PID_NS, "true"], stderr=subprocess.DEVNULL).returncode == 0:
+        return box.popen([*PID_NS, *args])
+    print("# no PID namespace can be made here: a filter of system calls instead", flush=True)
+    return box.popen(args, preexec_fn=refuse_readlinkat)
+
+
+@case
+def foreign_proc(box):
+    """With the /proc of another PID namespace the whole group is ended all the same, and it is said."""
+    code, _, err = box.end(elsewhere(box, box.holdfast, "run", "--at-most", "2s", "a", "sh", "-c",
+                                     "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000"))
+    same(code, 76, f"status {err}")
+    same(err.count(NO_PROC), 1, f"warnings in {err!r}")
+    same(box.run("a", "true"), (0, "", ""), "here nothing is said")
+
+
+@case
+def foreign_proc_kill_supervisor(box):
+    """The same with a killed supervisor: its guard ends the group, then itself, and no stranger."""
+    p = elsewhere(box, "sh", "-c", '"$HF" run -t 60s a sh -c "sleep 1000 & sleep 1000" & run=$!; '
+                  "for i in 0 1 2 3 4 5 6 7 8 9; do sleep 2000 & all=\"$all $!\"; done; wait $run; echo $? > $DIR/status; "
+                  "until [ -e $DIR/go ]; do sleep 0.02; done; kill -9 $all")
+
+    def running(*words):
+        """Those with one of the words among their arguments, or as their name."""
+        found = []
+        for q in box.ours():
+            try:
+                with open(f"/proc/{q}/cmdline", "rb") as f:
+                    args = f.read().decode().split("\0") + [(stat_of(q) or {}).get("name")]
+            except OSError:
+                continue
+            found += [q] if set(words) & set(args) and "-c" not in args else []
+        return found
+    until(lambda: len(running("1000")) == 2 and len(running("2000")) == 10, "all run")
+    supervisor = [q for q in box.ours() if stat_of(q)["name"] == "holdfast"]
+    same(len(supervisor), 1, "supervisors")
+    os.kill(supervisor[0], signal.SIGKILL)
+    until(lambda: box.read("status").strip() == "137", "the supervisor has died")
+    until(lambda: not running("1000", "holdfast-guard"), "the guard has ended them and itself")
+    same(len(running("2000")), 10, "strangers")
+    box.write("go")
+    box.end(p)
+
+
+@case
+def foreign_proc_same_number(box):
+    """A /proc in which we have the very number that we have here is another's all the same."""
+    if os.geteuid() != 0 or subprocess.run([*PID_NS, "true"], stderr=subprocess.DEVNULL).returncode:
+        print("# numbers cannot be chosen here", flush=True)
+        return
+    code, _, err = box.end(elsewhere(box, sys.executable, "-c", SAME_NUMBER, box.holdfast, "run",
+                                     "--at-most", "1s", "a", "sh", "-c", "sleep 1000 & sleep 1000"))
+    same(code, 76, f"status {err}")
+    same(err.count(NO_PROC), 1, f"warnings in {err!r}")
 
 
 if __name__ == "__main__":

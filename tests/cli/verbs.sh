@@ -149,7 +149,7 @@ for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1d; do
     expect 64 "wait -w '$t': 64" "$H" wait -w "$t" a
 done
 expect 64 'a time of more than a year: 64' "$H" wait -w 9000h a
-says '9000h: .*at most 366 days' 'a time of more than a year: names it and the limit'
+says "'9000h': .*at most 366 days" 'a time of more than a year: names it and the limit'
 for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h 8784h; do
     expect 0 "wait -w '$t' of a free name: 0" "$H" wait -w "$t" a
 done
@@ -162,12 +162,12 @@ for l in 0 -1 x 99999999999999 ''; do
     expect 64 "ls --limit '$l': 64" "$H" ls --limit "$l"
 done
 expect 64 'ls --limit: a wrong number' "$H" ls --limit many
-says '\-\-limit many' 'ls --limit: names it'
+says "\-\-limit 'many'" 'ls --limit: names it'
 for f in 0 -1 x 18446744073709551616 ''; do
     expect 64 "break --fence '$f': 64" "$H" break --yes --fence "$f" a
 done
 expect 64 'break --fence: a wrong number' "$H" break --yes --fence many a
-says '\-\-fence many' 'break --fence: names it'
+says "\-\-fence 'many'" 'break --fence: names it'
 expect 64 'bench: unknown case: 64' "$H" bench frobnicate
 for t in 0 1ms 11m x; do
     expect 64 "bench --time $t: 64" "$H" bench --time $t uncontended
@@ -185,11 +185,18 @@ for t in abc 0 9000h; do
     expect 64 "ttl=$t in the URL: 64" "$H" -u "local://$tmp/s?ttl=$t" ls
     says "ttl=$t: wants a time .* at most 366 days" "ttl=$t in the URL: names it and the limit"
 done
+for q in 'namespace=%00' 'ttl=5s&namespace=%ff' 'namespace=a&namespace=%' 'namespace'; do
+    expect 64 "?$q in the URL: 64" "$H" -u "local://$tmp/s?$q" ls
+    says "option [12] ('namespace')" "?$q in the URL: names the option"
+done
+expect 64 '?&& in the URL: 64' "$H" -u "local://$tmp/s?&&" ls
+says 'option 1 has no name' '?&& in the URL: says which option'
 run "$H" -u 'frobnicate://user:hunter2@host/x?password=hunter3' ls
 [ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
 ok $? 'a failing URL does not show its password'
 says 'HOLDFAST_URL_FILE' '-u with a password: warns and says what to do'
-for q in 'auth=u:hunter2' 'x=1&PassWord=hunter2' 'apitoken=hunter2'; do
+for q in 'auth=u:hunter2' 'x=1&PassWord=hunter2' 'apitoken=hunter2' 'auth=hunter2%zz' \
+    'auth=a&hunter2'; do
     run "$H" -u "frobnicate://host/x?$q" ls
     says 'HOLDFAST_URL_FILE' "-u with ?$q: warns"
     ! grep -q 'hunter' "$tmp/err" "$tmp/out"
@@ -302,6 +309,68 @@ expect 0 'a new store' "$H" -u "local://$tmp/damaged" ls
 echo garbage >"$tmp/damaged/gate"
 expect 69 'a damaged store: 69' "$H" -u "local://$tmp/damaged" ls
 says 'not a gate' 'a damaged store: says what is'
+expect 0 'a store to be changed' "$H" -u "local://$tmp/format" ls
+printf '\377' | dd of="$tmp/format/gate" bs=1 seek=8 conv=notrunc 2>/dev/null
+expect 69 'a store of another format: 69' "$H" -u "local://$tmp/format" ls
+says 'the store has format [0-9]*, this library knows' 'a store of another format: says which'
+for v in ls 'run a true'; do
+    # shellcheck disable=SC2086
+    expect 69 "$v, in a new store, files may not grow: 69" \
+        sh -c 'ulimit -f 10; exec "$@"' sh "$H" -u "local://$tmp/limited" $v
+    says 'no room left in the store' "$v, files may not grow: says so"
+    [ -d "$tmp/limited" ] && [ -z "$(ls -A "$tmp/limited")" ]
+    ok $? "$v, files may not grow: leaves no half of a store"
+done
+sh -c 'ulimit -f 0; exec "$1" backends >"$2"' sh "$H" "$tmp/backends" 2>/dev/null
+[ $? -eq 71 ]
+ok $? 'output to a file that may not grow: 71'
+
+# In namespaces of our own; a plain user is root in one of his own first.
+apart=unshare
+[ "$(id -u)" -eq 0 ] || apart='unshare -r'
+mkdir "$tmp/small"
+cat >"$tmp/full.sh" <<'SH'
+mount -t tmpfs -o "size=$1,mode=700" none "$2" || exit 1
+export HOLDFAST_URL="local://$2/store"
+shift 2
+exec "$@"
+SH
+cat >"$tmp/full.py" <<'PY'
+"""full.py HOLDFAST: a run of so many long names that the disk is full, then another."""
+import subprocess, sys
+also = [word for i in range(1500) for word in ("--also", f"{i}" + 400 * "x")]
+full = subprocess.run([sys.argv[1], "run", "--note", 1000 * "n", *also, "a", "true"]).returncode
+left = subprocess.run([sys.argv[1], "ls"], stdout=subprocess.PIPE, text=True).stdout
+then = subprocess.run([sys.argv[1], "run", "-n", "a", "true"]).returncode
+sys.exit(full if left == "" and then == 0 else 1)
+PY
+if $apart -m sh "$tmp/full.sh" 64k "$tmp/small" true 2>/dev/null; then
+    expect 69 'no room for a new store: 69' $apart -m sh "$tmp/full.sh" 64k "$tmp/small" "$H" run a true
+    says 'no room left in the store: No space left' 'no room for a new store: says so'
+    expect 69 'a disk that gets full: 69, and the store goes on' \
+        $apart -m sh "$tmp/full.sh" 3m "$tmp/small" python3 "$tmp/full.py" "$H"
+    says 'no room left in the store: No space left' 'a disk that gets full: says so'
+else
+    echo '# no disk can be mounted here: only the limit of the size of files was tried'
+fi
+hold x
+for kind in PID time; do
+    case $kind in PID) in="$apart -p -f" ;; time) in="$apart -T --boottime 5000 -f" ;; esac
+    if ! $in true 2>/dev/null; then
+        echo "# no $kind namespace can be made here: test-local-folder tells the driver of one"
+        continue
+    fi
+    until_ok count_is holders 1 x
+    for v in ls 'show x' 'run -n y true'; do
+        # shellcheck disable=SC2086
+        expect 69 "$v in another $kind namespace: 69" $in "$H" $v
+        says "in use by processes of another $kind namespace" "$v in another $kind namespace: says so"
+    done
+    count_is holders 1 x
+    ok $? "another $kind namespace: no harm to who holds here"
+done
+end $pid
+
 expect 78 'a ttl that the store does not have: 78' "$H" run -t 1ms a true
 says 'ttl 1 ms: this store takes' 'a ttl that the store does not have: names it'
 "$H" backends --json >"$tmp/out" 2>&1
@@ -412,6 +481,14 @@ sh -c '"$1" show "" <&- >&- 2>&-' sh "$H"
 [ $? -eq 64 ]
 ok $? 'closed standard descriptors and a message: its status'
 expect 0 'the store is still well after that' "$H" show jobs/one
+
+expect 0 'a name that is kept' "$H" run --at-least 60s kept true
+expect 0 'show of a kept name' "$H" show kept
+prints 'ends in [0-9]* s: left so' 'show of a kept name: says that nobody renews it'
+expect 0 'show --json of a kept name' "$H" show --json kept
+json '[(t["kept"], t["owner"]) for t in d["holders"]] == [(True, "")]' \
+    'show --json of a kept name: it is nobody'"'"'s'
+expect 0 'break of a kept name' "$H" break --yes kept
 
 # ---- wait ----
 

@@ -163,11 +163,17 @@ static void kept_by_last_handle_only(void)
     const hf_request *req = HF_REQUEST(.owner = 7);
     hf_client *c = opened();
     hf_lease *outer = taken(c, nm("n"), req), *inner = taken(c, nm("n"), req);
+    struct seen s;
 
     CHECK_RC(hf_release_after(inner, 60000, E()), HF_EBUSY);
     CHECK_RC(hf_lease_check(inner), 0);
     given(inner);
-    CHECK_RC(hf_release_after(outer, SHORT_MS, E()), 0);
+    if (hf_client_caps(c) & HF_CAP_LINE) {
+        CHECK(see(c, nm("n"), 0, &s) && !s.kept && s.owner[0]);
+        CHECK_RC(hf_release_after(outer, SHORT_MS, E()), 0);
+        CHECK(!see(c, nm("n"), 0, &s) || (s.kept && !s.owner[0])); /* nobody's */
+    } else
+        CHECK_RC(hf_release_after(outer, SHORT_MS, E()), 0);
     CHECK_RC(tried(c, nm("n"), req), HF_EBUSY); /* its owner cannot re-enter */
     given(taken(c, nm("n"), req));
     closed(c);

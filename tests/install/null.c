@@ -128,6 +128,7 @@ static void without_anything_else(void)
     IS(hf_ticket_age_ms(NULL), -1);
     IS(hf_ticket_expires_ms(NULL), -1);
     IS(hf_ticket_broken(NULL), 0);
+    IS(hf_ticket_kept(NULL), 0);
     IS(hf_ticket_note(NULL) != NULL, 0);
 }
 

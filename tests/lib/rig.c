@@ -131,6 +131,7 @@ bool see(hf_client *c, const char *name, size_t i, struct seen *s)
         s->permits = hf_ticket_permits(t);
         s->mode = hf_ticket_mode(t);
         s->broken = hf_ticket_broken(t);
+        s->kept = hf_ticket_kept(t);
         s->pid = hf_ticket_pid(t);
         s->age_ms = hf_ticket_age_ms(t);
         s->expires_ms = hf_ticket_expires_ms(t);

@@ -67,7 +67,7 @@ struct seen {
     char id[64], owner[256], host[256], note[1100];
     uint64_t fence;
     uint32_t position, permits;
-    int mode, broken;
+    int mode, broken, kept;
     int64_t pid, age_ms, expires_ms;
 };
 bool see(hf_client *, const char *name, size_t i,

@@ -135,6 +135,7 @@ static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
     r->expires_ms = (h->f.expires_at - tx->now) / 1000;
     r->joined = h->f.joined_at;
     r->broken = h->f.flags & HOLDER_BROKEN;
+    r->kept = h->f.process == 0;
     if (h->f.expires_at < k->earliest_at)
         k->earliest_at = h->f.expires_at;
     return hf__seen_add(tx, h->f.process);

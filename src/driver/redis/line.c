@@ -14,7 +14,8 @@ enum {
     WAITER = 48, /* weight 8 number 8 joined 8 ttl 8 client 16 */
     GROUP = 12,  /* till 8 count 4 */
     GROUP_NAME = 1 + CLIENT_ID + 8,
-    BROKEN = 1
+    BROKEN = 1,
+    KEPT = 2
 };
 
 void hf__redis_line_script(struct redis *r, struct command *c, const struct request *q,
@@ -188,6 +189,7 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
     row.expires_ms = s->expiry - k->now_us / 1000;
     row.joined = (int64_t)get(s->bytes + (s->holds ? 24 : 16), 8);
     row.broken = s->holds && (s->bytes[40] & BROKEN);
+    row.kept = s->holds && (s->bytes[40] & KEPT);
     row.note = note;
     row.hints = rec.hints;
     row.hints_len = rec.hints_len;
