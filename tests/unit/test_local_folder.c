@@ -337,6 +337,14 @@ static void a_newer_format_is_refused(void **state)
     assert_int_equal(pread(fd, after, 64, 4096), 64);
     assert_memory_equal(before, after, 64);
     close(fd);
+
+    /* Another format may have another size; after a boot it is replaced. */
+    assert_int_equal(truncate(folder_file(folder, "gate"), 8352), 0);
+    assert_int_equal(open_and_close(""), HF_EVERSION);
+    edit("gate", offsetof(struct gate, boot), "another boot id.", 16);
+    assert_int_equal(open_and_close(""), 0);
+    assert_int_equal(truncate(folder_file(folder, "gate"), 8352), 0);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED);
 }
 
 static void a_damaged_gate_is_refused(void **state)
@@ -793,6 +801,78 @@ static void another_time_namespace(void **state)
     check_namespace(CLONE_NEWTIME);
 }
 
+/* The first process of a PID namespace that has the /proc of another one holds "x"; its
+ * children try to take it, with every number that comes, until one has the same number in
+ * both. Its /proc has another process by the number of the holder, which lives. */
+static int try_with_our_number(const char *where, int to)
+{
+    char number[32] = "";
+    struct side s;
+    struct pass p;
+
+    if (readlink("/proc/self", number, sizeof number - 1) < 0)
+        return 1;
+    if (atoi(number) != getpid())
+        return write(to, number, sizeof number) == sizeof number ? CANNOT : 1;
+    if (side_open(&s, where, "") < 0)
+        return 2;
+    pass_init(&p, &s, "x");
+    p.t.try_only = true;
+    return pass_join(&p) == 1 ? 3 : p.why == HF_EBUSY ? 0 : 4;
+}
+
+static int hold_as_first(const char *where)
+{
+    char number[32] = "1";
+    int status = 0, ends[2];
+    struct side s;
+    struct pass p;
+
+    if (side_open(&s, where, "") < 0)
+        return 5;
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) != 1 || pipe(ends) < 0)
+        return 6;
+    for (int i = 0; i < 20000; i++) {
+        pid_t pid;
+
+        if (!put("/proc/sys/kernel/ns_last_pid", number))
+            return CANNOT;
+        if ((pid = fork()) == 0)
+            _exit(try_with_our_number(where, ends[1]));
+        if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+            return 7;
+        if (WEXITSTATUS(status) != CANNOT)
+            return WEXITSTATUS(status);
+        if (read(ends[0], number, sizeof number) != sizeof number)
+            return 8;
+    }
+    return 9;
+}
+
+static int as_first(const char *where)
+{
+    int status;
+    pid_t pid;
+
+    if (!enter(CLONE_NEWPID))
+        return CANNOT;
+    if ((pid = fork()) == 0)
+        _exit(hold_as_first(where));
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 10;
+}
+
+static void a_foreign_proc_with_our_number(void **state)
+{
+    int rc = in_child(as_first, folder);
+
+    (void)state;
+    if (rc == CANNOT)
+        print_message("# numbers of processes cannot be chosen here\n");
+    else
+        assert_int_equal(rc, 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -819,6 +899,7 @@ int main(void)
         T(a_full_disk),
         T(no_room_to_begin),
         T(another_pid_namespace),
+        T(a_foreign_proc_with_our_number),
         T(another_time_namespace),
     };
 

@@ -158,6 +158,98 @@ static void a_grant_comes_without_an_entry(void **state)
     free(p);
 }
 
+/* The slot in which a grant to us would stand. */
+static struct grant *our_slot(void)
+{
+    const struct local *ls = local_of(a.store);
+
+    for (size_t i = 0; i < GATE_GRANTS; i++) {
+        struct grant *g = &ls->sh->gate->grants[i];
+
+        if (g->process == ls->sh->process && g->member == ls->member)
+            return g;
+    }
+    fail_msg("the grant stands in no slot");
+    return NULL;
+}
+
+/* The message is read later: with the next turn, or before the client waits again. */
+static void a_taken_grant_leaves_nothing_in_the_pipe(void **state)
+{
+    const struct local *ls = local_of(a.store);
+
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct child c, d;
+        struct pass *p = waited_for_many(&c, 1), q;
+        struct pollfd pipe = { ls->wakefd, POLLIN, 0 };
+
+        side_until(&a, &p->granted);
+        assert_int_equal(poll(&pipe, 1, 0), 1);
+        if (again) {
+            d = child_start(folder, stand_in_line, NULL);
+            assert_int_equal(child_hear(&d), 'h');
+            pass_init(&q, &a, "x");
+            assert_int_equal(pass_join(&q), 0);
+        } else
+            side_turn(&a, hf__loop_now());
+        assert_int_equal(poll(&pipe, 1, 0), 0);
+        assert_int_equal(p->granted, 1);
+        pass_leave(p);
+        if (again) {
+            pass_leave(&q);
+            child_kill(&d, SIGKILL);
+        }
+        child_end(&c);
+        free(p);
+    }
+}
+
+/* As a writer leaves it that is killed in the middle, or one that told another member. */
+static void a_slot_is_not_believed(void **state)
+{
+    (void)state;
+    for (int others = 0; others < 2; others++) {
+        struct child c;
+        struct pass *p = waited_for_many(&c, 1);
+        struct grant *g = our_slot();
+
+        if (others)
+            g->member++;
+        else
+            g->turn++;
+        g->fence += 1000;
+        side_until(&a, &p->granted);
+        assert_true(pass_holds(p));
+        assert_int_not_equal(p->t.fence, g->fence);
+        pass_leave(p);
+        child_end(&c);
+        free(p);
+    }
+}
+
+/* The next writer puts it right. */
+static void a_torn_slot_is_used_again(void **state)
+{
+    struct child c;
+    struct pass *p = waited_for_many(&c, 1);
+    struct grant *g = our_slot();
+
+    (void)state;
+    g->turn++;
+    side_until(&a, &p->granted);
+    pass_leave(p);
+    child_end(&c);
+    free(p);
+    p = waited_for_many(&c, 1);
+    assert_int_equal(g->turn % 2, 0);
+    side_until(&a, &p->granted);
+    assert_int_equal(p->t.fence, g->fence);
+    pass_leave(p);
+    child_end(&c);
+    free(p);
+}
+
 static void the_mail_of_grants_does_not_pile_up(void **state)
 {
     enum { N = STALE_MAX + 8 }; /* few enough to come by message */
@@ -765,6 +857,9 @@ int main(void)
         T(hand_over),
         T(a_grant_comes_without_an_entry),
         T(the_mail_of_grants_does_not_pile_up),
+        T(a_taken_grant_leaves_nothing_in_the_pipe),
+        T(a_slot_is_not_believed),
+        T(a_torn_slot_is_used_again),
         T(a_full_pipe_loses_no_grant),
         T(a_killed_holder_is_noticed),
         T(a_try_after_a_kill_succeeds),

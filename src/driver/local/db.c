@@ -308,6 +308,8 @@ int hf__tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, b
         rc = hf__stale_drop(&tx);
     if ((rc = end(&tx, rc)) == 0 && drops)
         ls->nstale = 0;
+    if (rc == 0 && ls)
+        hf__grants_show(ls);
     return rc;
 }
 

@@ -32,6 +32,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,6 +231,33 @@ static void drop_gate(struct shared *sh)
     sh->storefd = -1;
 }
 
+static int no_gate(const struct shared *sh, hf_error *err)
+{
+    return hf__fail(err, HF_EDAMAGED, 0, sh->path,
+                    "its file `gate` is not a gate; stop its users and remove it");
+}
+
+static int other_format(const struct shared *sh, uint32_t format, hf_error *err)
+{
+    return hf__fail(err, HF_EVERSION, 0, sh->path,
+                    "the store has format %u, this library knows %u", format, GATE_FORMAT);
+}
+
+/* It has another size: that of another format, or it is no gate. DB_NONE: of a boot that
+ * is over. */
+static int other_size(const struct shared *sh, int fd, hf_error *err)
+{
+    struct gate g;
+    const ssize_t head = offsetof(struct gate, pid_ns);
+
+    if (pread(fd, &g, (size_t)head, 0) != head ||
+        memcmp(g.magic, GATE_MAGIC, sizeof g.magic) != 0 || g.format == GATE_FORMAT)
+        return no_gate(sh, err);
+    if (memcmp(g.boot, sh->place.boot, sizeof g.boot) != 0)
+        return DB_NONE;
+    return other_format(sh, g.format, err);
+}
+
 static int map_gate(struct shared *sh, hf_error *err)
 {
     struct stat st;
@@ -239,10 +267,11 @@ static int map_gate(struct shared *sh, hf_error *err)
     if (fd < 0 && sys == ENOENT)
         return DB_NONE;
     if (fd >= 0 && fstat(fd, &st) == 0) {
-        if ((size_t)st.st_size != sizeof *sh->gate || !S_ISREG(st.st_mode)) {
+        if (!S_ISREG(st.st_mode) || (size_t)st.st_size != sizeof *sh->gate) {
+            int rc = S_ISREG(st.st_mode) ? other_size(sh, fd, err) : no_gate(sh, err);
+
             close(fd);
-            return hf__fail(err, HF_EDAMAGED, 0, sh->path,
-                            "its file `gate` is not a gate; stop its users and remove it");
+            return rc;
         }
         map = mmap(NULL, sizeof *sh->gate, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         sys = errno;
@@ -289,17 +318,14 @@ static int look_at_gate(struct shared *sh, enum sight_of_gate *seen, hf_error *e
     g = sh->gate;
     *seen = GATE_REFUSED;
     if (memcmp(g->magic, GATE_MAGIC, sizeof g->magic) != 0)
-        return hf__fail(err, HF_EDAMAGED, 0, sh->path,
-                        "its file `gate` is not a gate; stop its users and remove it");
+        return no_gate(sh, err);
     if (memcmp(g->boot, sh->place.boot, sizeof g->boot) != 0) {
         *seen = GATE_NEW;
         hf__fail(err, HF_EFOREIGN, 0, sh->path, "in use by another machine");
         return 0;
     }
     if (g->format != GATE_FORMAT)
-        return hf__fail(err, HF_EVERSION, 0, sh->path,
-                        "the store has format %u, this library knows %u", g->format,
-                        GATE_FORMAT);
+        return other_format(sh, g->format, err);
     if (g->layout != hf__gate_layout())
         return hf__fail(
             err, HF_EVERSION, 0, sh->path,

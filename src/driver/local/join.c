@@ -366,6 +366,8 @@ void hf__local_join(struct store *store, struct ticket *t)
     if (rc == 0) {
         hf__ticket_in(ls, t);
         answer(ls, &j, &err);
+        if (j.outcome == WAITING)
+            hf__wake_rest(ls);
     } else if (rc == HF_EFORKED)
         ev_gone(t, rc, &err);
     else

@@ -25,8 +25,17 @@
 
 /* ---- gate -------------------------------------------------------------------------- */
 
-enum { GATE_FORMAT = 1, GATE_MARKS = 1024, GATE_LIVE = 1 };
+enum { GATE_FORMAT = 2, GATE_MARKS = 1024, GATE_GRANTS = 128, GATE_LIVE = 1 };
 #define GATE_MAGIC "holdfst\n"
+
+/* The last grant to any of the members that share the slot; see wake.c. */
+struct grant {
+    uint64_t turn; /* odd: is being written, or whoever wrote it was killed */
+    uint64_t process, member;
+    uint64_t token[HF_TOKEN / 8];
+    uint64_t fence, expires_at;
+    uint64_t zero; /* up to the size of a cache line */
+};
 
 struct gate { /* the file `gate`, mapped shared */
     char magic[8];
@@ -43,6 +52,7 @@ struct gate { /* the file `gate`, mapped shared */
     uint64_t followers; /* at least as many as there are */
     pthread_mutex_t mutex;
     uint64_t marks[GATE_MARKS]; /* the last fence of the names in each bucket */
+    _Alignas(64) struct grant grants[GATE_GRANTS];
 };
 
 struct place { /* what must be equal for two processes to share a gate */
@@ -273,7 +283,9 @@ void hf__deliver(struct local *); /* hf__poke, and tells our own; not inside the
 
 int hf__wake_open(struct local *, hf_error *); /* the wake pipe and our number */
 void hf__wake_close(struct local *);
-void hf__poke(struct local *); /* wakes the others; not inside the gate */
+void hf__wake_rest(struct local *);   /* reads what a grant has left in our pipe */
+void hf__grants_show(struct local *); /* inside the gate, after the commit */
+void hf__poke(struct local *);        /* wakes the others; not inside the gate */
 
 /* ---- processes --------------------------------------------------------------------- */
 
@@ -350,6 +362,8 @@ struct local {
     size_t nidle;
     struct watch wake;
     int wakefd;
+    bool unread; /* a grant was taken from its slot, its message is still in the pipe */
+    unsigned char taken[HF_TOKEN]; /* by which ticket */
     struct sender senders[SENDERS];
     struct note *notes;
     size_t nnotes, notes_room;

@@ -17,6 +17,7 @@
 #include "driver/local/local.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -132,12 +133,19 @@ static void destroy(struct shared *sh)
 }
 
 /* In a new PID namespace /proc may still be that of the old one, where our numbers belong
- * to other processes: then nothing can be read about a process but about ourselves. */
+ * to other processes: then nothing can be read about a process but about ourselves. By
+ * chance we may have the same number in both, so this is asked for: it has one number of
+ * us for each namespace from its own down to ours. */
 static bool proc_is_ours(void)
 {
-    char text[32] = "";
+    char text[4096] = "", *numbers;
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 
-    return readlink("/proc/self", text, sizeof text - 1) > 0 && atoi(text) == getpid();
+    if (fd >= 0)
+        close(fd);
+    numbers = n > 0 ? strstr(text, "\nNSpid:\t") : NULL;
+    return numbers && strtol(numbers + 8, &numbers, 10) == getpid() && *numbers == '\n';
 }
 
 static struct shared *blank(void)

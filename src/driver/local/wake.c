@@ -15,6 +15,21 @@
  * names is the one that the hold was given (G1). If the hold has been marked or evicted
  * since, that is mail of its own; if the ticket has left, or knows, nobody listens.
  *
+ * A grant that stands in a message also stands in the gate, in a slot that its member
+ * shares with others: whoever is woken looks there first, and what it finds there it need
+ * not read from the pipe before its caller goes on. Why that is right:
+ *  - A slot is written inside the gate, after the commit counts, before the message. So
+ *    there is one writer at a time, and what stands there is as true as the message.
+ *  - `turn` is odd while a slot is written, and another one afterwards: a reader, who is
+ *    not in the gate, takes only what was there, whole, under one even number. A writer
+ *    that is killed leaves it odd; the next one goes on from there.
+ *  - A slot is only a short cut. If it is torn, overwritten by another member's grant, or
+ *    tells what is known, the pipe is read as ever. Its message is never skipped: it stays
+ *    in the pipe, which therefore stays readable, and is read, with all that came behind
+ *    it, at the next turn of the loop, or before this client sleeps for its next ticket,
+ *    whichever comes first (G4). So mail that came together with the grant is read as late
+ *    as if it had come just after it.
+ *
  * A pipe, because writing and reading it takes less time than sending a datagram. All
  * open it for reading and writing, so that it always has a reader: a message for one that
  * has died stays in it and harms nobody, where SIGPIPE would. Member numbers are never
@@ -143,6 +158,7 @@ void hf__wake_close(struct local *ls)
         ls->store.env->unwatch(ls->store.env, &ls->wake);
         hf__fd_close(ls->wakefd);
         ls->wakefd = -1;
+        ls->unread = false;
     }
     for (size_t i = 0; i < SENDERS; i++)
         sender_close(&ls->senders[i]);
@@ -154,8 +170,83 @@ static int read_mail(struct tx *tx, void *arg)
     return hf__mail_read(tx);
 }
 
-/* What was read from the pipe, if it tells all. */
-static bool tell_granted(struct local *ls, const struct wake *got, size_t len)
+/* ---- grants in the gate ------------------------------------------------------------ */
+
+static struct grant *slot_of(const struct local *ls, uint64_t process, uint64_t member)
+{
+    return &ls->sh->gate->grants[(process * 31 + member) % GATE_GRANTS];
+}
+
+static void put(uint64_t *to, uint64_t n)
+{
+    __atomic_store_n(to, n, __ATOMIC_RELAXED);
+}
+
+static uint64_t get(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
+static void show(struct grant *g, const struct poke *p)
+{
+    uint64_t turn = get(&g->turn) | 1, token[HF_TOKEN / 8];
+
+    memcpy(token, p->wake.token, sizeof token);
+    put(&g->turn, turn);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* odd before anything else changes */
+    put(&g->process, p->process);
+    put(&g->member, p->member);
+    for (size_t i = 0; i < HF_TOKEN / 8; i++)
+        put(&g->token[i], token[i]);
+    put(&g->fence, p->wake.fix.value);
+    put(&g->expires_at, (uint64_t)p->wake.fix.expires_at);
+    __atomic_store_n(&g->turn, turn + 1, __ATOMIC_RELEASE);
+}
+
+void hf__grants_show(struct local *ls)
+{
+    for (size_t i = 0; i < ls->npokes; i++)
+        if (ls->pokes[i].wake.kind == MAIL_GRANTED)
+            show(slot_of(ls, ls->pokes[i].process, ls->pokes[i].member), &ls->pokes[i]);
+}
+
+/* Our slot, if what stands there is whole and for us. */
+static bool seen(const struct local *ls, struct note *ret)
+{
+    const struct grant *g = slot_of(ls, ls->sh->process, ls->member);
+    uint64_t turn = __atomic_load_n(&g->turn, __ATOMIC_ACQUIRE), token[HF_TOKEN / 8];
+    bool ours = get(&g->process) == ls->sh->process && get(&g->member) == ls->member;
+
+    for (size_t i = 0; i < HF_TOKEN / 8; i++)
+        token[i] = get(&g->token[i]);
+    *ret = (struct note){ .kind = MAIL_GRANTED,
+                          .fix = { get(&g->fence), (int64_t)get(&g->expires_at) } };
+    memcpy(ret->token, token, sizeof token);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return ours && turn % 2 == 0 && get(&g->turn) == turn;
+}
+
+/* Is there news in it? Then its message, which says the same, can be read later. */
+static bool take_grant(struct local *ls)
+{
+    const struct ticket *t;
+    struct note note;
+
+    if (!seen(ls, &note) || (t = hf__ticket_find(ls, note.token)) == NULL || !t->life ||
+        t->life->kind != LIFE_WAIT)
+        return false;
+    ls->unread = true;
+    memcpy(ls->taken, note.token, HF_TOKEN);
+    hf__stale_add(ls, 0, note.token);
+    hf__hear(ls, &note);
+    return true;
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+/* What was read from the pipe, if it tells all. taken: the ticket that knows; or NULL. */
+static bool tell_granted(struct local *ls, const struct wake *got, size_t len,
+                         const unsigned char *taken)
 {
     size_t n = len / sizeof *got;
 
@@ -167,6 +258,8 @@ static bool tell_granted(struct local *ls, const struct wake *got, size_t len)
     for (size_t i = 0; i < n; i++) {
         struct note note = { .kind = MAIL_GRANTED, .fix = got[i].fix };
 
+        if (taken && memcmp(got[i].token, taken, HF_TOKEN) == 0)
+            continue;
         memcpy(note.token, got[i].token, HF_TOKEN);
         hf__stale_add(ls, 0, note.token);
         hf__hear(ls, &note);
@@ -174,21 +267,36 @@ static bool tell_granted(struct local *ls, const struct wake *got, size_t len)
     return true;
 }
 
-static void woken(struct watch *w, uint32_t events)
+static void read_pipe(struct local *ls)
 {
-    struct local *ls = container_of(w, struct local, wake);
     struct wake got[PIPE_SIZE / sizeof(struct wake) + 1];
+    const unsigned char *taken = ls->unread ? ls->taken : NULL;
     ssize_t n;
 
-    (void)events;
+    ls->unread = false;
     /* If there are more, the pipe stays readable and we look once more. */
     while ((n = read(ls->wakefd, got, sizeof got)) < 0 && errno == EINTR)
         ;
-    if (n > 0 && tell_granted(ls, got, (size_t)n))
+    if (n > 0 && tell_granted(ls, got, (size_t)n, taken))
         return;
     /* If the gate is blocked the mail stays; the safety look reads it. */
     if (hf__tx_run(ls, read_mail, NULL, false, LOOK_MS, NULL) == 0)
         hf__deliver(ls);
+}
+
+void hf__wake_rest(struct local *ls)
+{
+    if (ls->unread)
+        read_pipe(ls);
+}
+
+static void woken(struct watch *w, uint32_t events)
+{
+    struct local *ls = container_of(w, struct local, wake);
+
+    (void)events;
+    if (ls->unread || !take_grant(ls))
+        read_pipe(ls);
 }
 
 /* ---- waking ------------------------------------------------------------------------ */
