@@ -233,6 +233,8 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
     if (w.now + us > p->paused_until)
         p->paused_until = w.now + us;
     p->ran_at = p->paused_until;
+    if (p->paused_until > w.asleep_till)
+        w.asleep_till = p->paused_until;
     if (suspend && MUTANT(MONOTONIC)) {
         p->base_p = proc_now(p) - us;
         p->base_t = w.now;

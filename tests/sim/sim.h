@@ -341,6 +341,7 @@ struct world {
     bool store_up, quiet;
     int64_t store_back, wall, quiet_at, forgot_at;
     int64_t set_back; /* by how much the store's clock was, in all */
+    int64_t asleep_till; /* what came while a process slept is seen by then, not sooner */
     uint64_t revision, joins;
     uint32_t groups;
     size_t ops, leases;

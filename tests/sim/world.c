@@ -361,7 +361,8 @@ static void finish(void)
     if (!w.broke && (w.ops > 0 || w.leases > 0))
         violate("liveness", "%zu operations and %zu leases are not done and never will be",
                 w.ops, w.leases);
-    bound = w.now + (2 * longest_ttl() + 20000) * US + w.set_back;
+    bound = w.now > w.asleep_till ? w.now : w.asleep_till;
+    bound += (2 * longest_ttl() + 20000) * US + w.set_back;
     while (!w.broke && w.now < bound && step())
         ;
     w.now = bound > w.now ? bound : w.now;
