@@ -3,6 +3,7 @@
 #define HF_CLI_H
 
 #include <holdfast/async.h>
+#include <holdfast/tool.h>
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -138,7 +138,7 @@ typedef struct hf_options { /* size first, zero is default, unknown bytes are re
     int64_t ttl_ms;         /* for requests that name none; 0: the URL's ttl=, or 30 s */
     void (*log)(void *user, int level, const char *name, const char *text);
     void *user;             /* passed to log, which may run on any thread and must not call us */
-    const char *owner;      /* act for this owner of another process: text of hf_lease_owner */
+    const char *owner;      /* act for this owner of another process: hf_lease_owner (tool.h) */
 } hf_options;
 #define HF_OPTIONS_INIT { sizeof(hf_options), 0, 0, NULL, NULL, NULL }
 #ifndef __cplusplus
@@ -172,11 +172,6 @@ int hf_preload(const char *schemes, hf_error *);
 
 uint32_t hf_client_caps(const hf_client *);    /* HF_CAP_* */
 const char *hf_client_url(const hf_client *);  /* without secrets */
-
-/* The descriptors whose last close tells the store that this process died. A guard that
- * keeps copies of them holds back that news. Writes at most n, returns how many there are;
- * 0 where the store sees death by ttl only. They stay the client's. */
-int hf_client_life_fds(hf_client *, int *fds, size_t n);
 
 /* ---- requests ----------------------------------------------------------------------- */
 
@@ -275,10 +270,6 @@ int hf_lease_note(hf_lease *, const char *note, hf_error *);
  * reentrancy and for deadlock detection: call it after handing a lease to another thread. */
 int hf_lease_adopt(hf_lease *, uint64_t owner, hf_error *);
 
-/* The owner as text, for hf_options.owner of a process that acts for it, with the names it
- * holds. Returns the length needed, as snprintf does. */
-int hf_lease_owner(const hf_lease *, char *buf, size_t size);
-
 /* ---- stop buttons ------------------------------------------------------------------- */
 
 int hf_cancel_new(hf_cancel **ret, hf_error *);
@@ -330,21 +321,6 @@ enum { HF_EVICT_NOW = 1u << 0 };
  * once; from then on only the fence protects the resource. */
 int hf_evict(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
              hf_error *);
-
-/* ---- stores ------------------------------------------------------------------------- */
-
-enum { HF_BACKEND_BUILTIN = 0, HF_BACKEND_MODULE = 1, HF_BACKEND_MISSING = 2 };
-
-typedef struct hf_backend {
-    uint32_t size;       /* sizeof(hf_backend), set by the caller */
-    uint32_t state;      /* HF_BACKEND_* */
-    const char *name;    /* "local"; static */
-    const char *schemes; /* "local"; words; static */
-    char detail[256];    /* where it is, or why it is not there */
-} hf_backend;
-
-/* The i-th driver this library knows of; HF_ENOENT beyond the last. */
-int hf_backend_at(size_t i, hf_backend *ret);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,7 @@
 #include "util/map.h"
 
 #include <holdfast/async.h>
+#include <holdfast/tool.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 

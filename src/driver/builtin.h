@@ -5,6 +5,8 @@
 
 #include "driver/seam.h"
 
+#include <holdfast/tool.h>
+
 struct known_driver {
     const char *name;    /* "local" */
     const char *schemes; /* words */

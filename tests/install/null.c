@@ -3,6 +3,7 @@
  * which function is missing here.
  */
 #include <holdfast/async.h>
+#include <holdfast/tool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #define HF_TESTS_FACE_H
 
 #include <holdfast/async.h>
+#include <holdfast/tool.h>
 #include <pthread.h>
 #include <stdbool.h>
 

@@ -8,7 +8,7 @@
 #ifndef HF_TESTS_KID_H
 #define HF_TESTS_KID_H
 
-#include <holdfast/holdfast.h>
+#include <holdfast/tool.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>

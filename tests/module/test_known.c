@@ -16,7 +16,7 @@
 #include "driver/builtin.h"
 
 #include <cmocka.h>
-#include <holdfast/holdfast.h>
+#include <holdfast/tool.h>
 
 const struct hf_driver *const hf__builtin_drivers[] = { NULL };
 const struct known_driver hf__known_drivers[] = {

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <holdfast/holdfast.h>
+#include <holdfast/tool.h>
 
 static char folder[256];
 

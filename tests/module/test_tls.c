@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <holdfast/holdfast.h>
+#include <holdfast/tool.h>
 
 struct answer {
     int rc;

@@ -1,0 +1,42 @@
+/* tool.h: calls for tools that stand around holdfast: supervisors, monitors, the command itself.
+ * An application that takes and gives back locks needs none of them.
+ */
+#ifndef HOLDFAST_TOOL_H
+#define HOLDFAST_TOOL_H
+
+#include <holdfast/holdfast.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- supervising --------------------------------------------------------------------- */
+
+/* The descriptors whose last close tells the store that this process died. A guard that
+ * keeps copies of them holds back that news. Writes at most n, returns how many there are;
+ * 0 where the store sees death by ttl only. They stay the client's. */
+int hf_client_life_fds(hf_client *, int *fds, size_t n);
+
+/* The owner as text, for hf_options.owner of a process that acts for it, with the names it
+ * holds. Returns the length needed, as snprintf does. */
+int hf_lease_owner(const hf_lease *, char *buf, size_t size);
+
+/* ---- stores ------------------------------------------------------------------------- */
+
+enum { HF_BACKEND_BUILTIN = 0, HF_BACKEND_MODULE = 1, HF_BACKEND_MISSING = 2 };
+
+typedef struct hf_backend {
+    uint32_t size;       /* sizeof(hf_backend), set by the caller */
+    uint32_t state;      /* HF_BACKEND_* */
+    const char *name;    /* "local"; static */
+    const char *schemes; /* "local"; words; static */
+    char detail[256];    /* where it is, or why it is not there */
+} hf_backend;
+
+/* The i-th driver this library knows of; HF_ENOENT beyond the last. */
+int hf_backend_at(size_t i, hf_backend *ret);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
