@@ -1,8 +1,17 @@
-/* change.c: operations on what is held: amend (note, downgrade) and renewal by hand.
+/* change.c: operations on what is held: amend (note, downgrade, another ttl on a shared life) and renewal
+ * by hand.
  *
- * Each hangs on its hold (changers) until the store has answered. Amends are repeated when the store was
- * away; a renewal is answered by the first proof of life that was sent after it was asked for. A hold
- * that is lost ends them with HF_ELOST; without an answer in time they end with HF_EUNKNOWN (G7). */
+ * Each hangs on its hold (changers) until the store has answered. An amend tells the store the whole
+ * present state of the ticket (note, owner, weight, ttl); one is under way at a time, and what changes
+ * meanwhile is told by another one behind it, so an answer is never about something else. What has no
+ * answer is repeated when the store is back, also if the operation that asked for it has given up: the
+ * change counts here already.
+ *
+ * A renewal of a ticket's own life is answered by the first proof of life that was sent after it was asked
+ * for. A life that is shared (a session) is renewed for all its tickets anyway: any proof of life
+ * answers, and the hold itself counts its ttl anew from when it was asked for.
+ *
+ * A hold that is lost ends them with HF_ELOST; without an answer in time they end with HF_EUNKNOWN (G7). */
 #include "core/core.h"
 
 #include <stdlib.h>
@@ -50,9 +59,24 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
     if (downgrade)
         h->t.weight = 1;
     list_push(&h->changers, &op->on_hold);
-    hf__client_todo(h, HOLD_AMEND);
+    hf__hold_amend(h);
     wait_change(op);
     return 0;
+}
+
+/* On a life that others share, another ttl means another life: the driver moves the ticket there. From the
+ * sending on the store may count the shorter of both times (G1). */
+static void move_to_ttl(struct hf_op *op, struct hold *h, int64_t ttl_ms)
+{
+    int64_t end_at = hf__until(op->began_at, ttl_ms);
+
+    op->kind = OP_AMEND;
+    op->old_ttl_ms = h->t.ttl_ms;
+    op->old_end_at = h->ends_at;
+    h->t.ttl_ms = ttl_ms;
+    if (end_at < hf__until(h->t.life->sent_at, h->t.life->given_ms) && end_at < h->ends_at)
+        hf__hold_end_at(h, end_at);
+    hf__hold_amend(h);
 }
 
 int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
@@ -60,45 +84,57 @@ int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
     struct life *l = h->t.life;
     int rc = start_change(op, h);
 
+    if (rc == 0 && ttl_ms > 0 && ttl_ms != h->t.ttl_ms)
+        rc = hf__check_needs(op->client, HF_CAP_TTL, ttl_ms, op->err);
     if (rc < 0)
         return rc;
-    if (ttl_ms > 0 && l->kind != LIFE_OWN && ttl_ms != h->t.ttl_ms)
-        return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
-                        "this store has no ttl per request");
     if (l->marked)
         return hf__fail(op->err, HF_ELOST, 0, op->client->url.shown,
                         "'%s' was broken and cannot be renewed", h->t.name);
-    if (ttl_ms > 0 && l->kind == LIFE_OWN) {
-        hf__life_ask(l, ttl_ms);
-        hf__hold_grade(h, atomic_load(&h->grade)); /* its deadline may be nearer now */
-    }
     op->began_at = op->client->env->now(op->client->env);
     list_push(&h->changers, &op->on_hold);
-    hf__life_renew(l);
+    if (l->kind != LIFE_OWN && ttl_ms > 0 && ttl_ms != h->t.ttl_ms) {
+        move_to_ttl(op, h, ttl_ms);
+    } else {
+        if (ttl_ms > 0 && l->kind == LIFE_OWN) {
+            hf__life_ask(l, ttl_ms);
+            hf__hold_grade(h, atomic_load(&h->grade)); /* its deadline may be nearer now */
+        }
+        hf__life_renew(l);
+    }
     wait_change(op);
     return 0;
 }
 
-static void end_changers(struct hold *h, int kind, int rc)
-{
-    list_for_safe(n, &h->changers) {
-        struct hf_op *op = container_of(n, struct hf_op, on_hold);
-
-        if (kind < 0 || (int)op->kind == kind)
-            hf__op_end(op, rc, NULL);
-    }
-}
-
-bool hf__op_amends(const struct hold *h)
+bool hf__op_renews(const struct hold *h)
 {
     const struct list *first = list_first(&h->changers);
 
-    return first && container_of(first, struct hf_op, on_hold)->kind == OP_AMEND;
+    return first && container_of(first, struct hf_op, on_hold)->kind == OP_RENEW;
+}
+
+/* A refusal takes a change of the ttl back; "not known" does not: it is repeated. */
+static void ttl_amended(struct hold *h, const struct hf_op *op, int rc)
+{
+    if (rc == 0) {
+        hf__hold_count_anew(h, op->began_at);
+    } else if (rc != HF_EUNKNOWN) {
+        h->t.ttl_ms = op->old_ttl_ms;
+        hf__hold_end_at(h, op->old_end_at);
+    }
 }
 
 void hf__op_amended(struct hold *h, int rc)
 {
-    end_changers(h, OP_AMEND, rc);
+    list_for_safe(n, &h->changers) {
+        struct hf_op *op = container_of(n, struct hf_op, on_hold);
+
+        if (op->kind != OP_AMEND)
+            continue;
+        if (op->began_at > 0 && h->state == TICKET_HELD)
+            ttl_amended(h, op, rc);
+        hf__op_end(op, rc, NULL);
+    }
 }
 
 void hf__op_renewed(struct hold *h)
@@ -108,14 +144,18 @@ void hf__op_renewed(struct hold *h)
     list_for_safe(n, &h->changers) {
         struct hf_op *op = container_of(n, struct hf_op, on_hold);
 
-        if (op->kind == OP_RENEW && (l->kind != LIFE_OWN || op->began_at <= l->sent_at)) {
-            h->t.ttl_ms = l->kind == LIFE_OWN ? l->ttl_ms : h->t.ttl_ms;
-            hf__op_end(op, 0, NULL);
-        }
+        if (op->kind != OP_RENEW || (l->kind == LIFE_OWN && op->began_at > l->sent_at))
+            continue;
+        if (l->kind == LIFE_OWN)
+            h->t.ttl_ms = l->ttl_ms;
+        if (h->state == TICKET_HELD)
+            hf__hold_count_anew(h, op->began_at);
+        hf__op_end(op, 0, NULL);
     }
 }
 
 void hf__op_changers_lost(struct hold *h)
 {
-    end_changers(h, -1, HF_ELOST);
+    list_for_safe(n, &h->changers)
+        hf__op_end(container_of(n, struct hf_op, on_hold), HF_ELOST, NULL);
 }

@@ -44,16 +44,30 @@ static int parse_acts_for(struct client *c, const char *text, hf_error *err)
     return 0;
 }
 
-static int set_ttl(struct client *c, hf_error *err)
+/* Capabilities and limits are those of the first UP. Later the store can only come to do less (an older
+ * member of a cluster, a rolling upgrade): what was promised once is not taken for granted again. */
+static void learn(struct client *c)
 {
     const struct store *s = c->store;
 
+    if (!c->known) {
+        c->caps = s->caps;
+        c->least_ttl_ms = s->least_ttl_ms;
+        c->most_ttl_ms = s->most_ttl_ms;
+    } else {
+        c->caps &= s->caps;
+        if (s->least_ttl_ms > c->least_ttl_ms)
+            c->least_ttl_ms = s->least_ttl_ms;
+        if (s->most_ttl_ms < c->most_ttl_ms)
+            c->most_ttl_ms = s->most_ttl_ms;
+    }
+    c->known = true;
+}
+
+static int set_ttl(struct client *c, hf_error *err)
+{
     c->ttl_ms = c->url.ttl_ms ? c->url.ttl_ms : TTL_MS;
-    if (c->ttl_ms < s->least_ttl_ms || c->ttl_ms > s->most_ttl_ms)
-        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
-                        "ttl %lld ms: this store takes %lld to %lld ms", (long long)c->ttl_ms,
-                        (long long)s->least_ttl_ms, (long long)s->most_ttl_ms);
-    return 0;
+    return hf__check_needs(c, 0, c->ttl_ms, err);
 }
 
 int hf__client_init(struct client *c, const struct hf_driver *driver, const struct url *url,
@@ -79,10 +93,8 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
         rc = driver->open(&c->store, &c->url, env, err);
     if (rc == 0) {
         c->store->client = c;
-        c->up = !c->store->starts_down;
-        c->caps = c->store->caps;
-        c->least_ttl_ms = c->store->least_ttl_ms;
-        c->most_ttl_ms = c->store->most_ttl_ms;
+        learn(c);
+        c->up = c->known = !c->store->starts_down;
         rc = set_ttl(c, err);
     }
     if (rc < 0) {
@@ -188,27 +200,51 @@ void hf__client_run(struct client *c)
     c->running = false;
 }
 
+/* Asks for what the store, as it is now known to be, does not have: it is refused, never granted with
+ * less. A hold whose deadline is no longer certain is at risk from now on. */
+static bool refused_by_needs(struct client *c, struct hold *h)
+{
+    hf_error err;
+
+    if (h->state == TICKET_HELD) {
+        h->uncertain = h->needs & HF_CAP_DEADLINE & ~c->caps;
+        hf__hold_grade(h, atomic_load(&h->grade));
+        return false;
+    }
+    if (!h->op || MUTANT(CAPS_AT_CALL) ||
+        hf__check_needs(c, h->needs, h->t.ttl_ms, &err) == 0)
+        return false;
+    hf__hold_step(h, h->join_sent_at > 0 ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, err.code,
+                  &err);
+    return true;
+}
+
 /* Renewed by its owner alone, who has not asked for it. */
 static bool left_alone(const struct hold *h)
 {
-    return h->state == TICKET_HELD && h->no_renew && h->t.life == &h->t.own &&
-           list_empty(&h->changers);
+    return hf__hold_by_hand(h) && h->t.life == &h->t.own;
+}
+
+static void repeat(struct hold *h)
+{
+    if (!left_alone(h) && (h->state == TICKET_JOINING || !h->leave_sent))
+        hf__hold_step(h, TICKET_STORE_UP, 0, NULL);
+    if (h->state == TICKET_HELD && (h->amend != AMEND_NONE || (h->todo & HOLD_AMEND))) {
+        h->amend = AMEND_NONE;
+        hf__hold_amend(h);
+    }
 }
 
 /* Repeats what was unanswered (seam rule 6). */
 static void up(struct client *c)
 {
     c->up = true;
-    c->caps = c->store->caps;
+    learn(c);
     list_for_safe(n, &c->holds) {
         struct hold *h = container_of(n, struct hold, node);
 
-        if (MUTANT(UP_FORGETS))
-            break;
-        if (!left_alone(h) && (h->state == TICKET_JOINING || !h->leave_sent))
-            hf__hold_step(h, TICKET_STORE_UP, 0, NULL);
-        if (hf__op_amends(h))
-            hf__client_todo(h, HOLD_AMEND);
+        if (!refused_by_needs(c, h) && !MUTANT(UP_FORGETS))
+            repeat(h);
     }
 }
 

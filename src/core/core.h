@@ -40,12 +40,13 @@ struct client {
     const struct host *host;
     struct url url;
     int64_t ttl_ms;              /* for requests that name none */
-    _Atomic uint32_t caps;       /* any thread: the store's, as of its last UP */
-    int64_t least_ttl_ms, most_ttl_ms;
+    _Atomic uint32_t caps;       /* any thread: what the store can do; final at the first UP */
+    _Atomic int64_t least_ttl_ms, most_ttl_ms; /* any thread; likewise */
     struct owner acts_for;       /* hf_options.owner; both 0: none */
     char *acts_hints;            /* the names that owner holds: "a\0b\0" */
     size_t acts_hints_len;
     bool up, closing, closed, running;
+    bool known;                  /* the store was up: caps and limits are the server's */
     hf_error down;               /* why the store is down */
     struct list holds;           /* hold.node: all that are not OUT, or have handles */
     struct map by_name;          /* hold.by_name: HELD ones */
@@ -61,6 +62,12 @@ struct client {
 
 /* ---- holds ---------------------------------------------------------------------------- */
 
+enum amend_state {
+    AMEND_NONE,
+    AMEND_SENT, /* amend was called and is not answered; UP repeats it */
+    AMEND_AGAIN /* besides, something has changed since: call it once more when it is answered */
+};
+
 struct hold {
     struct ticket t;
     struct client *client;
@@ -74,6 +81,11 @@ struct hold {
     bool no_renew;
     uint64_t thread;  /* the thread that acquired it by a blocking call without owner; 0 */
     int64_t max_hold_ms;
+    int64_t max_at;       /* HELD: the end of max_hold_ms; LOOP_NEVER */
+    int64_t ends_at;      /* HELD: given up then, whatever the store renews; LOOP_NEVER */
+    uint32_t needs;       /* HF_CAP_*: without them it must not be granted */
+    enum amend_state amend;
+    bool uncertain;       /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
     bool joined_again;    /* join was called before with this token, and had no answer */
@@ -106,6 +118,7 @@ struct request { /* hf_request, checked */
     bool reentrant;
     uint64_t thread;     /* for the relock rule; 0: none */
     const char *note;
+    uint32_t needs;      /* HF_CAP_* */
 };
 
 struct hold *hf__hold_new(struct client *, const char *name, const struct request *);
@@ -113,6 +126,13 @@ void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
 void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
 void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
+void hf__hold_amend(struct hold *); /* tell the store note, owner, weight */
+/* HELD with HF_NO_RENEW, and its owner does not renew it just now. */
+bool hf__hold_by_hand(const struct hold *);
+/* A hold without renewal ends by its own life's deadline; where the life is shared by others (a session),
+ * the core ends it one ttl after `from`: the grant, or its last renewal by hand. */
+void hf__hold_count_anew(struct hold *, int64_t from);
+void hf__hold_end_at(struct hold *, int64_t at); /* given up then, or at the end of max_hold */
 bool hf__hold_trusted(const struct hold *); /* of one that was granted: still held */
 
 void hf__held_add(struct hold *); /* became HELD */
@@ -189,7 +209,8 @@ struct hf_op {
     size_t next;          /* OP_ACQUIRE: how many of its holds are granted */
     size_t open;          /* OP_RELEASE: how many holds are not settled */
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
-    int64_t began_at;     /* OP_RENEW: what was sent before does not answer it */
+    int64_t began_at;     /* renewal by hand: what was sent before does not answer it */
+    int64_t old_ttl_ms, old_end_at; /* OP_AMEND of a ttl: what to go back to if it is refused */
     bool explained;       /* err has the text already */
     bool try_only;
     bool reserved;        /* has a timer reserved */
@@ -234,7 +255,7 @@ void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->lis
 void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);
 void hf__op_settled(struct hf_op *, int rc);     /* OP_RELEASE: one more hold is out, or unknown */
-bool hf__op_amends(const struct hold *); /* an OP_AMEND waits for its answer */
+bool hf__op_renews(const struct hold *); /* an OP_RENEW waits for its answer */
 void hf__op_amended(struct hold *, int rc);
 void hf__op_renewed(struct hold *);
 void hf__op_changers_lost(struct hold *);
@@ -329,6 +350,8 @@ void hf__client_done(struct client *);     /* after the last verb: closes the st
 int hf__check_options(const hf_options *in, hf_options *out, hf_error *);
 int hf__check_request(const struct client *, const hf_request *in, bool blocking,
                       struct request *out, hf_error *);
+/* What the store must be able to do for this; 0, or HF_ENOTSUP with the reason. */
+int hf__check_needs(const struct client *, uint32_t needs, int64_t ttl_ms, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);
 int hf__check_note(const char *, hf_error *);
 bool hf__size_ok(const void *given, size_t size, size_t known);

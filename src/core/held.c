@@ -42,7 +42,7 @@ void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
     h->thread = 0;
     if (was) {
         hf__held_add(h);
-        hf__client_todo(h, HOLD_AMEND); /* others' walks must not find the old owner */
+        hf__hold_amend(h); /* others' walks must not find the old owner */
     }
 }
 

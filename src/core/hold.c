@@ -46,6 +46,7 @@ static void fill(struct hold *h, const char *name, const struct request *r)
     h->no_renew = r->no_renew;
     h->thread = r->thread;
     h->max_hold_ms = r->max_hold_ms;
+    h->needs = r->needs;
 }
 
 struct hold *hf__hold_new(struct client *c, const char *name, const struct request *r)
@@ -111,17 +112,20 @@ static void set_hints(struct hold *h)
 static void set_until(struct hold *h)
 {
     const struct life *l = h->t.life;
-    bool deadline = h->client->caps & HF_CAP_DEADLINE;
     int64_t until = 0;
 
-    if (h->state == TICKET_HELD && !h->lost && (l || !deadline))
-        until = deadline ? hf__until(l->sent_at, l->given_ms) : INT64_MAX;
+    if (h->state == TICKET_HELD && !h->lost && l) {
+        until = hf__until(l->sent_at, l->given_ms);
+        until = until < h->ends_at ? until : h->ends_at;
+    }
     atomic_store_explicit(&h->until_at, until, memory_order_release);
 }
 
 void hf__hold_grade(struct hold *h, uint32_t grade)
 {
     set_until(h);
+    if (h->uncertain && grade == HF_HELD)
+        grade = HF_AT_RISK;
     if (atomic_exchange(&h->grade, grade) == grade)
         return;
     list_for(n, &h->parts)
@@ -133,6 +137,14 @@ static void lose(struct hold *h)
     h->lost = true;
     hf__hold_grade(h, HF_LOST);
     hf__op_changers_lost(h);
+}
+
+void hf__hold_amend(struct hold *h)
+{
+    if (h->amend == AMEND_NONE)
+        hf__client_todo(h, HOLD_AMEND);
+    else
+        h->amend = AMEND_AGAIN;
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -152,23 +164,34 @@ static int64_t plus_ms(int64_t at, int64_t ms)
     return ms > (LOOP_NEVER - at) / 1000 - 1 ? LOOP_NEVER : at + ms * 1000;
 }
 
-/* How long it may be held. A lease that nobody renews ends by its own life's deadline; where
- * the life is shared by others (a session), we end it here. */
-static int64_t longest(const struct hold *h)
+bool hf__hold_by_hand(const struct hold *h)
 {
-    int64_t ms = h->max_hold_ms > 0 ? h->max_hold_ms : INT64_MAX;
+    return h->no_renew && h->state == TICKET_HELD && !hf__op_renews(h);
+}
 
-    if (h->no_renew && h->t.life && h->t.life->kind == LIFE_WIDE && h->t.ttl_ms < ms)
-        ms = h->t.ttl_ms;
-    return ms;
+void hf__hold_end_at(struct hold *h, int64_t at)
+{
+    h->ends_at = at < h->max_at ? at : h->max_at;
+    set_timer(h, h->ends_at);
+    set_until(h);
+}
+
+void hf__hold_count_anew(struct hold *h, int64_t from)
+{
+    bool here = h->no_renew && h->t.life && h->t.life->kind == LIFE_WIDE;
+
+    hf__hold_end_at(h, here ? plus_ms(from, h->t.ttl_ms) : LOOP_NEVER);
 }
 
 static void became_held(struct hold *h)
 {
+    int64_t now = now_of(h);
+
     hf__walk_stop(h->walk);
     hf__held_add(h);
+    h->max_at = plus_ms(now, h->max_hold_ms > 0 ? h->max_hold_ms : INT64_MAX);
+    hf__hold_count_anew(h, now);
     hf__hold_grade(h, h->t.life && h->t.life->marked ? HF_AT_RISK : HF_HELD);
-    set_timer(h, plus_ms(now_of(h), longest(h)));
 }
 
 /* How long after the last request that could have kept it alive the store has ended a ticket,
@@ -389,6 +412,7 @@ void hf__hold_run(struct hold *h)
         s->driver->join(s, &h->t);
     } else if (h->todo & HOLD_AMEND) {
         h->todo &= ~(unsigned)HOLD_AMEND;
+        h->amend = AMEND_SENT;
         s->driver->amend(s, &h->t);
     }
 }
@@ -401,10 +425,8 @@ void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
 
     (void)position; /* what an application sees of it, it sees by looking */
     if (recheck_ms >= 0 && t->life) {
-        int64_t at = plus_ms(now_of(h), recheck_ms) + 1000;
-
-        if (t->life->recheck_at == 0 || at < t->life->recheck_at)
-            t->life->recheck_at = at;
+        /* Only the head of the queue is told such a time: the last answer is the truth. */
+        t->life->recheck_at = plus_ms(now_of(h), recheck_ms) + 1000;
         hf__life_plan(t->life);
     }
     hf__hold_step(h, TICKET_TOLD_WAIT, 0, NULL);
@@ -431,7 +453,7 @@ static enum ticket_event how_good(const struct hold *h)
     const struct life *l = h->t.life;
     int64_t ttl = l->given_ms * 1000, left;
 
-    if (!(h->client->caps & HF_CAP_DEADLINE) || MUTANT(THIN))
+    if (MUTANT(THIN))
         return TICKET_GRANT;
     left = hf__deadline(l->sent_at, l->given_ms) - h->client->env->now(h->client->env);
     return left * 4 < ttl ? TICKET_GRANT_THIN : left * 2 < ttl ? TICKET_GRANT_SHORT : TICKET_GRANT;
@@ -478,5 +500,12 @@ void ev_gone(struct ticket *t, int why, const hf_error *err)
 
 void ev_amended(struct ticket *t, int rc)
 {
-    hf__op_amended(hold_of(t), rc);
+    struct hold *h = hold_of(t);
+    bool again = h->amend == AMEND_AGAIN;
+
+    h->amend = AMEND_NONE;
+    if (again && h->state == TICKET_HELD)
+        hf__hold_amend(h); /* the answer is not about what was asked for since */
+    else
+        hf__op_amended(h, rc);
 }

@@ -117,8 +117,6 @@ int64_t hf_lease_remaining_ms(const hf_lease *l)
         return 0;
     until = until_of(l);
     now = now_of(l);
-    if (until == INT64_MAX)
-        return HF_FOREVER;
     return until > now ? (until - now) / 1000 : 0;
 }
 

@@ -16,7 +16,9 @@
  * An unanswered renewal is repeated every ttl/8, later more rarely. Renewal times are rounded
  * down to a grid of ttl/64, so that many lives become due together and go out in one batch. A
  * waiting life is renewed at ttl/3 too; it has no deadline: if it expires, the store says so at
- * the next answer. */
+ * the next answer. When the first waiter of the line is to look again at the expiry in front of
+ * it (recheck_at) only answers about that waiter change: an answer about another ticket on the same
+ * life, such as the join of a second thread, knows nothing of it. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -137,13 +139,14 @@ void hf__life_ask(struct life *l, int64_t ttl_ms)
     hf__life_plan(l);
 }
 
-/* A life of one ticket that its owner renews by hand. */
+/* A life of one ticket that its owner renews by hand, and does not renew just now. A grant that
+ * waits to be confirmed is not held yet: its renewal is the core's, and is repeated. */
 static bool by_hand(const struct life *l)
 {
     const struct list *first = list_first(&l->tickets);
 
     return l->kind == LIFE_OWN && first &&
-           hold_of(container_of(first, struct ticket, on_life))->no_renew;
+           hf__hold_by_hand(hold_of(container_of(first, struct ticket, on_life)));
 }
 
 static int64_t renew_at(const struct life *l)
@@ -173,9 +176,11 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Also where the store may end a hold sooner (no HF_CAP_DEADLINE): it ends it at its ttl at the
+ * latest, so from then on nothing is believed. */
 static bool carries_holds(const struct life *l)
 {
-    return l->kind != LIFE_WAIT && (l->store->client->caps & HF_CAP_DEADLINE);
+    return l->kind != LIFE_WAIT;
 }
 
 void hf__life_plan(struct life *l)
@@ -283,7 +288,6 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     if (l->tried_at < sent_at)
         l->tried_at = sent_at;
     l->given_ms = ttl_ms;
-    l->recheck_at = 0;
     l->risk_told = l->lost_told = false;
     if (l->kind != LIFE_WAIT)
         each_ticket(l, renewed, &now);

@@ -94,23 +94,43 @@ static int check_weight(const hf_request *in, struct request *out, hf_error *err
     return 0;
 }
 
-static int check_caps(const struct client *c, const hf_request *in, hf_error *err)
+static uint32_t needs_of(const struct client *c, const hf_request *in)
 {
-    uint32_t caps = c->caps;
-    const char *what = NULL;
+    uint32_t needs = 0;
 
-    if (in->mode == HF_READ && !(caps & HF_CAP_SHARED))
-        what = "shared locks";
-    else if (in->mode == HF_PERMITS && !(caps & HF_CAP_PERMITS))
-        what = "permits";
-    else if ((in->flags & HF_BARGE) && !(caps & HF_CAP_BARGE))
-        what = "barging";
-    else if ((in->flags & HF_NEED_DEADLINE) && !(caps & HF_CAP_DEADLINE))
-        what = "a certain deadline";
-    else if (in->ttl_ms > 0 && in->ttl_ms != c->ttl_ms && !(caps & HF_CAP_TTL))
-        what = "a ttl per request (set ttl= in the URL)";
-    if (what)
-        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown, "this store does not have %s", what);
+    if (in->mode == HF_READ)
+        needs |= HF_CAP_SHARED;
+    if (in->mode == HF_PERMITS)
+        needs |= HF_CAP_PERMITS;
+    if (in->flags & HF_BARGE)
+        needs |= HF_CAP_BARGE;
+    if (in->flags & HF_NEED_DEADLINE)
+        needs |= HF_CAP_DEADLINE;
+    if (in->ttl_ms > 0 && in->ttl_ms != c->ttl_ms)
+        needs |= HF_CAP_TTL;
+    return needs;
+}
+
+int hf__check_needs(const struct client *c, uint32_t needs, int64_t ttl_ms, hf_error *err)
+{
+    static const struct {
+        uint32_t cap;
+        const char *what;
+    } names[] = { { HF_CAP_SHARED, "shared locks" },
+                  { HF_CAP_PERMITS, "permits" },
+                  { HF_CAP_BARGE, "barging" },
+                  { HF_CAP_DEADLINE, "a certain deadline" },
+                  { HF_CAP_TTL, "a ttl per request (set ttl= in the URL)" } };
+    int64_t least = c->least_ttl_ms, most = c->most_ttl_ms;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (needs & ~c->caps & names[i].cap)
+            return hf__fail(err, HF_ENOTSUP, 0, c->url.shown, "this store does not have %s",
+                            names[i].what);
+    if (ttl_ms < least || ttl_ms > most)
+        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
+                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64 " ms",
+                        ttl_ms, least, most);
     return 0;
 }
 
@@ -122,11 +142,8 @@ static int check_times(const struct client *c, const hf_request *in, struct requ
                         in->ttl_ms < 0 ? "ttl_ms" : "max_hold_ms");
     out->ttl_ms = in->ttl_ms ? in->ttl_ms : c->ttl_ms;
     out->max_hold_ms = in->max_hold_ms;
-    if (out->ttl_ms < c->store->least_ttl_ms || out->ttl_ms > c->store->most_ttl_ms)
-        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
-                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64 " ms",
-                        out->ttl_ms, c->store->least_ttl_ms, c->store->most_ttl_ms);
-    return 0;
+    out->needs = needs_of(c, in);
+    return hf__check_needs(c, out->needs, out->ttl_ms, err);
 }
 
 /* Whose ticket it is. For the walk an ownerless blocking call belongs to its thread, an
@@ -167,8 +184,6 @@ int hf__check_request(const struct client *c, const hf_request *given, bool bloc
     rc = check_weight(&in, out, err);
     if (rc == 0)
         rc = hf__check_note(in.note, err);
-    if (rc == 0)
-        rc = check_caps(c, &in, err);
     if (rc == 0)
         rc = check_times(c, &in, out, err);
     if (rc < 0)

@@ -327,6 +327,7 @@ static void is_up(struct sim_client *c, const struct msg *m)
     c->up = true;
     if (m->rc == HF_ELOST && m->inc == c->inc)
         drv_session_dead(c);
+    driver_learns(c);
     ev_store(&c->store, STORE_UP, NULL);
 }
 

@@ -71,6 +71,13 @@ void oracle_line(int line)
                     line_names[line], sum, l->held[i].h->t.capacity);
 }
 
+/* Also where the store may end a hold sooner: nobody believes in one for longer than its ttl. */
+static void believed(const struct oh *o)
+{
+    if (o->handles > 0 && o->h->t.life && atomic_load(&o->h->until_at) > deadline(o->h))
+        violate("G1", "%s: check would say held beyond the deadline", o->h->t.name);
+}
+
 static void in_turn(const struct st *s)
 {
     list_for(n, &w.lines[s->line].queue) {
@@ -182,6 +189,8 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
         return;
     }
     count_grant(l, h);
+    if (h->needs & ~l->c->store.caps)
+        violate("G1", "%s is granted although the store cannot do what it needs", h->t.name);
     if (line->nheld == ROWS)
         return;
     o = &line->held[line->nheld++];
@@ -379,8 +388,10 @@ void oracle_full(void)
 {
     for (int i = 0; i < w.plan->lines; i++) {
         oracle_line(i);
-        for (int k = 0; k < w.lines[i].nheld; k++)
+        for (int k = 0; k < w.lines[i].nheld; k++) {
+            believed(&w.lines[i].held[k]);
             told_in_time(&w.lines[i].held[k]);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSES = 0x5ef062 };
+enum { REFUSES = 0x5ef062, REPLACED = 0x4e914c };
 
 static uint64_t state;
 
@@ -85,6 +85,7 @@ static void shape(struct plan *p)
     if (p->calm)
         return;
     p->refuses = mix(p->seed ^ REFUSES) % 8 == 0; /* drawn apart: old seeds mean what they meant */
+    p->replaced = p->family == SCRIPTED && mix(p->seed ^ REPLACED) % 8 == 0;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
     p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
 }

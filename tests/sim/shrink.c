@@ -102,7 +102,7 @@ static void make_plain(struct plan *p, int what)
         memset(p->ppm, 0, sizeof p->ppm);
         break;
     case 5:
-        p->refuses = false;
+        p->refuses = p->replaced = false;
         break;
     default:
         p->jitter_us = 0;

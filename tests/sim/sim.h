@@ -99,6 +99,7 @@ struct plan {
     bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
     bool busy;                 /* an owner acts on several threads: waits and goes on */
     bool refuses;              /* the store refuses some requests of a client for a while */
+    bool replaced;             /* half-way by servers that can do less */
     bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
     int32_t ppm[PROCS];
     struct act acts[ACTS];
@@ -387,6 +388,7 @@ void settle(struct sim_client *);       /* after anything was done with a client
 /* ---- driver.c, answer.c ------------------------------------------------------------- */
 extern const struct hf_driver sim_driver;
 void driver_start(struct sim_client *);
+void driver_learns(struct sim_client *); /* before UP */
 void driver_receive(struct sim_client *, struct msg *);
 void drv_retire(struct sim_client *c, struct life *l);
 int drv_ttl(int64_t ttl_ms);

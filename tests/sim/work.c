@@ -237,6 +237,7 @@ static void make_request(struct request *r, const struct act *a, const struct si
     r->ttl_ms = w.plan->ttl_ms[caps & HF_CAP_TTL ? a->ttl : 0];
     r->max_hold_ms = a->flags & F_MAX_HOLD ? 1 + a->rnd % 2000 : 0;
     r->note = "";
+    r->needs = a->rnd % 16 == 3 ? HF_CAP_DEADLINE : 0;
     if (!t)
         return;
     r->owner = (struct owner){ w.procs[c->proc].id | 1, t->number };
@@ -266,6 +267,8 @@ static void acquire(struct sim_client *c, const struct act *a)
     for (int i = 0; i < a->lines; i++)
         names[i] = line_names[(a->line + i) % w.plan->lines];
     make_request(&r, a, c, t);
+    if (hf__check_needs(&c->core, r.needs, r.ttl_ms, NULL) < 0)
+        return;
     o = new_op(c, a, OP_ACQUIRE);
     o->thread = t;
     if (t && !w.plan->busy)

@@ -1,0 +1,370 @@
+/* test_hold.c: holds on shared lives, changes that the store has not answered, and what a store turns out to
+ * be able to do at its first UP. */
+#include "core_harness.h"
+
+/* Grants the ticket that joined last on a life of this kind; hf__life_free it at the end. */
+static struct life *grant_on(enum life_kind kind, int64_t ttl_ms)
+{
+    struct life *l = hf__life_new(&w.store, kind, ttl_ms);
+
+    assert_non_null(l);
+    hf__hang(w.joined, l);
+    ev_alive(l, w.now, ttl_ms);
+    ev_granted(w.joined, 7, w.now);
+    return l;
+}
+
+/* The session lives on, as one does that others renew. */
+static void pass_alive(struct life *l, int64_t us)
+{
+    for (; us > 0; us -= SEC) {
+        core_pass(us < SEC ? us : SEC);
+        ev_alive(l, w.now, l->ttl_ms);
+    }
+}
+
+/* A give-back whose leave the store answers, and the end of a shared life. */
+static void end(struct hf_lease *lease, struct life *l)
+{
+    if (w.left) {
+        ev_left(w.left, 0);
+        w.left = NULL;
+    }
+    core_release(lease);
+    hf__life_free(l);
+}
+
+static void second_waiter_leaves_the_recheck_of_the_first(void **state)
+{
+    struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
+    struct hf_op first, second;
+    hf_error err;
+    int before;
+
+    (void)state;
+    core_start(&first, &err, HF_FOREVER, NULL);
+    hf__hang(w.joined, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(w.joined, 1, 2000); /* who is in front expires in 2 s */
+    core_pass(1900000);
+    core_start(&second, &err, HF_FOREVER, NULL);
+    hf__hang(w.joined, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(w.joined, 2, -1);
+    before = w.renewals;
+    core_pass(200000);
+    assert_int_equal(w.renewals, before + 1);
+    hf__cancel(&first, HF_ECANCELED);
+    hf__cancel(&second, HF_ECANCELED);
+    hf__client_shut(&w.c);
+    hf__client_done(&w.c);
+    hf__life_free(l);
+}
+
+static void renewal_by_hand_on_a_session_counts_anew(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.flags = HF_NO_RENEW));
+    l = grant_on(LIFE_WIDE, TTL);
+    assert_true(op.done);
+    pass_alive(l, 5 * SEC);
+    assert_in_range(hf_lease_remaining_ms(op.lease), 3000, 4000); /* not the session's time */
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 0), 0);
+    ev_alive(l, w.now, TTL);
+    assert_true(renew.done);
+    assert_int_equal(renew.rc, 0);
+    pass_alive(l, 8 * SEC); /* 13 s after the grant, 8 s after the renewal */
+    assert_int_equal(hf_lease_check(op.lease), 0);
+    assert_int_equal(w.leaves, 0);
+    pass_alive(l, 2 * SEC);
+    assert_int_equal(hf_lease_check(op.lease), HF_ELOST);
+    assert_int_equal(w.leaves, 1);
+    end(op.lease, l);
+}
+
+static void unconfirmed_grant_without_renewal_is_asked_again(void **state)
+{
+    struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
+    struct ticket *t;
+    struct hf_op op;
+    int64_t sent = w.now;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.flags = HF_NO_RENEW));
+    t = w.joined;
+    hf__hang(t, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(t, 1, -1);
+    w.now += 7 * SEC; /* stopped; meanwhile the place was granted */
+    ev_granted(t, 7, sent);
+    hf__client_run(&w.c);
+    assert_int_equal(w.renewals, 1);
+    assert_false(op.done);
+    core_pass(3 * SEC); /* that one is not answered */
+    assert_true(w.renewals > 1);
+    ev_alive(&t->own, w.now, TTL);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    core_release(op.lease);
+    hf__life_free(l);
+}
+
+static void unanswered_renewal_by_hand_is_repeated(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.flags = HF_NO_RENEW));
+    struct hf_op op;
+
+    (void)state;
+    core_pass(SEC);
+    hf__op_init(&op, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&op, l->parts[0].hold, 0), 0);
+    assert_int_equal(w.renewals, 1);
+    core_pass(2 * SEC);
+    assert_true(w.renewals > 1);
+    ev_alive(w.renewed[0], w.now, TTL);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    w.renewals = 0;
+    core_pass(5 * SEC); /* and then it is its owner's business again */
+    assert_int_equal(w.renewals, 0);
+    core_release(l);
+}
+
+static void adopt_is_told_when_the_store_is_back(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.owner = 1));
+    struct hold *h = l->parts[0].hold;
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, NULL);
+    hf__hold_adopt(h, hf__owner_of_number(2), true);
+    hf__client_run(&w.c);
+    assert_null(w.amended);
+    for (int i = 0; i < 2; i++) { /* not sent; sent, and its answer was lost */
+        ev_store(&w.store, STORE_UP, NULL);
+        hf__client_run(&w.c);
+        assert_non_null(w.amended);
+        ev_store(&w.store, STORE_DOWN, NULL);
+        w.amended = NULL;
+    }
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    ev_amended(w.amended, 0);
+    w.amended = NULL;
+    ev_store(&w.store, STORE_DOWN, NULL);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_null(w.amended); /* answered: not repeated */
+    core_release(l);
+}
+
+static void downgrade_of_unknown_outcome_is_repeated(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+    struct hf_op op;
+
+    (void)state;
+    hf__op_init(&op, &w.c, OP_AMEND, NULL);
+    assert_int_equal(hf__amend(&op, l->parts[0].hold, NULL, true), 0);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    core_pass(4 * SEC);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_EUNKNOWN);
+    w.amended = NULL;
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_non_null(w.amended); /* else readers would wait until the release */
+    core_release(l);
+}
+
+static void answer_is_about_the_amend_it_belongs_to(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.owner = 1));
+    struct hf_op op;
+
+    (void)state;
+    hf__hold_adopt(l->parts[0].hold, hf__owner_of_number(2), true);
+    hf__client_run(&w.c);
+    assert_non_null(w.amended);
+    w.amended = NULL;
+    hf__op_init(&op, &w.c, OP_AMEND, NULL);
+    assert_int_equal(hf__amend(&op, l->parts[0].hold, "note", false), 0);
+    assert_null(w.amended);  /* one at a time */
+    ev_amended(w.joined, 0); /* that of the adoption */
+    hf__client_run(&w.c);
+    assert_false(op.done);
+    assert_non_null(w.amended);
+    ev_amended(w.amended, 0);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    core_release(l);
+}
+
+static void other_ttl_on_a_shared_life_is_an_amend(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l, *longer = hf__life_new(&w.store, LIFE_WIDE, 20000);
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 5000));
+    l = grant_on(LIFE_WIDE, 5000);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 20000), 0);
+    assert_ptr_equal(w.amended, w.joined);
+    assert_int_equal(w.amended->ttl_ms, 20000);
+    hf__hang(w.amended, longer); /* as a driver does: another lease of the store */
+    ev_alive(longer, w.now, 20000);
+    ev_amended(w.amended, 0);
+    assert_true(renew.done);
+    assert_int_equal(renew.rc, 0);
+    assert_true(hf_lease_remaining_ms(op.lease) > 15000);
+    end(op.lease, l);
+    hf__life_free(longer);
+}
+
+static void shorter_ttl_on_a_shared_life_counts_from_its_sending(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 8000));
+    l = grant_on(LIFE_WIDE, 8000);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 2000), 0);
+    assert_true(hf_lease_remaining_ms(op.lease) <= 2000); /* G1: the answer may be lost */
+    ev_amended(w.amended, HF_ENOTSUP);                    /* refused: as before */
+    assert_int_equal(renew.rc, HF_ENOTSUP);
+    assert_true(hf_lease_remaining_ms(op.lease) > 7000);
+    assert_int_equal(op.lease->parts[0].hold->t.ttl_ms, 8000);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 2000), 0);
+    pass_alive(l, 2 * SEC); /* no answer */
+    assert_int_equal(hf_lease_check(op.lease), HF_ELOST);
+    assert_int_equal(renew.rc, HF_ELOST);
+    end(op.lease, l);
+}
+
+static void uncertain_store_has_a_deadline_all_the_same(void **state)
+{
+    struct hf_lease *l;
+
+    (void)state;
+    w.c.caps &= ~(uint32_t)HF_CAP_DEADLINE;
+    l = core_hold(HF_FOREVER, NULL);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    core_pass(7 * SEC);
+    assert_int_equal(hf_lease_check(l), 0);
+    assert_int_equal(hf_lease_state(l), HF_AT_RISK);
+    core_pass(2 * SEC);
+    assert_int_equal(hf_lease_check(l), HF_ELOST);
+    assert_int_equal(hf_lease_state(l), HF_LOST);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    if (w.left) {
+        ev_left(w.left, 0);
+        w.left = NULL;
+    }
+    core_release(l);
+}
+
+static void first_up_refuses_what_the_store_cannot_do(void **state)
+{
+    static const struct {
+        uint32_t cap;
+        hf_request req;
+    } cases[] = {
+        { HF_CAP_DEADLINE, { .size = sizeof(hf_request), .flags = HF_NEED_DEADLINE } },
+        { HF_CAP_SHARED, { .size = sizeof(hf_request), .mode = HF_READ } },
+        { HF_CAP_BARGE, { .size = sizeof(hf_request), .flags = HF_BARGE } },
+        { HF_CAP_TTL, { .size = sizeof(hf_request), .ttl_ms = 4000 } },
+        { HF_CAP_PERMITS,
+          { .size = sizeof(hf_request), .mode = HF_PERMITS, .permits = 1, .capacity = 2 } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct hf_op op;
+        hf_error err;
+
+        w.c.up = w.c.known = false;
+        w.c.caps = w.store.caps = 0x7ff;
+        core_start(&op, &err, HF_FOREVER, &cases[i].req);
+        w.joins = 0;
+        w.store.caps &= ~cases[i].cap;
+        ev_store(&w.store, STORE_UP, NULL);
+        hf__client_run(&w.c);
+        assert_true(op.done);
+        assert_int_equal(op.rc, HF_ENOTSUP);
+        assert_int_equal(err.code, HF_ENOTSUP);
+        assert_int_equal(w.joins, 0);
+    }
+    w.store.caps = 0x7ff;
+}
+
+static void first_up_tells_the_limits(void **state)
+{
+    struct hf_op op;
+    hf_error err;
+
+    (void)state;
+    w.c.up = w.c.known = false;
+    core_start(&op, &err, HF_FOREVER, HF_REQUEST(.ttl_ms = 1000));
+    w.store.least_ttl_ms = 2000;
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(op.rc, HF_ENOTSUP);
+    assert_non_null(strstr(err.text, "2000"));
+}
+
+static void later_up_only_takes_away(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.flags = HF_NEED_DEADLINE));
+    struct request r;
+    hf_error err;
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, NULL);
+    w.store.caps &= ~(uint32_t)(HF_CAP_DEADLINE | HF_CAP_SHARED); /* an older member */
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(hf_lease_state(l), HF_AT_RISK);
+    assert_int_equal(hf_lease_check(l), 0);
+    assert_int_equal(hf__check_request(&w.c, HF_REQUEST(.mode = HF_READ), false, &r, &err),
+                     HF_ENOTSUP);
+    ev_alive(w.renewed[0], w.now, TTL);
+    assert_int_equal(hf_lease_state(l), HF_AT_RISK);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    w.store.caps = 0x7ff; /* the newer one again: it may change back at any time */
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(hf__check_request(&w.c, HF_REQUEST(.mode = HF_READ), false, &r, &err),
+                     HF_ENOTSUP);
+    assert_int_equal(hf_lease_state(l), HF_AT_RISK);
+    core_release(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CORE_TEST(second_waiter_leaves_the_recheck_of_the_first),
+        CORE_TEST(renewal_by_hand_on_a_session_counts_anew),
+        CORE_TEST(unconfirmed_grant_without_renewal_is_asked_again),
+        CORE_TEST(unanswered_renewal_by_hand_is_repeated),
+        CORE_TEST(adopt_is_told_when_the_store_is_back),
+        CORE_TEST(downgrade_of_unknown_outcome_is_repeated),
+        CORE_TEST(answer_is_about_the_amend_it_belongs_to),
+        CORE_TEST(other_ttl_on_a_shared_life_is_an_amend),
+        CORE_TEST(shorter_ttl_on_a_shared_life_counts_from_its_sending),
+        CORE_TEST(uncertain_store_has_a_deadline_all_the_same),
+        CORE_TEST(first_up_refuses_what_the_store_cannot_do),
+        CORE_TEST(first_up_tells_the_limits),
+        CORE_TEST(later_up_only_takes_away),
+    };
+
+    return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
+}
