@@ -21,12 +21,6 @@ static int start_change(struct hf_op *op, struct hold *h)
     return 0;
 }
 
-static void wait_change(struct hf_op *op)
-{
-    if (hf__op_wait_store(op) < 0)
-        hf__cancel(op, HF_EUNKNOWN);
-}
-
 int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade)
 {
     int rc = start_change(op, h);
@@ -51,7 +45,7 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
         h->t.weight = 1;
     list_push(&h->changers, &op->on_hold);
     hf__client_todo(h, HOLD_AMEND);
-    wait_change(op);
+    hf__op_wait_store(op);
     return 0;
 }
 
@@ -75,7 +69,7 @@ int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
     op->began_at = op->client->env->now(op->client->env);
     list_push(&h->changers, &op->on_hold);
     hf__life_renew(l);
-    wait_change(op);
+    hf__op_wait_store(op);
     return 0;
 }
 
