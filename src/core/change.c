@@ -30,12 +30,6 @@ static int start_change(struct hf_op *op, struct hold *h)
     return 0;
 }
 
-static void wait_change(struct hf_op *op)
-{
-    if (hf__op_wait_store(op) < 0)
-        hf__cancel(op, HF_EUNKNOWN);
-}
-
 int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade)
 {
     int rc = start_change(op, h);
@@ -60,7 +54,7 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
         h->t.weight = 1;
     list_push(&h->changers, &op->on_hold);
     hf__hold_amend(h);
-    wait_change(op);
+    hf__op_wait_store(op);
     return 0;
 }
 
@@ -102,7 +96,7 @@ int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
         }
         hf__life_renew(l);
     }
-    wait_change(op);
+    hf__op_wait_store(op);
     return 0;
 }
 

@@ -79,24 +79,24 @@ struct hold {
     bool again;       /* DO_AGAIN */
     bool reentrant;   /* an owner was named: G9 */
     bool no_renew;
+    bool lost;
+    bool joined_again;    /* join was called before with this token, and had no answer */
+    bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
+    bool leave_sent;      /* leave was called and is not answered */
+    bool uncertain;       /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
+    uint8_t amend;        /* enum amend_state */
     uint64_t thread;  /* the thread that acquired it by a blocking call without owner; 0 */
     int64_t max_hold_ms;
     int64_t max_at;       /* HELD: the end of max_hold_ms; LOOP_NEVER */
     int64_t ends_at;      /* HELD: given up then, whatever the store renews; LOOP_NEVER */
     uint32_t needs;       /* HF_CAP_*: without them it must not be granted */
-    enum amend_state amend;
-    bool uncertain;       /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
-    bool joined_again;    /* join was called before with this token, and had no answer */
-    bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
-    bool leave_sent;      /* leave was called and is not answered */
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
     struct hf_op *op;     /* the acquire that wants it */
     struct hf_op *leaver; /* the release that waits for it to be out */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
     struct list parts;    /* lease_part.on_hold */
-    bool lost;
     unsigned stepping; /* inside hf__hold_step: not to be freed */
     unsigned pins;     /* leases that a callback has just now */
     struct walk *walk;
@@ -202,6 +202,10 @@ struct hf_op {
     enum op_kind kind;
     int rc;
     bool done;
+    bool explained;       /* err has the text already */
+    bool try_only;
+    bool queued, running, freed, again; /* the layer above */
+    bool lazy_err; /* err is allocated when there is something to say; free it */
     hf_error *err;        /* filled if rc < 0; may be NULL */
     struct timer timer;   /* the end of its waiting */
     struct list on_hold;  /* OP_AMEND, OP_RENEW: hold.changers */
@@ -211,9 +215,6 @@ struct hf_op {
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
     int64_t began_at;     /* renewal by hand: what was sent before does not answer it */
     int64_t old_ttl_ms, old_end_at; /* OP_AMEND of a ttl: what to go back to if it is refused */
-    bool explained;       /* err has the text already */
-    bool try_only;
-    bool reserved;        /* has a timer reserved */
     struct all *all;      /* OP_ACQUIRE of several names: what is still to come */
     struct ask *ask;      /* OP_ASK, OP_WATCH */
     struct hf_list *list; /* OP_ASK: the result */
@@ -226,15 +227,13 @@ struct hf_op {
     void *user;
     hf_cancel *cancel;
     struct list on_cancel;
-    bool queued, running, freed, again;
-    bool lazy_err; /* err is allocated when there is something to say; free it */
 };
 
 void hf__op_init(struct hf_op *, struct client *, enum op_kind, hf_error *);
 void hf__op_end(struct hf_op *, int rc, const hf_error *); /* done */
 void hf__op_text(struct hf_op *, int rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void hf__op_done_with(struct hf_op *); /* stops its timer, gives its reservation back */
+void hf__op_done_with(struct hf_op *); /* stops its timer */
 
 /* Each starts op and may complete it at once (op->done). A negative result means it was not
  * started; err is filled. */
@@ -250,7 +249,7 @@ int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bo
 int hf__cell(struct hf_op *, struct ask *, struct cell *);
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
 void hf__op_wait_ask(struct hf_op *);
-int hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out; HF_ENOMEM: not */
+void hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
 void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMERS = 2, WALK_FIRST_MS = 1000, WALK_AGAIN_MS = 2000 };
+enum { WALK_FIRST_MS = 1000, WALK_AGAIN_MS = 2000 };
 
 static void fired(struct timer *);
 
@@ -53,10 +53,8 @@ struct hold *hf__hold_new(struct client *c, const char *name, const struct reque
 {
     struct hold *h = calloc(1, sizeof *h + strlen(name) + strlen(r->note) + 2);
 
-    if (!h || c->env->reserve(c->env, TIMERS) < 0) {
-        free(h);
+    if (!h)
         return NULL;
-    }
     h->client = c;
     fill(h, name, r);
     new_token(h);
@@ -80,7 +78,6 @@ void hf__hold_release_memory(struct hold *h)
     list_remove(&h->node);
     list_remove(&h->todo_node);
     env->timer(env, &h->timer, LOOP_NEVER);
-    env->reserve(env, -TIMERS);
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
     free(h);

@@ -69,11 +69,8 @@ struct life *hf__life_new(struct store *store, enum life_kind kind, int64_t ttl_
 {
     struct life *l = calloc(1, sizeof *l);
 
-    if (!l || store->env->reserve(store->env, 1) < 0) {
-        free(l);
-        return NULL;
-    }
-    hf__life_init(l, store, kind, ttl_ms);
+    if (l)
+        hf__life_init(l, store, kind, ttl_ms);
     return l;
 }
 
@@ -96,7 +93,6 @@ void hf__life_free(struct life *l)
     if (!l)
         return;
     hf__life_end(l->store->client, l);
-    l->store->env->reserve(l->store->env, -1);
     free(l);
 }
 

@@ -40,11 +40,7 @@ void hf__op_done_with(struct hf_op *op)
 {
     struct env *env = op->client->env;
 
-    if (op->reserved) {
-        env->timer(env, &op->timer, LOOP_NEVER);
-        env->reserve(env, -1);
-        op->reserved = false;
-    }
+    env->timer(env, &op->timer, LOOP_NEVER);
     list_remove(&op->on_hold);
     if (op->all) {
         free(op->all->names);
@@ -102,13 +98,13 @@ static void because_down(struct hf_op *op, int rc)
 }
 
 /* The layer above has tried what could be done at once; from now on it waits. */
-static int arm(struct hf_op *op)
+static void arm(struct hf_op *op)
 {
     struct env *env = op->client->env;
     int64_t at = op->end_at, now;
 
     if (op->done)
-        return 0;
+        return;
     if (!op->client->up) { /* G11: an unreachable store is told within the connect time-out */
         now = env->now(env);
         if (at > now + op->client->url.connect_ms * 1000)
@@ -116,25 +112,19 @@ static int arm(struct hf_op *op)
         if (hf__client_refused(op->client))
             at = now;
     }
-    if (at == LOOP_NEVER)
-        return 0;
-    if (!op->reserved && env->reserve(env, 1) < 0)
-        return HF_ENOMEM;
-    op->reserved = true;
     env->timer(env, &op->timer, at);
-    return 0;
 }
 
 /* The store has gone while nothing is known of this one: told within the connect time-out, or at
  * once if waiting does not help, unless it comes back before. */
 void hf__op_store_down(struct hf_op *op)
 {
-    bool armed = op->reserved && op->timer.node.pos != 0;
     struct env *env = op->client->env;
     int64_t at = env->now(env) + op->client->url.connect_ms * 1000;
 
-    if (!armed || op->timer.node.key > at || hf__client_refused(op->client))
-        (void)arm(op); /* no memory for a timer: it waits for the store to come back */
+    if (!timer_armed(&op->timer) || op->timer.node.key > at ||
+        hf__client_refused(op->client))
+        arm(op);
 }
 
 static int64_t end_of(struct client *c, int64_t wait_ms)
@@ -146,25 +136,21 @@ static int64_t end_of(struct client *c, int64_t wait_ms)
     return now + (wait_ms > 0 ? wait_ms : 0) * 1000;
 }
 
-int hf__op_wait_store(struct hf_op *op)
+void hf__op_wait_store(struct hf_op *op)
 {
     hf__client_run(op->client);
     op->end_at = end_of(op->client, op->client->url.connect_ms);
-    return arm(op);
+    arm(op);
 }
 
 void hf__op_wait_ask(struct hf_op *op)
 {
-    int rc;
-
     if (op->kind == OP_ASK) {
-        rc = hf__op_wait_store(op);
+        hf__op_wait_store(op);
     } else { /* a watch has no end */
         hf__client_run(op->client);
-        rc = arm(op);
+        arm(op);
     }
-    if (rc < 0)
-        hf__cancel(op, HF_ENOMEM);
 }
 
 void hf__op_seen(struct hf_op *op, int rc, const hf_error *err)
@@ -349,8 +335,7 @@ int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wa
     hf__client_run(c);
     if (!op->done) /* a try waits for nobody but the store */
         op->end_at = end_of(c, op->try_only ? c->url.connect_ms : wait_ms);
-    if (arm(op) < 0)
-        hf__cancel(op, HF_ENOMEM);
+    arm(op);
     return 0;
 
 no_memory:
@@ -452,8 +437,8 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
         op->end_at = end_of(c, c->url.connect_ms);
         if (op->open == 0)
             hf__op_end(op, op->rc, NULL);
-        else if (arm(op) < 0)
-            hf__cancel(op, HF_EUNKNOWN); /* its holds forget it */
+        else
+            arm(op);
     }
     return lost ? HF_ELOST : 0;
 }

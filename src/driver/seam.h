@@ -100,6 +100,7 @@ enum life_kind {
 struct life {
     struct store *store;
     enum life_kind kind;
+    bool asked, marked, dead, risk_told, lost_told; /* the core's own */
     int64_t ttl_ms;      /* asked for at each renewal */
     int64_t sent_at;     /* sending of the last answered request that renewed it; 0: none */
     int64_t given_ms;    /* the ttl that the store gave then */
@@ -112,7 +113,6 @@ struct life {
     int64_t tried_at; /* sending of the last renewal, answered or not */
     int64_t recheck_at;
     int64_t asked_at; /* since when ttl_ms is asked for; 0: since the join */
-    bool asked, marked, dead, risk_told, lost_told;
 };
 
 struct ticket {

@@ -17,7 +17,6 @@ struct env {
     void (*random)(struct env *, void *, size_t);
     int (*watch)(struct env *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
     void (*unwatch)(struct env *, struct watch *);
-    int (*reserve)(struct env *, int timers); /* +n before the first use, -n after the last */
     void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
     void (*log)(struct env *, int level, const char *name, const char *text);
     /* the module that does TLS; 0, or HF_E* if it is not installed */

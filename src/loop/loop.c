@@ -76,7 +76,6 @@ void hf__loop_done(struct loop *l)
         if (fds[i] >= 0)
             close(fds[i]);
     l->epfd = l->timerfd = l->wakefd = -1;
-    hf__heap_done(&l->timers);
     free(l->slots);
     l->slots = NULL;
     l->nslots = 0;
@@ -130,20 +129,6 @@ void hf__loop_unwatch(struct loop *l, struct watch *w)
     list_remove(&w->ready);
     w->fd = -1;
     w->events = 0;
-}
-
-int hf__loop_reserve(struct loop *l, size_t timers)
-{
-    int rc = hf__heap_reserve(&l->timers, l->timers_reserved + timers);
-
-    if (rc == 0)
-        l->timers_reserved += timers;
-    return rc;
-}
-
-void hf__loop_unreserve(struct loop *l, size_t timers)
-{
-    l->timers_reserved -= timers;
 }
 
 void hf__loop_timer(struct loop *l, struct timer *t, int64_t at)

@@ -32,7 +32,6 @@ struct timer {
 struct loop {
     int epfd, timerfd, wakefd;
     struct heap timers;
-    size_t timers_reserved;
     int64_t armed;      /* what timerfd is set to; INT64_MAX: disarmed */
     struct watch **slots; /* by descriptor: who watches it now */
     size_t nslots;
@@ -59,16 +58,17 @@ static inline void watch_init(struct watch *w, void (*fire)(struct watch *, uint
 static inline void timer_init(struct timer *t, void (*fire)(struct timer *))
 {
     t->fire = fire;
-    t->node.key = LOOP_NEVER;
-    t->node.pos = 0;
+    t->node = (struct heap_node){ .key = LOOP_NEVER };
+}
+
+static inline bool timer_armed(const struct timer *t)
+{
+    return heap_has(&t->node);
 }
 
 int hf__loop_watch(struct loop *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
 void hf__loop_unwatch(struct loop *, struct watch *);
 
-/* Every timer must be reserved before it is first set, so that setting cannot fail. */
-int hf__loop_reserve(struct loop *, size_t timers); /* 0 or HF_ENOMEM */
-void hf__loop_unreserve(struct loop *, size_t timers);
 void hf__loop_timer(struct loop *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
 
 static inline int64_t loop_next(const struct loop *l)

@@ -398,7 +398,7 @@ void hf__stream_expect(struct stream *s, int64_t at)
         s->env->timer(s->env, &s->expect_timer, at);
 }
 
-int hf__stream_init(struct stream *s, struct env *env, const struct stream_events *on)
+void hf__stream_init(struct stream *s, struct env *env, const struct stream_events *on)
 {
     memset(s, 0, sizeof *s);
     s->env = env;
@@ -408,10 +408,6 @@ int hf__stream_init(struct stream *s, struct env *env, const struct stream_event
     watch_init(&s->watch, on_event);
     timer_init(&s->connect_timer, on_connect_timer);
     timer_init(&s->expect_timer, on_expect_timer);
-    if (env->reserve(env, 2) < 0)
-        return HF_ENOMEM;
-    s->reserved = true;
-    return 0;
 }
 
 void hf__stream_done(struct stream *s)
@@ -419,7 +415,4 @@ void hf__stream_done(struct stream *s)
     if (!s->env)
         return;
     end(s, s->state == STREAM_UP && !s->broken);
-    if (s->reserved)
-        s->env->reserve(s->env, -2);
-    s->reserved = false;
 }

@@ -65,7 +65,6 @@ struct stream {
     struct tls_session *session;
     char *out; /* bytes out_at .. out_len are still to be sent */
     size_t out_at, out_len, out_room;
-    bool reserved;
     bool blocked;          /* there was no room for all of it: waits for EPOLLOUT */
     bool broken;           /* the peer takes nothing more: what it said last is still to be read */
     bool read_wants_write; /* TLS */
@@ -82,8 +81,8 @@ enum stream_state {
     STREAM_UP
 };
 
-/* 0 or HF_ENOMEM (two timers are reserved). A zeroed stream may be given to hf__stream_done. */
-int hf__stream_init(struct stream *, struct env *, const struct stream_events *);
+/* A zeroed stream may be given to hf__stream_done. */
+void hf__stream_init(struct stream *, struct env *, const struct stream_events *);
 void hf__stream_done(struct stream *);
 
 /* Starts to connect; the outcome is told by on->up or on->down. 0, or HF_E* with nothing begun. */

@@ -142,15 +142,12 @@ static void settle(hf_client *c)
     int64_t end = hf__loop_now() + CLOSE_MS * 1000;
     struct timer t;
 
-    if (c->core.unsettled == 0 || hf__loop_reserve(&c->loop, 1) < 0)
-        return;
     timer_init(&t, patience_over);
     while (c->core.unsettled > 0 && hf__loop_now() < end) {
         hf__loop_timer(&c->loop, &t, end);
         hf__lead(c, true);
     }
     hf__loop_timer(&c->loop, &t, LOOP_NEVER);
-    hf__loop_unreserve(&c->loop, 1);
 }
 
 static void free_orphan(struct hf_op *op)

@@ -486,15 +486,11 @@ int hf_client_wait(hf_client *c, int64_t wait_ms)
         end = now + (wait_ms > 0 ? wait_ms : 0) * 1000;
     timer_init(&l.timer, time_over);
     hf__waiter_init(&l.waiter, true);
-    rc = hf__loop_reserve(&c->loop, 1);
-    if (rc == 0) {
-        c->inside++;
-        hf__loop_timer(&c->loop, &l.timer, end);
-        rc = pump(c, &l.waiter, end);
-        hf__loop_timer(&c->loop, &l.timer, LOOP_NEVER);
-        hf__loop_unreserve(&c->loop, 1);
-        inside_ends(c);
-    }
+    c->inside++;
+    hf__loop_timer(&c->loop, &l.timer, end);
+    rc = pump(c, &l.waiter, end);
+    hf__loop_timer(&c->loop, &l.timer, LOOP_NEVER);
+    inside_ends(c);
     hf__waiter_done(&l.waiter);
     hf__leave(c);
     return rc;

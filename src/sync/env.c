@@ -57,15 +57,6 @@ static void unwatch(struct env *e, struct watch *w)
     hf__loop_unwatch(&client_of(e)->loop, w);
 }
 
-static int reserve(struct env *e, int timers)
-{
-    if (timers < 0) {
-        hf__loop_unreserve(&client_of(e)->loop, (size_t)-timers);
-        return 0;
-    }
-    return hf__loop_reserve(&client_of(e)->loop, (size_t)timers);
-}
-
 static void timer(struct env *e, struct timer *t, int64_t at)
 {
     hf__loop_timer(&client_of(e)->loop, t, at);
@@ -92,7 +83,6 @@ void hf__env_init(struct hf_client *c)
                            .random = random_bytes,
                            .watch = watch,
                            .unwatch = unwatch,
-                           .reserve = reserve,
                            .timer = timer,
                            .log = log_line,
                            .tls = tls };

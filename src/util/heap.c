@@ -1,101 +1,84 @@
-/* heap.c: see heap.h. Four children a node: a timer that is set and removed before it fires
- * (nearly all of ours) moves by one or two levels only. */
+/* heap.c: see heap.h. A tree in which no node has a smaller key than its parent.
+ *
+ * To insert is one comparison with the first node: the greater of the two becomes a child of
+ * the other. A timer that is set and removed before it fires (nearly all of ours) mostly stays
+ * a child without children, so that removing it is unlinking it. Only the removal of a node
+ * with children costs more: they are merged in pairs from left to right and the pairs into one
+ * tree from right to left, which is O(log n) amortised. Loops, not recursion: the first node
+ * may have all others as children, and a tree may be as deep as it has nodes. */
 #include "util/heap.h"
 
-#include <holdfast/holdfast.h>
-#include <stdlib.h>
-
-enum { CHILDREN = 4 };
-
-void hf__heap_done(struct heap *h)
+/* Two trees into one. Both roots are unlinked; so is the result. */
+static struct heap_node *merge(struct heap_node *a, struct heap_node *b)
 {
-    free(h->nodes);
-    h->nodes = NULL;
-    h->count = h->room = 0;
-}
+    if (b->key < a->key) {
+        struct heap_node *swap = a;
 
-int hf__heap_reserve(struct heap *h, size_t members)
-{
-    size_t room = h->room ? h->room : 16;
-    struct heap_node **nodes;
-
-    if (members <= h->room)
-        return 0;
-    while (room < members)
-        room *= 2;
-    nodes = realloc(h->nodes, room * sizeof *nodes);
-    if (!nodes)
-        return HF_ENOMEM;
-    h->nodes = nodes;
-    h->room = room;
-    return 0;
-}
-
-static void place(struct heap *h, size_t i, struct heap_node *n)
-{
-    h->nodes[i] = n;
-    n->pos = i + 1;
-}
-
-static void sift_up(struct heap *h, size_t i, struct heap_node *n)
-{
-    while (i > 0) {
-        size_t parent = (i - 1) / CHILDREN;
-
-        if (h->nodes[parent]->key <= n->key)
-            break;
-        place(h, i, h->nodes[parent]);
-        i = parent;
+        a = b;
+        b = swap;
     }
-    place(h, i, n);
+    b->next = a->child;
+    if (b->next)
+        b->next->link = &b->next;
+    b->link = &a->child;
+    a->child = b;
+    return a;
 }
 
-static void sift_down(struct heap *h, size_t i, struct heap_node *n)
+static struct heap_node *merge_children(struct heap_node *n)
 {
-    for (;;) {
-        size_t first = i * CHILDREN + 1, least = first;
+    struct heap_node *pairs = NULL, *tree;
 
-        if (first >= h->count)
-            break;
-        for (size_t c = first + 1; c < first + CHILDREN && c < h->count; c++)
-            if (h->nodes[c]->key < h->nodes[least]->key)
-                least = c;
-        if (h->nodes[least]->key >= n->key)
-            break;
-        place(h, i, h->nodes[least]);
-        i = least;
+    while ((tree = n) != NULL) {
+        struct heap_node *other = tree->next;
+
+        n = other ? other->next : NULL;
+        if (other)
+            tree = merge(tree, other);
+        tree->next = pairs; /* a stack: the last pair comes first */
+        pairs = tree;
     }
-    place(h, i, n);
+    tree = pairs;
+    pairs = tree ? tree->next : NULL;
+    while (pairs) {
+        struct heap_node *rest = pairs->next;
+
+        tree = merge(tree, pairs);
+        pairs = rest;
+    }
+    return tree;
 }
 
-static void settle(struct heap *h, size_t i, struct heap_node *n)
+static void become_first(struct heap *h, struct heap_node *n)
 {
-    if (i > 0 && h->nodes[(i - 1) / CHILDREN]->key > n->key)
-        sift_up(h, i, n);
-    else
-        sift_down(h, i, n);
-}
-
-void hf__heap_set(struct heap *h, struct heap_node *n, int64_t key)
-{
-    n->key = key;
-    if (n->pos == 0) {
-        h->count++; /* the caller has reserved the room */
-        sift_up(h, h->count - 1, n);
-    } else {
-        settle(h, n->pos - 1, n);
+    h->first = n;
+    if (n) {
+        n->next = NULL;
+        n->link = &h->first;
     }
 }
 
 void hf__heap_remove(struct heap *h, struct heap_node *n)
 {
-    size_t i = n->pos;
-    struct heap_node *last;
+    struct heap_node *tree;
 
-    if (i == 0)
+    if (!n->link)
         return;
-    n->pos = 0;
-    last = h->nodes[--h->count];
-    if (last != n)
-        settle(h, i - 1, last);
+    *n->link = n->next;
+    if (n->next)
+        n->next->link = n->link;
+    tree = merge_children(n->child);
+    if (tree)
+        become_first(h, h->first ? merge(h->first, tree) : tree);
+    n->child = n->next = NULL;
+    n->link = NULL;
+}
+
+void hf__heap_set(struct heap *h, struct heap_node *n, int64_t key)
+{
+    if (n->link && n->key == key)
+        return;
+    hf__heap_remove(h, n);
+    n->key = key;
+    become_first(h, h->first ? merge(h->first, n) : n);
 }

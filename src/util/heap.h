@@ -1,29 +1,35 @@
-/* heap.h: an intrusive 4-ary min-heap of int64 keys. Growing may fail, so room is taken
- * before it is needed: heap_reserve(n) makes the next heap_set of up to n members safe. */
+/* heap.h: an intrusive min-heap of int64 keys (a pairing heap). Its nodes hold their own
+ * links, so it needs no memory and no call can fail. A zeroed heap is empty and a zeroed node
+ * is in no heap. A heap that is not empty must not be moved: its first node points at it. */
 #ifndef HF_UTIL_HEAP_H
 #define HF_UTIL_HEAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct heap_node {
     int64_t key;
-    size_t pos; /* 1-based place in the heap; 0: not in it */
+    struct heap_node *child; /* the first of its children: none has a smaller key */
+    struct heap_node *next;  /* sibling */
+    struct heap_node **link; /* the pointer that points at this node; NULL: not in a heap */
 };
 
 struct heap {
-    struct heap_node **nodes;
-    size_t count, room;
+    struct heap_node *first;
 };
 
-void hf__heap_done(struct heap *);
-int hf__heap_reserve(struct heap *, size_t members); /* 0 or HF_ENOMEM */
 void hf__heap_set(struct heap *, struct heap_node *, int64_t key); /* insert or move */
-void hf__heap_remove(struct heap *, struct heap_node *);
+void hf__heap_remove(struct heap *, struct heap_node *); /* nothing if it is in none */
 
 static inline struct heap_node *heap_first(const struct heap *h)
 {
-    return h->count ? h->nodes[0] : NULL;
+    return h->first;
+}
+
+static inline bool heap_has(const struct heap_node *n)
+{
+    return n->link != NULL;
 }
 
 #endif

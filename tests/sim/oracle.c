@@ -402,7 +402,8 @@ void oracle_end_of_client(struct sim_client *c)
             "G7", "client %u still has ticket %04x of %s at the end", c->id,
             TOK(token_of(&container_of(list_first(&c->core.holds), struct hold, node)->t)),
             container_of(list_first(&c->core.holds), struct hold, node)->t.name);
-    else if (c->core.unsettled || c->core.asked || c->timers.count)
-        violate("G7", "client %u: %zu unsettled, %zu unanswered, %zu timers at the end",
-                c->id, c->core.unsettled, c->core.asked, c->timers.count);
+    else if (c->core.unsettled || c->core.asked || heap_first(&c->timers))
+        violate("G7", "client %u: %zu unsettled, %zu unanswered, %s timer set at the end",
+                c->id, c->core.unsettled, c->core.asked,
+                heap_first(&c->timers) ? "a" : "no");
 }

@@ -51,16 +51,6 @@ static void env_random(struct env *e, void *buf, size_t n)
     memcpy(buf, &x, n < sizeof x ? n : sizeof x);
 }
 
-static int env_reserve(struct env *e, int n)
-{
-    struct sim_client *c = env_client(e);
-
-    if (n > 0 && hf__heap_reserve(&c->timers, (size_t)(c->reserved + n)) < 0)
-        return HF_ENOMEM;
-    c->reserved += n;
-    return 0;
-}
-
 static void env_timer(struct env *e, struct timer *t, int64_t at)
 {
     struct sim_client *c = env_client(e);
@@ -98,7 +88,6 @@ struct sim_client *open_client(int proc, int slot)
     c->env = (struct env){ .now = env_now,
                            .wall = env_wall,
                            .random = env_random,
-                           .reserve = env_reserve,
                            .timer = env_timer };
     c->alive_word = 1;
     c->core.alive = &c->alive_word;
@@ -136,10 +125,8 @@ void close_client(struct sim_client *c)
     hf__client_done(&c->core);
     oracle_gone(c->id);
     work_drop_client(c);
-    if (c->reserved != 0 || c->timers.count != 0)
-        violate("G7", "client %u is closed and has %d timers reserved, %zu set", c->id,
-                c->reserved, c->timers.count);
-    hf__heap_done(&c->timers);
+    if (heap_first(&c->timers))
+        violate("G7", "client %u is closed and has a timer that is set", c->id);
     w.current = -1;
     unlink_client(c);
     if (!w.procs[c->proc].clients[0] && !w.procs[c->proc].clients[1] &&

@@ -201,7 +201,6 @@ struct sim_client {
     bool open, shutting;
     /* timers */
     struct heap timers;
-    int reserved;
     int64_t next_true;
     /* connection */
     bool up;

@@ -19,17 +19,6 @@ static void env_random(struct env *e, void *buf, size_t n)
     memcpy(buf, &w.random, sizeof w.random);
 }
 
-static int env_reserve(struct env *e, int n)
-{
-    static int reserved;
-
-    (void)e;
-    if (n > 0 && w.full)
-        return HF_ENOMEM;
-    reserved += n;
-    return reserved > 0 ? hf__heap_reserve(&w.timers, (size_t)reserved) : 0;
-}
-
 static void env_timer(struct env *e, struct timer *t, int64_t at)
 {
     (void)e;
@@ -120,8 +109,7 @@ int core_setup(void **state)
     memset(&w, 0, sizeof w);
     w.c.alive = &alive;
     w.now = 1000 * (int64_t)SEC;
-    w.env = (struct env){ .now = env_now, .random = env_random, .reserve = env_reserve,
-                          .timer = env_timer };
+    w.env = (struct env){ .now = env_now, .random = env_random, .timer = env_timer };
     if (hf__url_parse(&url, "fake:?ttl=9s&connect_timeout=3s", NULL) < 0)
         return -1;
     return hf__client_init(&w.c, &fake, &url, &none, &w.env, &host, NULL);
@@ -132,7 +120,7 @@ int core_teardown(void **state)
     (void)state;
     hf__client_done(&w.c);
     hf__url_done(&w.c.url);
-    hf__heap_done(&w.timers);
+    assert_null(heap_first(&w.timers));
     return 0;
 }
 

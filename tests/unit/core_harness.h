@@ -18,7 +18,6 @@ struct core_world {
     struct heap timers;
     int64_t now;
     uint32_t random;
-    bool full; /* no memory for timers */
     /* what the core asked of the store, and has not been answered */
     struct ticket *joined, *left, *amended;
     struct life *renewed[8];

@@ -254,14 +254,6 @@ static void env_unwatch(struct env *e, struct watch *w)
     hf__loop_unwatch(&side_of(e)->loop, w);
 }
 
-static int env_reserve(struct env *e, int n)
-{
-    if (n >= 0)
-        return hf__loop_reserve(&side_of(e)->loop, (size_t)n);
-    hf__loop_unreserve(&side_of(e)->loop, (size_t)-n);
-    return 0;
-}
-
 static void env_timer(struct env *e, struct timer *t, int64_t at)
 {
     hf__loop_timer(&side_of(e)->loop, t, at);
@@ -319,9 +311,8 @@ int side_open(struct side *s, const char *folder, const char *query)
     int rc;
 
     memset(s, 0, sizeof *s);
-    s->env = (struct env){ env_now,     env_wall,    env_random, env_watch,
-                           env_unwatch, env_reserve, env_timer,  env_log,
-                           NULL };
+    s->env = (struct env){ env_now,     env_wall,  env_random, env_watch,
+                           env_unwatch, env_timer, env_log,    NULL };
     assert_int_equal(hf__loop_init(&s->loop), 0);
     snprintf(text, sizeof text, "local://%s%s", folder, query);
     rc = hf__url_parse(&s->url, text, &s->err);

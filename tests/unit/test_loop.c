@@ -58,7 +58,6 @@ static void timers_make_the_descriptor_readable(void **state)
     (void)state;
     timer_init(&a, on_timer0);
     timer_init(&b, on_timer1);
-    assert_int_equal(hf__loop_reserve(&l, 2), 0);
     hf__loop_timer(&l, &a, hf__loop_now() + 1000000);
     hf__loop_timer(&l, &b, hf__loop_now() + 3600000000);
     hf__loop_arm(&l);

@@ -19,7 +19,6 @@ static void heap_keeps_order_under_random_changes(void **state)
     print_message("seed %u\n", seed);
     srand(seed);
     memset(nodes, 0, sizeof nodes);
-    assert_int_equal(hf__heap_reserve(&h, N), 0);
     for (int i = 0; i < STEPS; i++) {
         struct heap_node *n = &nodes[rand() % N];
         int64_t least = INT64_MAX;
@@ -29,11 +28,36 @@ static void heap_keeps_order_under_random_changes(void **state)
         else
             hf__heap_set(&h, n, rand() % 1000);
         for (int k = 0; k < N; k++)
-            if (nodes[k].pos && nodes[k].key < least)
+            if (heap_has(&nodes[k]) && nodes[k].key < least)
                 least = nodes[k].key;
         assert_int_equal(heap_first(&h) ? heap_first(&h)->key : INT64_MAX, least);
     }
-    hf__heap_done(&h);
+}
+
+/* A hundred thousand timers of one time, then each earlier than the one before: the first
+ * node has all others as children, or the tree is one long branch. */
+static void heap_of_any_shape_needs_no_stack(void **state)
+{
+    enum { N = 100000 };
+    struct heap_node *nodes = calloc(N, sizeof *nodes);
+    struct heap h = { 0 };
+
+    (void)state;
+    assert_non_null(nodes);
+    for (int sorted = 0; sorted < 2; sorted++) {
+        int64_t last = 0;
+        int n = 0;
+
+        for (int i = 0; i < N; i++)
+            hf__heap_set(&h, &nodes[i], sorted ? N - i : 7);
+        for (; heap_first(&h); n++) {
+            assert_true(heap_first(&h)->key >= last);
+            last = heap_first(&h)->key;
+            hf__heap_remove(&h, heap_first(&h));
+        }
+        assert_int_equal(n, N);
+    }
+    free(nodes);
 }
 
 static void map_finds_what_was_put_in(void **state)
@@ -136,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_keeps_order_under_random_changes),
+        cmocka_unit_test(heap_of_any_shape_needs_no_stack),
         cmocka_unit_test(map_finds_what_was_put_in),
         cmocka_unit_test(utf8_is_checked_strictly),
         cmocka_unit_test(escape_makes_one_safe_line),

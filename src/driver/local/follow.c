@@ -70,10 +70,8 @@ int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_
         free(f);
         return rc;
     }
-    if (!f || ls->store.env->reserve(ls->store.env, 1) < 0) {
-        free(f);
+    if (!f)
         return hf__fail(err, HF_ENOMEM, 0, ls->sh->path, "no memory");
-    }
     f->ls = ls;
     f->look = look;
     f->cell = cell;
@@ -85,7 +83,6 @@ int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_
         f->hash = k.hash;
     }
     if ((rc = hf__tx_run(ls, change, &c, true, ls->gate_ms, err)) < 0) {
-        ls->store.env->reserve(ls->store.env, -1);
         free(f);
         return rc;
     }
@@ -141,7 +138,6 @@ void hf__follow_stop(struct local *ls, struct follow *f, struct list *node)
 
     list_remove(node);
     env->timer(env, &f->timer, LOOP_NEVER);
-    env->reserve(env, -1);
     hf__post_clear(ls, f->post);
     /* If the gate is blocked the record stays until we close: mail that nobody needs. */
     if (!others_follow(ls, f))

@@ -34,7 +34,7 @@ static void ask_later(struct redis *r)
 {
     struct env *env = r->store.env;
 
-    if (r->cluster->again.node.pos == 0)
+    if (!timer_armed(&r->cluster->again))
         env->timer(env, &r->cluster->again, env->now(env) + AGAIN_US);
 }
 
@@ -280,14 +280,9 @@ void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
 int hf__redis_cluster_start(struct redis *r, const struct url *url, uint16_t port,
                             hf_error *err)
 {
-    struct env *env = r->store.env;
-
     r->cluster = calloc(1, sizeof *r->cluster);
-    if (!r->cluster || env->reserve(env, 1) < 0) {
-        free(r->cluster);
-        r->cluster = NULL;
+    if (!r->cluster)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a cluster");
-    }
     r->cluster->redis = r;
     timer_init(&r->cluster->again, fired);
     for (size_t i = 0; i < url->nhosts; i++)
@@ -304,7 +299,6 @@ void hf__redis_cluster_done(struct redis *r)
     if (!r->cluster)
         return;
     env->timer(env, &r->cluster->again, LOOP_NEVER);
-    env->reserve(env, -1);
     free(r->cluster);
     r->cluster = NULL;
 }

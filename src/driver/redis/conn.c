@@ -149,7 +149,7 @@ void hf__redis_conn_send(struct conn *conn, struct request *q)
         hf__redis_conn_drop(conn, &err); /* or it would never be repeated */
         return;
     }
-    if (list_empty(&conn->sent) && conn->limit.node.pos == 0)
+    if (list_empty(&conn->sent) && !timer_armed(&conn->limit))
         r->store.env->timer(r->store.env, &conn->limit, q->sent_at + limit_us(r));
     list_push(&conn->sent, &q->node);
     soiled(conn);
@@ -467,18 +467,13 @@ static void on_limit(struct timer *t)
 
 static const struct stream_events events = { on_up, on_data, on_down };
 
-int hf__redis_conn_init(struct conn *conn, struct node *node)
+void hf__redis_conn_init(struct conn *conn, struct node *node)
 {
-    struct env *env = node->redis->store.env;
-
     conn->node = node;
     list_init(&conn->sent);
     list_init(&conn->on_dirty);
     timer_init(&conn->limit, on_limit);
-    if (env->reserve(env, 1) < 0)
-        return HF_ENOMEM;
-    conn->reserved = true;
-    return hf__stream_init(&conn->stream, env, &events);
+    hf__stream_init(&conn->stream, node->redis->store.env, &events);
 }
 
 void hf__redis_conn_done(struct conn *conn)
@@ -490,10 +485,7 @@ void hf__redis_conn_done(struct conn *conn)
         return;
     env = conn->node->redis->store.env;
     hf__stream_done(&conn->stream);
-    if (conn->reserved) {
-        env->timer(env, &conn->limit, LOOP_NEVER);
-        env->reserve(env, -1);
-    }
+    env->timer(env, &conn->limit, LOOP_NEVER);
     list_remove(&conn->on_dirty);
     while ((n = list_pop(&conn->sent)) != NULL)
         free(container_of(n, struct request, node));

@@ -166,11 +166,8 @@ static void free_redis(struct redis *r)
         hf__redis_node_free(container_of(n, struct node, in_redis));
     while ((n = list_pop(&r->later)) != NULL)
         free(container_of(n, struct request, node));
-    if (r->later_reserved) {
-        r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
-        r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
-        r->store.env->reserve(r->store.env, -2);
-    }
+    r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
+    r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     if (r->tls)
         r->tls->context_free(r->tls_context);
     if (r->password)
@@ -219,9 +216,8 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     r->user = copy(url->user && url->user[0] ? url->user : NULL);
     r->password = copy(url->password);
     r->shown = copy(url->shown);
-    r->later_reserved = env->reserve(env, 2) == 0;
     if ((url->user && url->user[0] && !r->user) || (url->password && !r->password) ||
-        !r->shown || !r->later_reserved || hf__map_init(&r->tickets) < 0 ||
+        !r->shown || hf__map_init(&r->tickets) < 0 ||
         hf__map_init(&r->waits) < 0) {
         free_redis(r);
         return NULL;

@@ -43,14 +43,12 @@ static struct follow *follow_of(struct list *n, bool look)
 
 void hf__redis_follow_start(struct redis *r, struct look *look, struct cell *cell)
 {
-    struct env *env = r->store.env;
     const char *name = look ? look->name : cell->name;
     size_t name_len = look ? look->name_len : cell->name_len;
     struct follow *f = calloc(1, sizeof *f + KEY_MAX);
     hf_error err;
 
-    if (!f || env->reserve(env, 1) < 0) {
-        free(f);
+    if (!f) {
         hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory to follow a name");
         ev_done(look, cell, HF_ENOMEM, &err);
         return;
@@ -83,7 +81,6 @@ void hf__redis_follow_end(struct redis *r, struct follow *f)
         f->asking->cell = NULL;
     }
     env->timer(env, &f->timer, LOOP_NEVER);
-    env->reserve(env, -1);
     if (f->look) {
         list_remove(&f->look->drv_node);
         f->look->drv_ptr = NULL;

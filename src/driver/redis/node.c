@@ -38,7 +38,6 @@ static void show(struct node *n)
 struct node *hf__redis_node_new(struct redis *r, const char *host, uint16_t port,
                                 const char *path)
 {
-    struct env *env = r->store.env;
     struct node *n = calloc(1, sizeof *n);
 
     if (!n)
@@ -47,13 +46,9 @@ struct node *hf__redis_node_new(struct redis *r, const char *host, uint16_t port
     list_init(&n->in_redis);
     timer_init(&n->retry, retry_fired);
     n->port = port;
-    if (env->reserve(env, 1) < 0) {
-        free(n);
-        return NULL;
-    }
-    if ((host && !(n->host = strdup(host))) || (path && !(n->path = strdup(path))) ||
-        hf__redis_conn_init(&n->commands, n) < 0 ||
-        hf__redis_conn_init(&n->messages, n) < 0) {
+    hf__redis_conn_init(&n->commands, n);
+    hf__redis_conn_init(&n->messages, n);
+    if ((host && !(n->host = strdup(host))) || (path && !(n->path = strdup(path)))) {
         hf__redis_node_free(n);
         return NULL;
     }
@@ -77,7 +72,6 @@ void hf__redis_node_free(struct node *n)
     hf__redis_conn_done(&n->commands);
     hf__redis_conn_done(&n->messages);
     env->timer(env, &n->retry, LOOP_NEVER);
-    env->reserve(env, -1);
     list_remove(&n->in_redis);
     free(n->host);
     free(n->path);

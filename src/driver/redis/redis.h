@@ -85,7 +85,6 @@ struct conn {
     struct list sent;
     struct timer limit; /* the oldest answer must have come */
     uint64_t opened;    /* counts losses, so that a reader notices one under its feet */
-    bool reserved;
     bool messages; /* SUBSCRIBE was sent: what comes then belongs to no request */
     void (*up)(struct conn *);
     void (*down)(struct conn *,
@@ -94,7 +93,7 @@ struct conn {
     struct list on_dirty; /* written since the last flush: redis.dirty */
 };
 
-int hf__redis_conn_init(struct conn *, struct node *);
+void hf__redis_conn_init(struct conn *, struct node *);
 void hf__redis_conn_done(struct conn *); /* nothing is told */
 int hf__redis_conn_open(struct conn *, hf_error *);
 void hf__redis_conn_drop(struct conn *, const hf_error *); /* as if it had broken */
@@ -333,7 +332,6 @@ struct redis {
     struct timer later_timer;
     bool looks_owed;
     struct timer listen_timer;     /* holders begin to listen: wake.c */
-    bool later_reserved;           /* both timers */
     struct node *one;              /* not in a cluster */
     struct node *buckets[BUCKETS]; /* in a cluster; redlock: its nodes */
     unsigned nnodes;               /* redlock */

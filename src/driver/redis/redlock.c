@@ -70,7 +70,7 @@ bool hf__redlock_up(struct redis *r)
     bool all_tried, enough = count_up(r, &all_tried) >= hf__redlock_need(r);
 
     if (enough && !r->up && !all_tried && !r->patient) {
-        if (r->listen_timer.node.pos == 0)
+        if (!timer_armed(&r->listen_timer))
             env->timer(env, &r->listen_timer, env->now(env) + OTHERS_US);
         return false;
     }

@@ -56,13 +56,10 @@ static int64_t deadline(const struct bid *b)
 
 struct bid *hf__redlock_bid_new(struct redis *r, struct ticket *t)
 {
-    struct env *env = r->store.env;
     struct bid *b = calloc(1, sizeof *b);
 
-    if (!b || env->reserve(env, 1) < 0) {
-        free(b);
+    if (!b)
         return NULL;
-    }
     b->redis = r;
     b->t = t;
     b->free_in_ms = -1;
@@ -76,7 +73,6 @@ struct bid *hf__redlock_bid_new(struct redis *r, struct ticket *t)
 void hf__redlock_bid_free(struct bid *b)
 {
     hf__redlock_bid_timer(b, LOOP_NEVER);
-    env_of(b)->reserve(env_of(b), -1);
     free(b);
 }
 

@@ -74,7 +74,6 @@ static void free_sight(struct sight *s)
 
     clear(s);
     env->timer(env, &s->timer, LOOP_NEVER);
-    env->reserve(env, -1);
     list_remove(&s->node);
     free(s);
 }
@@ -360,10 +359,9 @@ static void start(struct store *store, struct look *look, bool evicts)
     else if (evicts && !look->now)
         rc = hf__fail(&err, HF_ENOTSUP, 0, r->shown,
                       "this store cannot end a renewal; only break --now");
-    else if (!(s = calloc(1, sizeof *s)) || store->env->reserve(store->env, 1) < 0)
+    else if (!(s = calloc(1, sizeof *s)))
         rc = hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
     if (rc < 0) {
-        free(s);
         ev_done(look, NULL, rc, &err);
         return;
     }

@@ -19,7 +19,6 @@ struct sentinel {
     size_t n, next;
     bool asked;
     struct timer again;
-    bool reserved;
     int64_t pause_us;
 };
 
@@ -195,9 +194,6 @@ int hf__redis_sentinel_start(struct redis *r, const struct url *url, uint16_t po
         if (!s->hosts[s->n].host)
             goto no_memory;
     }
-    if (env->reserve(env, 1) < 0)
-        goto no_memory;
-    s->reserved = true;
     s->talker = hf__redis_node_new(r, NULL, 0, NULL);
     if (!s->talker)
         goto no_memory;
@@ -224,10 +220,7 @@ void hf__redis_sentinel_done(struct redis *r)
     if (!s)
         return;
     r->sentinel = NULL;
-    if (s->reserved) {
-        r->store.env->timer(r->store.env, &s->again, LOOP_NEVER);
-        r->store.env->reserve(r->store.env, -1);
-    }
+    r->store.env->timer(r->store.env, &s->again, LOOP_NEVER);
     for (size_t i = 0; i < s->n; i++)
         free(s->hosts[i].host);
     free(s->hosts);

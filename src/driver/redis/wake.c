@@ -153,7 +153,7 @@ void hf__redis_wake_holder(struct redis *r, const struct ticket *t)
 {
     struct env *env = r->store.env;
 
-    if (r->listen_timer.node.pos == 0 &&
+    if (!timer_armed(&r->listen_timer) &&
         !is_heard(r, is_cluster(r) ? hf__redis_bucket(t->name, t->name_len) : 0))
         env->timer(env, &r->listen_timer, env->now(env) + HOLDERS_LISTEN_US);
 }

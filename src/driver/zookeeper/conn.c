@@ -370,9 +370,9 @@ static void on_up(struct stream *stream)
 
 static const struct stream_events events = { on_up, on_data, on_down };
 
-int hf__zk_conn_init(struct zk *z)
+void hf__zk_conn_init(struct zk *z)
 {
-    return hf__stream_init(&z->stream, z->store.env, &events);
+    hf__stream_init(&z->stream, z->store.env, &events);
 }
 
 void hf__zk_conn_done(struct zk *z)

@@ -126,12 +126,9 @@ static void free_zk(struct zk *z)
     struct env *env = z->store.env;
 
     hf__zk_conn_done(z);
-    if (z->reserved) {
-        env->timer(env, &z->retry, LOOP_NEVER);
-        env->timer(env, &z->pulse, LOOP_NEVER);
-        env->timer(env, &z->later, LOOP_NEVER);
-        env->reserve(env, -3);
-    }
+    env->timer(env, &z->retry, LOOP_NEVER);
+    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->later, LOOP_NEVER);
     if (z->tls)
         z->tls->context_free(z->tls_context);
     if (z->login)
@@ -181,9 +178,8 @@ static struct zk *new_zk(const struct url *url, struct env *env)
     gethostname(z->host, sizeof z->host - 1);
     z->pid = getpid();
     z->shown = strdup(url->shown);
-    z->reserved = env->reserve(env, 3) == 0;
-    if (!z->shown || !z->reserved || hf__map_init(&z->lines) < 0 ||
-        hf__map_init(&z->quiet_lines) < 0 || hf__zk_conn_init(z) < 0) {
+    hf__zk_conn_init(z);
+    if (!z->shown || hf__map_init(&z->lines) < 0 || hf__map_init(&z->quiet_lines) < 0) {
         free_zk(z);
         return NULL;
     }

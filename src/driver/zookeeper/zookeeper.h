@@ -87,7 +87,7 @@ void hf__zk_expect(struct zk *);
 void hf__zk_flush(struct zk *);
 void hf__zk_break(struct zk *, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4))); /* at the next flush */
-int hf__zk_conn_init(struct zk *);
+void hf__zk_conn_init(struct zk *);
 void hf__zk_conn_done(struct zk *);
 int hf__zk_conn_open(struct zk *, hf_error *);
 
@@ -401,7 +401,6 @@ struct zk {
     bool asked_anew;  /* for another time-out than before */
     int32_t level_error;
     struct timer retry, pulse, later;
-    bool reserved;
 
     struct map lines; /* line.node, by dir */
     struct list all_lines;
