@@ -49,7 +49,8 @@ struct client {
     bool known;                  /* the store was up: caps and limits are the server's */
     hf_error down;               /* why the store is down */
     struct list holds;           /* hold.node: all that are not OUT, or have handles */
-    struct map by_name;          /* hold.by_name: HELD ones */
+    struct map by_place;         /* hold.by_place: HELD ones that belong to somebody */
+    uint64_t hash_key[2];        /* random: names are chosen by strangers */
     struct map by_owner;         /* hold.by_owner: HELD ones that belong to somebody */
     struct list todo;            /* hold.todo_node: with verbs to call */
     struct list due;             /* life.due: to renew */
@@ -74,7 +75,7 @@ struct hold {
     enum ticket_state state;
     unsigned todo; /* DO_JOIN, DO_LEAVE: verbs to call; HOLD_AMEND */
     struct list node, todo_node;
-    struct map_node by_name, by_owner;
+    struct map_node by_place, by_owner;
     bool indexed;
     bool again;       /* DO_AGAIN */
     bool reentrant;   /* an owner was named: G9 */
@@ -95,6 +96,7 @@ struct hold {
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
     struct hf_op *op;     /* the acquire that wants it */
     struct hf_op *leaver; /* the release that waits for it to be out */
+    struct list on_leaver; /* its list: op.leaving */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
     struct list parts;    /* lease_part.on_hold */
     unsigned stepping; /* inside hf__hold_step: not to be freed */
@@ -126,6 +128,7 @@ void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
 void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
 void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
+void hf__hold_leaver(struct hold *, struct hf_op *); /* NULL: nobody waits for it to be out */
 void hf__hold_amend(struct hold *); /* tell the store note, owner, weight */
 /* HELD with HF_NO_RENEW, and its owner does not renew it just now. */
 bool hf__hold_by_hand(const struct hold *);
@@ -143,8 +146,8 @@ void hf__hold_each(const struct client *, struct owner,
                    bool (*each)(void *user, const char *name), void *user);
 /* As many of them as a ticket carries, "a\0b\0"; returns the length. */
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
-struct hold *hf__hold_find(const struct client *, const char *name, struct owner);
-struct hold *hf__hold_of_thread(const struct client *, const char *name, uint64_t thread);
+/* The hold on this lock that the request would re-enter, or wait for in vain (its own thread's). */
+struct hold *hf__hold_find(const struct client *, const char *name, const struct request *);
 
 static inline struct hold *hold_of(struct ticket *t)
 {
@@ -208,7 +211,10 @@ struct hf_op {
     bool lazy_err; /* err is allocated when there is something to say; free it */
     hf_error *err;        /* filled if rc < 0; may be NULL */
     struct timer timer;   /* the end of its waiting */
-    struct list on_hold;  /* OP_AMEND, OP_RENEW: hold.changers */
+    union {
+        struct list on_hold; /* OP_AMEND, OP_RENEW: hold.changers */
+        struct list leaving; /* OP_RELEASE: hold.on_leaver */
+    };
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
     size_t next;          /* OP_ACQUIRE: how many of its holds are granted */
     size_t open;          /* OP_RELEASE: how many holds are not settled */

@@ -1,8 +1,10 @@
-/* held.c: who holds what in this client: by name, for re-entry and for the rule that a thread does not
- * wait for itself (G9); by owner, for the names that a ticket carries for others' deadlock walks (G10).
+/* held.c: an index of what is held in this client: by name and owner, for re-entry and for the rule that a
+ * thread does not wait for itself (G9); by owner, for the names that a ticket carries for others' deadlock
+ * walks (G10).
  *
- * A hold is in here exactly while it is HELD (hold.c). What is found is trusted only if its time is not
- * over: nobody may have driven us, and so told us, since then. */
+ * A hold that belongs to somebody is in the index exactly while it is HELD (hold.c). A hold that is found
+ * may have expired: if no thread has run the loop since, its expiry has not been noticed yet, so its
+ * deadline is checked too. Adding and removing take the same time however much one owner holds. */
 #include "core/core.h"
 
 #include <string.h>
@@ -12,13 +14,22 @@ static uint64_t owner_hash(struct owner o)
     return hf__hash(&o, sizeof o);
 }
 
+/* Who looks for a name looks for one owner's hold on it: however many others read the same name, they are
+ * elsewhere in the map. */
+static uint64_t place_hash(const struct client *c, const char *name, size_t n, struct owner o)
+{
+    return hf__hash_keyed(c->hash_key, name, n) ^ owner_hash(o);
+}
+
 void hf__held_add(struct hold *h)
 {
     struct client *c = h->client;
 
-    hf__map_insert(&c->by_name, &h->by_name, hf__hash(h->t.name, h->t.name_len));
-    if (!owner_none(h->t.owner))
-        hf__map_insert(&c->by_owner, &h->by_owner, owner_hash(h->t.owner));
+    if (owner_none(h->t.owner))
+        return; /* nobody asks for it */
+    hf__map_insert(&c->by_place, &h->by_place,
+                   place_hash(c, h->t.name, h->t.name_len, h->t.owner));
+    hf__map_insert(&c->by_owner, &h->by_owner, owner_hash(h->t.owner));
     h->indexed = true;
 }
 
@@ -26,21 +37,18 @@ void hf__held_remove(struct hold *h)
 {
     if (!h->indexed)
         return;
-    hf__map_remove(&h->client->by_name, &h->by_name);
-    if (!owner_none(h->t.owner))
-        hf__map_remove(&h->client->by_owner, &h->by_owner);
+    hf__map_remove(&h->client->by_place, &h->by_place);
+    hf__map_remove(&h->client->by_owner, &h->by_owner);
     h->indexed = false;
 }
 
 void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
 {
-    bool was = h->indexed;
-
     hf__held_remove(h);
     h->t.owner = owner;
     h->reentrant = reentrant;
     h->thread = 0;
-    if (was) {
+    if (h->state == TICKET_HELD) {
         hf__held_add(h);
         hf__hold_amend(h); /* others' walks must not find the old owner */
     }
@@ -54,32 +62,18 @@ bool hf__hold_trusted(const struct hold *h)
     return !h->lost && atomic_load(&h->until_at) > env->now(env);
 }
 
-struct hold *hf__hold_find(const struct client *c, const char *name, struct owner owner)
+struct hold *hf__hold_find(const struct client *c, const char *name, const struct request *r)
 {
     size_t n = strlen(name);
-    uint64_t hash = hf__hash(name, n);
+    uint64_t hash = place_hash(c, name, n, r->owner);
 
-    for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
-        struct hold *h = container_of(m, struct hold, by_name);
+    for (struct map_node *m = map_chain(&c->by_place, hash); m; m = m->next) {
+        struct hold *h = container_of(m, struct hold, by_place);
+        bool same = r->reentrant ? h->reentrant : r->thread > 0 && h->thread == r->thread;
 
-        if (m->hash == hash && h->reentrant && h->t.kind == LINE_LOCK &&
-            hf__hold_trusted(h) && owner_same(h->t.owner, owner) &&
-            h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
-            return h;
-    }
-    return NULL;
-}
-
-struct hold *hf__hold_of_thread(const struct client *c, const char *name, uint64_t thread)
-{
-    size_t n = strlen(name);
-    uint64_t hash = hf__hash(name, n);
-
-    for (struct map_node *m = map_chain(&c->by_name, hash); m; m = m->next) {
-        struct hold *h = container_of(m, struct hold, by_name);
-
-        if (m->hash == hash && h->thread == thread && h->t.kind == LINE_LOCK &&
-            hf__hold_trusted(h) && h->t.name_len == n && memcmp(h->t.name, name, n) == 0)
+        if (m->hash == hash && same && h->t.kind == LINE_LOCK && hf__hold_trusted(h) &&
+            owner_same(h->t.owner, r->owner) && h->t.name_len == n &&
+            memcmp(h->t.name, name, n) == 0)
             return h;
     }
     return NULL;

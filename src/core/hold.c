@@ -63,6 +63,7 @@ struct hold *hf__hold_new(struct client *c, const char *name, const struct reque
     list_init(&h->t.on_life);
     list_init(&h->todo_node);
     list_init(&h->changers);
+    list_init(&h->on_leaver);
     list_init(&h->parts);
     list_push(&c->holds, &h->node);
     return h;
@@ -102,6 +103,14 @@ static void set_hints(struct hold *h)
             h->t.hints_len = len;
         }
     }
+}
+
+void hf__hold_leaver(struct hold *h, struct hf_op *op)
+{
+    list_remove(&h->on_leaver);
+    h->leaver = op;
+    if (op)
+        list_push(&op->leaving, &h->on_leaver);
 }
 
 /* ---- validity and loss -------------------------------------------------------------------- */
@@ -247,7 +256,7 @@ static void is_out(struct hold *h)
         start_anew(h);
         return;
     }
-    h->leaver = NULL;
+    hf__hold_leaver(h, NULL);
     if (leaver)
         hf__op_settled(leaver, 0);
 }
@@ -259,7 +268,7 @@ static void unsettled(struct hold *h)
 
     if (!h->client->up && !h->client->closing)
         return;
-    h->leaver = NULL;
+    hf__hold_leaver(h, NULL);
     if (leaver)
         hf__op_settled(leaver, HF_EUNKNOWN);
 }

@@ -202,7 +202,7 @@ static int enter(struct hf_op *op, size_t i, const char *name, const struct requ
     struct hold *h;
 
     if (r->kind == LINE_LOCK && r->reentrant) {
-        h = hf__hold_find(c, name, r->owner);
+        h = hf__hold_find(c, name, r);
         if (h && r->weight > h->t.weight)
             return refuse_own(op, name, h, "exclusive inside shared would never be granted");
         if (h) {
@@ -210,7 +210,7 @@ static int enter(struct hf_op *op, size_t i, const char *name, const struct requ
             return 1;
         }
     } else if (r->kind == LINE_LOCK && r->thread && !op->try_only) {
-        h = hf__hold_of_thread(c, name, r->thread);
+        h = hf__hold_find(c, name, r);
         if (h && (r->weight > 1 || h->t.weight > 1))
             return refuse_own(op, name, h, "name an owner to lock it again");
     }
@@ -351,12 +351,8 @@ void hf__cancel(struct hf_op *op, int rc)
     if (op->kind == OP_ACQUIRE) {
         abandon(op);
     } else if (op->kind == OP_RELEASE) {
-        list_for(n, &op->client->holds) {
-            struct hold *h = container_of(n, struct hold, node);
-
-            if (h->leaver == op)
-                h->leaver = NULL;
-        }
+        list_for_safe(n, &op->leaving)
+            hf__hold_leaver(container_of(n, struct hold, on_leaver), NULL);
     } else if (op->ask) {
         hf__ask_stop(op->ask);
     }
@@ -423,7 +419,7 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
             atomic_store(&h->until_at, 0);
             h->t.keep_ms = over ? 0 : keep_ms; /* what was lost is not kept */
             if (op) {
-                h->leaver = op;
+                hf__hold_leaver(h, op);
                 op->open++;
             }
             hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);

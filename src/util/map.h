@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct map_node {
-    struct map_node *next;
+    struct map_node *next, **link; /* link: what points at this one */
     uint64_t hash;
 };
 
@@ -27,6 +27,8 @@ static inline struct map_node *map_chain(const struct map *m, uint64_t hash)
     return m->slots[hash & m->mask];
 }
 
-uint64_t hf__hash(const void *, size_t); /* not for keys that an enemy may choose en masse */
+uint64_t hf__hash(const void *, size_t); /* the same in every process; not for chosen keys */
+/* For keys that strangers choose, such as names: without the key nobody can find many that meet. */
+uint64_t hf__hash_keyed(const uint64_t key[2], const void *, size_t);
 
 #endif

@@ -84,6 +84,44 @@ static void map_finds_what_was_put_in(void **state)
     hf__map_done(&m);
 }
 
+/* One owner's holds have one hash. With a search through the chain this would take minutes. */
+static void map_removes_one_of_many_alike_at_once(void **state)
+{
+    enum { N = 400000 };
+    struct map_node *nodes = calloc(N, sizeof *nodes);
+    struct map m;
+
+    (void)state;
+    assert_int_equal(hf__map_init(&m), 0);
+    for (int i = 0; i < N; i++)
+        hf__map_insert(&m, &nodes[i], 42);
+    for (int i = 0; i < N; i++)
+        hf__map_remove(&m, &nodes[i]);
+    assert_int_equal(m.count, 0);
+    assert_null(map_chain(&m, 42));
+    hf__map_done(&m);
+    free(nodes);
+}
+
+/* SipHash-1-3 with a key of zeros, as other programs compute it. */
+static void keyed_hash_is_siphash(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } t[] = { { "a", 0x407448d2b89b1813 },
+              { "hello", 0xe2e77b41cb4e1f9e },
+              { "hello world, 16b", 0x63d41cb6c612ae01 },
+              { "a name that is longer than two words", 0x685f3206b8be925c } };
+    const uint64_t zero[2] = { 0, 0 }, other[2] = { 0, 1 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
+        assert_true(hf__hash_keyed(zero, t[i].text, strlen(t[i].text)) == t[i].hash);
+        assert_true(hf__hash_keyed(other, t[i].text, strlen(t[i].text)) != t[i].hash);
+    }
+}
+
 static void utf8_is_checked_strictly(void **state)
 {
     static const struct {
@@ -162,6 +200,8 @@ int main(void)
         cmocka_unit_test(heap_keeps_order_under_random_changes),
         cmocka_unit_test(heap_of_any_shape_needs_no_stack),
         cmocka_unit_test(map_finds_what_was_put_in),
+        cmocka_unit_test(map_removes_one_of_many_alike_at_once),
+        cmocka_unit_test(keyed_hash_is_siphash),
         cmocka_unit_test(utf8_is_checked_strictly),
         cmocka_unit_test(escape_makes_one_safe_line),
         cmocka_unit_test(hex_goes_both_ways),

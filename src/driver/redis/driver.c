@@ -210,6 +210,7 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     r->store.name_max = HF_NAME_MAX;
     r->connect_ms = url->connect_ms;
     env->random(env, id, sizeof id);
+    env->random(env, r->hash_key, sizeof r->hash_key);
     hf__hex(r->client, id, sizeof id);
     gethostname(r->host, sizeof r->host - 1);
     r->pid = getpid();

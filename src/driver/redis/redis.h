@@ -324,6 +324,7 @@ struct redis {
     struct tls_context *tls_context;
     struct map tickets; /* ticket.drv_node, by token */
     struct map waits;   /* wait.node */
+    uint64_t hash_key[2]; /* for names */
     struct list all_waits;
     struct list looks, cells; /* follows: drv_node */
     struct list nodes;

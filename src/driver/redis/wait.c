@@ -32,14 +32,15 @@ static struct wait_request *of(struct request *q)
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-static uint64_t wait_hash(const struct ticket *t)
+static uint64_t wait_hash(const struct redis *r, const struct ticket *t)
 {
-    return hf__hash(t->name, t->name_len) ^ (uint64_t)t->ttl_ms * 0x9e3779b97f4a7c15u;
+    return hf__hash_keyed(r->hash_key, t->name, t->name_len) ^
+           (uint64_t)t->ttl_ms * 0x9e3779b97f4a7c15u;
 }
 
 struct wait *hf__redis_wait_get(struct redis *r, struct ticket *t)
 {
-    uint64_t hash = wait_hash(t);
+    uint64_t hash = wait_hash(r, t);
     struct wait *w;
 
     for (struct map_node *n = map_chain(&r->waits, hash); n; n = n->next) {

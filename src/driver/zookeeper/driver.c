@@ -175,6 +175,7 @@ static struct zk *new_zk(const struct url *url, struct env *env)
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
     z->connect_ms = url->connect_ms;
+    env->random(env, z->hash_key, sizeof z->hash_key);
     gethostname(z->host, sizeof z->host - 1);
     z->pid = getpid();
     z->shown = strdup(url->shown);

@@ -38,7 +38,7 @@ struct quiet_request {
 
 static struct quiet *find(struct zk *z, const char *dir, size_t len)
 {
-    uint64_t hash = hf__hash(dir, len);
+    uint64_t hash = hf__hash_keyed(z->hash_key, dir, len);
 
     for (struct map_node *n = map_chain(&z->quiet_lines, hash); n; n = n->next) {
         struct quiet *q = container_of(n, struct quiet, node);
@@ -149,7 +149,7 @@ void hf__zk_quiet_left(struct seat *s)
             return;
         q->dir_len = line->dir_len;
         memcpy(q->dir, line->dir, line->dir_len);
-        hf__map_insert(&z->quiet_lines, &q->node, hf__hash(q->dir, q->dir_len));
+        hf__map_insert(&z->quiet_lines, &q->node, hf__hash_keyed(z->hash_key, q->dir, q->dir_len));
         if (++z->nquiet > QUIET_MAX)
             forget(z, container_of(list_first(&z->quiets), struct quiet, used));
     } else {

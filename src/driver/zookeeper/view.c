@@ -14,7 +14,7 @@
 
 struct line *hf__zk_line_of_dir(struct zk *z, const char *dir, size_t len)
 {
-    uint64_t hash = hf__hash(dir, len);
+    uint64_t hash = hf__hash_keyed(z->hash_key, dir, len);
 
     for (struct map_node *n = map_chain(&z->lines, hash); n; n = n->next) {
         struct line *line = container_of(n, struct line, node);
@@ -43,7 +43,7 @@ struct line *hf__zk_line_get(struct zk *z, const char *name, size_t len)
     memcpy(line->dir, dir, n);
     memcpy(line->name, name, len);
     list_init(&line->seats);
-    hf__map_insert(&z->lines, &line->node, hf__hash(dir, n));
+    hf__map_insert(&z->lines, &line->node, hf__hash_keyed(z->hash_key, dir, n));
     list_push(&z->all_lines, &line->all);
     return line;
 }

@@ -405,6 +405,7 @@ struct zk {
     struct map lines; /* line.node, by dir */
     struct list all_lines;
     struct map quiet_lines; /* quiet.c */
+    uint64_t hash_key[2]; /* for names */
     struct list quiets;
     size_t nquiet;
     struct list unwatched;
