@@ -86,7 +86,8 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     list_init(&c->due);
     list_init(&c->asks);
     env->random(env, c->hash_key, sizeof c->hash_key);
-    if (hf__map_init(&c->by_place) < 0 || hf__map_init(&c->by_owner) < 0)
+    list_init(&c->walks);
+    if (hf__map_init(&c->waiting) < 0 || hf__map_init(&c->by_place) < 0 || hf__map_init(&c->by_owner) < 0)
         rc = hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a client");
     if (rc == 0 && o->owner)
         rc = parse_acts_for(c, o->owner, err);
@@ -121,6 +122,7 @@ void hf__client_done(struct client *c)
         c->store->driver->close(c->store);
     c->store = NULL;
     forget(c);
+    hf__map_done(&c->waiting);
     hf__map_done(&c->by_place);
     hf__map_done(&c->by_owner);
     free(c->acts_hints);

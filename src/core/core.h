@@ -51,9 +51,11 @@ struct client {
     struct list holds;           /* hold.node: all that are not OUT, or have handles */
     struct map by_place;         /* hold.by_place: HELD ones that belong to somebody */
     uint64_t hash_key[2];        /* random: names are chosen by strangers */
-    struct map by_owner;         /* hold.by_owner: HELD ones that belong to somebody */
+    struct map by_owner;         /* hold.by_owner: the same ones */
+    struct map waiting;          /* hold.by_owner: WAITING ones of owners that may act elsewhere */
     struct list todo;            /* hold.todo_node: with verbs to call */
     struct list due;             /* life.due: to renew */
+    struct list walks;           /* deadlock walks that read */
     struct list asks;            /* looks and cells to start: ask.todo_node */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;            /* holds in LEAVING */
@@ -76,7 +78,7 @@ struct hold {
     unsigned todo; /* DO_JOIN, DO_LEAVE: verbs to call; HOLD_AMEND */
     struct list node, todo_node;
     struct map_node by_place, by_owner;
-    bool indexed;
+    bool indexed, in_waiting; /* by_place and by_owner; by_owner of client.waiting */
     bool again;       /* DO_AGAIN */
     bool reentrant;   /* an owner was named: G9 */
     bool no_renew;
@@ -101,8 +103,7 @@ struct hold {
     struct list parts;    /* lease_part.on_hold */
     unsigned stepping; /* inside hf__hold_step: not to be freed */
     unsigned pins;     /* leases that a callback has just now */
-    struct walk *walk;
-    uint64_t knot;     /* signature of what the last walk left to another victim; 0: nothing */
+    struct walk *walk; /* WAITING: from its first walk on */
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
@@ -140,6 +141,9 @@ bool hf__hold_trusted(const struct hold *); /* of one that was granted: still he
 
 void hf__held_add(struct hold *); /* became HELD */
 void hf__held_remove(struct hold *);
+void hf__waiting_add(struct hold *); /* became WAITING */
+void hf__waiting_remove(struct hold *);
+void hf__hold_walk_in(struct hold *, int64_t ms);
 void hf__hold_adopt(struct hold *, struct owner, bool reentrant);
 /* Every name that an owner holds here, until `each` returns false. */
 void hf__hold_each(const struct client *, struct owner,
@@ -327,7 +331,9 @@ void hf__ask_store_down(struct ask *);
 
 /* ---- the deadlock walk (G10) ------------------------------------------------------------- */
 
-void hf__walk_start(struct hold *);
+void hf__walk_plan(struct hold *);    /* it waits: when to look for a deadlock first */
+void hf__walk_start(struct hold *);   /* now */
+void hf__walk_restart(struct hold *); /* in a second: something has changed */
 void hf__walk_stop(struct walk *); /* takes NULL */
 
 struct knot { /* what remains of some lines when everybody who can go on has gone */

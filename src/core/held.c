@@ -21,6 +21,36 @@ static uint64_t place_hash(const struct client *c, const char *name, size_t n, s
     return hf__hash_keyed(c->hash_key, name, n) ^ owner_hash(o);
 }
 
+/* What an owner comes to hold while it waits elsewhere may complete a deadlock. */
+static void restart_walks(struct client *c, struct owner owner)
+{
+    uint64_t hash = owner_hash(owner);
+
+    for (struct map_node *m = map_chain(&c->waiting, hash); m; m = m->next) {
+        struct hold *h = container_of(m, struct hold, by_owner);
+
+        if (m->hash == hash && owner_same(h->t.owner, owner))
+            hf__walk_restart(h);
+    }
+}
+
+/* Not a call without owner: its thread waits in it, and is granted nothing meanwhile. */
+void hf__waiting_add(struct hold *h)
+{
+    if (owner_none(h->t.owner) || h->thread != 0)
+        return;
+    hf__map_insert(&h->client->waiting, &h->by_owner, owner_hash(h->t.owner));
+    h->in_waiting = true;
+}
+
+void hf__waiting_remove(struct hold *h)
+{
+    if (!h->in_waiting)
+        return;
+    hf__map_remove(&h->client->waiting, &h->by_owner);
+    h->in_waiting = false;
+}
+
 void hf__held_add(struct hold *h)
 {
     struct client *c = h->client;
@@ -31,6 +61,7 @@ void hf__held_add(struct hold *h)
                    place_hash(c, h->t.name, h->t.name_len, h->t.owner));
     hf__map_insert(&c->by_owner, &h->by_owner, owner_hash(h->t.owner));
     h->indexed = true;
+    restart_walks(c, h->t.owner);
 }
 
 void hf__held_remove(struct hold *h)

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WALK_FIRST_MS = 1000, WALK_AGAIN_MS = 2000 };
-
 static void fired(struct timer *);
 
 static void new_token(struct hold *h)
@@ -84,25 +82,22 @@ void hf__hold_release_memory(struct hold *h)
     free(h);
 }
 
-/* The names its owner holds go with the ticket, for others' walks (G10). They are a hint: no
- * memory for them is no reason to fail. */
-static void set_hints(struct hold *h)
+/* The names its owner holds go with the ticket, for others' walks (G10). False: no memory. */
+static bool set_hints(struct hold *h)
 {
-    char hints[HF_HINTS_ROOM];
+    char hints[HF_HINTS_ROOM], *copy = NULL;
     size_t len = MUTANT(NO_HINTS) ? 0 : hf__hold_hints(h->client, h->t.owner, hints);
 
-    free((void *)(uintptr_t)h->t.hints);
-    h->t.hints = NULL;
-    h->t.hints_len = 0;
     if (len > 0) {
-        char *copy = malloc(len);
-
-        if (copy) {
-            memcpy(copy, hints, len);
-            h->t.hints = copy;
-            h->t.hints_len = len;
-        }
+        copy = malloc(len);
+        if (!copy)
+            return false;
+        memcpy(copy, hints, len);
     }
+    free((void *)(uintptr_t)h->t.hints);
+    h->t.hints = copy;
+    h->t.hints_len = len;
+    return true;
 }
 
 void hf__hold_leaver(struct hold *h, struct hf_op *op)
@@ -160,7 +155,7 @@ static void set_timer(struct hold *h, int64_t at)
     h->client->env->timer(h->client->env, &h->timer, at);
 }
 
-static int64_t now_of(struct hold *h)
+static int64_t now_of(const struct hold *h)
 {
     return h->client->env->now(h->client->env);
 }
@@ -168,6 +163,11 @@ static int64_t now_of(struct hold *h)
 static int64_t plus_ms(int64_t at, int64_t ms)
 {
     return ms > (LOOP_NEVER - at) / 1000 - 1 ? LOOP_NEVER : at + ms * 1000;
+}
+
+void hf__hold_walk_in(struct hold *h, int64_t ms)
+{
+    set_timer(h, plus_ms(now_of(h), ms));
 }
 
 bool hf__hold_by_hand(const struct hold *h)
@@ -273,34 +273,13 @@ static void unsettled(struct hold *h)
         hf__op_settled(leaver, HF_EUNKNOWN);
 }
 
-/* The owner that this client acts for says that it holds this very name. */
-static bool waits_for_itself(const struct hold *h)
-{
-    const struct client *c = h->client;
-
-    for (size_t i = 0; owner_same(h->t.owner, c->acts_for) && i < c->acts_hints_len;
-         i += strlen(c->acts_hints + i) + 1)
-        if (strcmp(c->acts_hints + i, h->t.name) == 0)
-            return true;
-    return false;
-}
-
-/* Its owner holds something, or may come to hold something while this one waits: a named owner
- * may act on several threads, or in another process. A call on its own thread cannot. What it
- * holds is looked up: for the ticket's own hints there may have been no memory. */
-static bool may_deadlock(const struct hold *h)
-{
-    char hints[HF_HINTS_ROOM];
-
-    return !owner_none(h->t.owner) &&
-           (h->thread == 0 || hf__hold_hints(h->client, h->t.owner, hints) > 0);
-}
-
 /* The ticket goes from one state to another: what that means for the client's books. */
 static void moved(struct hold *h, enum ticket_state old)
 {
     if (old == TICKET_HELD && h->state != TICKET_HELD)
         hf__held_remove(h);
+    if (old == TICKET_WAITING && h->state != TICKET_WAITING)
+        hf__waiting_remove(h);
     if (old == TICKET_LEAVING && h->state != TICKET_LEAVING)
         h->client->unsettled--;
     if (old != TICKET_LEAVING && h->state == TICKET_LEAVING)
@@ -344,8 +323,10 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
     if (effects & TELL_LOST)
         lose(h);
     arrange(h, effects);
-    if ((effects & TELL_WAITING) && old != TICKET_WAITING && may_deadlock(h))
-        set_timer(h, plus_ms(now_of(h), waits_for_itself(h) ? 0 : WALK_FIRST_MS));
+    if ((effects & TELL_WAITING) && old != TICKET_WAITING) {
+        hf__waiting_add(h);
+        hf__walk_plan(h);
+    }
     tell(h, effects, why, err);
     if (--h->stepping == 0 && h->state == TICKET_OUT)
         hf__hold_release_memory(h);
@@ -373,7 +354,6 @@ static void fired(struct timer *t)
     switch (h->state) {
     case TICKET_WAITING:
         hf__walk_start(h);
-        set_timer(h, plus_ms(now_of(h), WALK_AGAIN_MS));
         break;
     case TICKET_HELD:
         hf__hold_step(h, TICKET_DEADLINE, HF_ELOST, NULL);
@@ -404,6 +384,21 @@ static void call_leave(struct hold *h)
     s->driver->leave(s, &h->t);
 }
 
+static void call_join(struct hold *h)
+{
+    struct store *s = h->client->store;
+
+    h->todo &= ~(unsigned)DO_JOIN;
+    if (!set_hints(h)) {
+        hf__hold_step(h, h->join_sent_at > 0 ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED,
+                      HF_ENOMEM, NULL);
+        return;
+    }
+    h->joined_again = h->join_sent_at > 0;
+    h->join_sent_at = h->client->waits_kept_at = now_of(h);
+    s->driver->join(s, &h->t);
+}
+
 void hf__hold_run(struct hold *h)
 {
     struct store *s = h->client->store;
@@ -411,11 +406,7 @@ void hf__hold_run(struct hold *h)
     if (h->todo & DO_LEAVE) {
         call_leave(h);
     } else if (h->todo & DO_JOIN) {
-        h->todo &= ~(unsigned)DO_JOIN;
-        set_hints(h);
-        h->joined_again = h->join_sent_at > 0;
-        h->join_sent_at = h->client->waits_kept_at = now_of(h);
-        s->driver->join(s, &h->t);
+        call_join(h);
     } else if (h->todo & HOLD_AMEND) {
         h->todo &= ~(unsigned)HOLD_AMEND;
         h->amend = AMEND_SENT;

@@ -17,6 +17,7 @@
     X(FIRST_HANDLE, "first-handle", "the ticket leaves with the first of its handles")     \
     X(NO_HINTS, "no-hints", "tickets do not say what their owners hold")                   \
     X(ONE_READING, "one-reading", "the deadlock walk reads the lines once")                \
+    X(NO_RESTART, "no-restart", "a grant to an owner that waits elsewhere does not restart its walk") \
     X(PERMITS_CYCLE, "permits-cycle", "a cycle through permits counts as a deadlock")      \
     X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
     X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \

@@ -8,7 +8,8 @@
  * steps, and that would wait for ever even if all others went on: who only stands behind a knot is
  * served when it is untied, and would, as its victim, not untie it. A ticket that does not fit
  * its line's kind will be withdrawn: its owner goes on. The victim is the one that joined last
- * among those that hold something, because only they walk. Tickets that belong to nobody are taken
+ * among those that hold a line in which another of the knot waits, because only they follow it
+ * (walk.c). Tickets that belong to nobody are taken
  * as removed: we cannot know what they wait for, and a false alarm is worse than a deadlock that
  * its own time-out ends. */
 #include "core/core.h"
@@ -25,7 +26,7 @@ struct entry {
 struct graph {
     struct entry *entries; /* line after line, holders first, then the queue in order */
     struct owner *owners;  /* sorted, distinct */
-    bool *removed, *holds;  /* by owner */
+    bool *removed, *blocks; /* by owner; blocks: by what it holds, another that remains */
     bool *ahead, *behind;   /* by owner: we wait for it; it waits for us */
     size_t n, nowners;
 };
@@ -53,8 +54,8 @@ static int build(struct graph *g, const struct hf_list *l)
     g->removed = calloc(n + 1, 4 * sizeof *g->removed);
     if (!g->entries || !g->owners || !g->removed)
         return HF_ENOMEM;
-    g->holds = g->removed + n + 1;
-    g->ahead = g->holds + n + 1;
+    g->blocks = g->removed + n + 1;
+    g->ahead = g->blocks + n + 1;
     g->behind = g->ahead + n + 1;
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < l->lines[i].ntickets; k++) {
@@ -178,13 +179,26 @@ static bool joined_later(const struct hf_ticket *a, const struct hf_ticket *b)
     return memcmp(a->token, b->token, HF_TOKEN) > 0;
 }
 
+/* Which owners hold a line in which somebody waits who remains: only they see the knot. */
+static void find_blockers(struct graph *g, const struct hf_list *l)
+{
+    const struct entry *e = g->entries;
+
+    for (size_t i = 0; i < l->n; e += l->lines[i++].ntickets) {
+        bool waits = false;
+
+        for (size_t k = 0; k < l->lines[i].ntickets; k++)
+            waits = waits || (e[k].t->position > 0 && !g->removed[e[k].owner]);
+        for (size_t k = 0; waits && k < l->lines[i].ntickets; k++)
+            if (e[k].t->position == 0)
+                g->blocks[e[k].owner] = true;
+    }
+}
+
 static void verdict(const struct graph *g, const unsigned char *me, struct knot *ret)
 {
     const struct hf_ticket *victim = NULL;
 
-    for (size_t i = 0; i < g->n; i++)
-        if (g->entries[i].t->position == 0)
-            g->holds[g->entries[i].owner] = true;
     for (size_t i = 0; i < g->n; i++) {
         const struct hf_ticket *t = g->entries[i].t;
 
@@ -195,7 +209,7 @@ static void verdict(const struct graph *g, const unsigned char *me, struct knot 
             continue;
         if (memcmp(t->token, me, HF_TOKEN) == 0)
             ret->mine = true;
-        if (g->holds[g->entries[i].owner] && (!victim || joined_later(t, victim)))
+        if (g->blocks[g->entries[i].owner] && (!victim || joined_later(t, victim)))
             victim = t;
     }
     if (victim)
@@ -216,6 +230,7 @@ int hf__walk_reduce(const struct hf_list *l, const unsigned char me[HF_TOKEN],
         do /* without the others some of them may be able to go on: they stood behind a knot */
             untangle(&g, l, me);
         while (pass(&g, l));
+        find_blockers(&g, l);
         verdict(&g, me, ret);
     }
     free(g.entries);

@@ -174,7 +174,10 @@ struct look {
     size_t name_len;
     bool list, follow;
     size_t limit;                   /* of lines in a list; 0: none */
-    unsigned char token[HF_TOKEN];  /* evict */
+    unsigned char token[HF_TOKEN];  /* evict, front */
+    /* Hints for cheaper answers; more may be answered than asked for. */
+    bool no_notes;                  /* notes may be left out */
+    bool front;                     /* only `token` and what stands in front of it */
     bool now;                       /* evict: at once; else only end its renewal */
     struct list drv_node;           /* the driver's own (init by the core) */
     void *drv_ptr;

@@ -189,6 +189,7 @@ void hf__drop_forked(hf_client *c)
     }
     while ((n = list_pop(&c->core.holds)) != NULL)
         free_hold(container_of(n, struct hold, node));
+    hf__map_done(&c->core.waiting);
     hf__map_done(&c->core.by_place);
     hf__map_done(&c->core.by_owner);
     hf__url_done(&c->core.url);

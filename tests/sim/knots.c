@@ -3,7 +3,8 @@
  *
  * The same question that src/core/reduce.c answers, asked in another way: of the whole
  * store, at the true time, and by owners: who can go on, and who could if others did.
- * That every deadlock ends is not looked at here: the end of a run shows it (liveness). */
+ * That every deadlock ends the end of a run shows (liveness). That it ends soon is
+ * looked at in runs in which nothing goes wrong. */
 #include "sim.h"
 
 #include <string.h>
@@ -13,7 +14,8 @@ struct knot_of {
     uint64_t newest[ROWS];    /* its last ticket */
     int waiting[ROWS];        /* how many it waits by */
     int fitting[ROWS];        /* how many of these will be granted */
-    bool all[ROWS];           /* it goes on only if all of them are */
+    bool all[ROWS];           /* it may go on only when all of them are */
+    bool any;                 /* it surely goes on when any of them is */
     bool free[ROWS];          /* will go on */
     bool behind[ROWS];        /* waits for the one that is looked at */
     int n;
@@ -78,15 +80,16 @@ static bool set_free(struct knot_of *k)
     for (int i = 0; i < w.plan->lines; i++)
         relax(k, &w.lines[i]);
     for (int i = 0; i < k->n; i++)
-        if (!k->free[i] && k->fitting[i] >= (k->all[i] ? k->waiting[i] : 1))
+        if (!k->free[i] && k->fitting[i] >= (k->all[i] && !k->any ? k->waiting[i] : 1))
             k->free[i] = changed = true;
     return changed;
 }
 
 /* Who is stuck, as the store has it now. */
-static void find_knots(struct knot_of *k)
+static void find_knots(struct knot_of *k, bool any)
 {
     k->n = 0;
+    k->any = any;
     for (int i = 0; i < w.plan->lines; i++)
         list_for(n, &w.lines[i].queue) {
             const struct st *s = container_of(n, struct st, node);
@@ -152,6 +155,50 @@ static bool is_tied(struct knot_of *k, struct owner o)
     return me >= 0 && !k->free[me];
 }
 
+/* Long enough for a walk, and for one more of somebody whose ticket is out of date; far less than a
+ * walk's longest pause. */
+static int64_t found_within(void)
+{
+    const struct plan *p = w.plan;
+
+    return 10000 * US + 60 * (2 * p->delay_us + 2 * p->jitter_us + p->look_us) +
+           (p->wake_lost_ppm ? longest_ttl() * US : 0); /* who does not know of its grant */
+}
+
+/* Which waiting tickets are in a knot now, and since when? */
+void oracle_knots(void)
+{
+    static struct knot_of k;
+    struct tied now[ROWS];
+    int n = 0;
+
+    if (!w.plan->calm || w.now < w.tied_look)
+        return;
+    w.tied_look = w.now + 1000 * US;
+    find_knots(&k, true);
+    for (int i = 0; i < k.n; i++) {
+        static struct knot_of mine;
+
+        if (k.free[i])
+            continue;
+        find_knots(&mine, true);
+        if (!is_tied(&mine, k.owner[i]))
+            continue;
+        now[n] = (struct tied){ k.newest[i], w.now };
+        for (int j = 0; j < w.ntied; j++)
+            if (w.tied[j].seq == now[n].seq)
+                now[n].since = w.tied[j].since;
+        if (now[n].since < w.last_victim)
+            now[n].since = w.last_victim; /* one after the other */
+        if (w.now - now[n].since > found_within())
+            violate("G10", "a deadlock is not found for %lld s",
+                    (long long)(w.now - now[n].since) / 1000000);
+        n++;
+    }
+    memcpy(w.tied, now, (size_t)n * sizeof now[0]);
+    w.ntied = n;
+}
+
 /* For all that its client knows. Then a lock is refused at once, without a walk (G9).
  * There may be no lease: an acquire of several names has one of them, and waits for
  * another. */
@@ -176,7 +223,7 @@ void hf__sim_read_once(const struct hold *h)
     static struct knot_of k;
     struct sim_op *o = container_of(h->op, struct sim_op, op);
 
-    find_knots(&k);
+    find_knots(&k, false);
     o->walked = o->op.next + 1;
     o->stuck = is_tied(&k, h->t.owner);
 }
@@ -186,6 +233,7 @@ void oracle_deadlock(const struct sim_op *o)
     bool walked = o->walked == o->op.next + 1;
 
     tally_sight(walked ? S_DEADLOCK : S_REFUSED_OWN);
+    w.last_victim = w.now;
     if (walked ? o->stuck : o->thread && holds_it_itself(o))
         return;
     violate("G10", "%s: a deadlock is reported to thread %d, and there is none",

@@ -345,6 +345,13 @@ struct world {
     uint64_t revision, joins;
     uint32_t groups;
     size_t ops, leases;
+    struct tied {
+        uint64_t seq; /* of a ticket in a knot */
+        int64_t since;
+    } tied[ROWS];
+    int ntied;
+    int64_t tied_look; /* when to look for them next */
+    int64_t last_victim;
     int current; /* process whose code runs; -1: none */
     bool trace;
     uint64_t evicted[32];
@@ -463,6 +470,7 @@ void oracle_forked(int proc);
 void oracle_line(int line);
 void oracle_full(void);
 void oracle_deadlock(const struct sim_op *);
+void oracle_knots(void);                 /* deadlocks are found soon */
 void oracle_freed(const struct hold *, bool known);
 void oracle_end_of_client(struct sim_client *);
 

@@ -331,6 +331,7 @@ static bool step(void)
     }
     w.steps++;
     oracle_full();
+    oracle_knots();
     moves_on();
     return true;
 }

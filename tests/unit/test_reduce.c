@@ -89,6 +89,25 @@ static void who_only_stands_behind_is_no_victim(void **state)
     assert_false(ask(3, 0, 2).mine);
 }
 
+/* 3 joined last and holds something, but those in the knot wait for it only because it stands in front of
+ * 2: it does not look for a deadlock, and giving way would end none. */
+static void who_blocks_by_its_place_only_is_no_victim(void **state)
+{
+    struct knot k;
+
+    (void)state;
+    clear();
+    holds(0, 1);
+    waits(0, 3, 1, 30);
+    waits(0, 2, 2, 20); /* behind it, by a store whose numbers are not in order */
+    holds(1, 2);
+    waits(1, 1, 1, 10);
+    holds(2, 3);
+    k = ask(1, 1, 1);
+    assert_true(k.mine);
+    assert_int_equal(k.victim[0], 2);
+}
+
 static void three_in_a_ring(void **state)
 {
     (void)state;
@@ -216,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_who_wait_for_each_other),
         cmocka_unit_test(who_only_stands_behind_is_no_victim),
+        cmocka_unit_test(who_blocks_by_its_place_only_is_no_victim),
         cmocka_unit_test(three_in_a_ring),
         cmocka_unit_test(a_chain_is_no_deadlock),
         cmocka_unit_test(permit_cycle_with_a_way_out),

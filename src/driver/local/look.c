@@ -108,6 +108,8 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
             ++*count;
         if (rc == 1 && (rc = call ? call(tx, k, &w, &life, *count) : 0) < 0)
             break;
+        if (k->look->front && memcmp(w.f.token, k->look->token, HF_TOKEN) == 0)
+            break;
     }
     hf__scan_close(&s);
     return rc < 0 ? rc : 0;
@@ -115,11 +117,16 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
 
 /* ---- one line ---------------------------------------------------------------------- */
 
+static uint16_t note_len(const struct looking *k, uint16_t len)
+{
+    return k->look->no_notes ? 0 : len;
+}
+
 static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
                        const struct holder *h)
 {
-    const struct texts s = { k->look->name,     h->note,       NULL,
-                             k->look->name_len, h->f.note_len, 0 };
+    const struct texts s = { k->look->name,     h->note, NULL,
+                             k->look->name_len, note_len(k, h->f.note_len), 0 };
     struct row *r = add_row(tx, k, &s);
 
     if (!r)
@@ -144,8 +151,8 @@ static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
 static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
                        const struct life_fix *life, uint64_t position)
 {
-    const struct texts s = { k->look->name,     w->note,       w->hints,
-                             k->look->name_len, w->f.note_len, w->f.hints_len };
+    const struct texts s = { k->look->name,     w->note, w->hints,
+                             k->look->name_len, note_len(k, w->f.note_len), w->f.hints_len };
     struct row *r = add_row(tx, k, &s);
 
     if (!r)

@@ -23,8 +23,10 @@ static void build_look(struct redis *r, struct request *q, struct command *c)
 {
     const struct asking *a = asking_of(q);
 
-    hf__redis_line_script(r, c, q, SCRIPT_LOOK, a->name, a->name_len, 1);
+    hf__redis_line_script(r, c, q, SCRIPT_LOOK, a->name, a->name_len, a->bare ? 2 : 1);
     hf__redis_command_number(c, a->follow_ms);
+    if (a->bare)
+        hf__redis_command_arg(c, a->token, a->front ? HF_TOKEN : 0);
 }
 
 static void answer_look(struct redis *r, struct request *q, const redisReply *reply)
@@ -90,6 +92,9 @@ void hf__redis_look_send(struct redis *r, struct look *look, int64_t follow_ms)
         return;
     }
     a->follow_ms = follow_ms;
+    a->bare = look->no_notes;
+    a->front = look->front;
+    memcpy(a->token, look->token, HF_TOKEN);
     if (f)
         f->asking = a;
     else

@@ -271,6 +271,8 @@ struct asking { /* one request for a look, a cell or an eviction */
     struct listing *listing;
     int64_t follow_ms;
     bool read_only; /* of a cell: whatever its verb */
+    bool bare, front; /* of a look: without notes; only what stands in front of `token` */
+    unsigned char token[HF_TOKEN];
     size_t name_len;
     char name[]; /* terminated */
 };

@@ -288,10 +288,28 @@ static bool add_alone(struct job *j)
     return true;
 }
 
+/* What stands behind the ticket of a look at the front is not read. */
+static void cut_behind(struct job *j)
+{
+    unsigned char token[HF_TOKEN];
+    size_t i = 0;
+
+    for (; i < j->n; i++) {
+        hf__zk_form_token(token, j->entries[i]->name, j->entries[i]->len);
+        if (memcmp(token, j->look->token, HF_TOKEN) == 0)
+            break;
+    }
+    while (j->n > i + 1)
+        free(j->entries[--j->n]);
+}
+
 static void take_list(struct job *j, struct jute_in *children)
 {
     bool good =
         j->zk->alone ? add_alone(j) : hf__zk_line_read(children, &j->entries, &j->n);
+
+    if (good && j->look->front)
+        cut_behind(j);
 
     j->seen = calloc(j->n + 1, sizeof *j->seen);
     if (good && j->seen)
