@@ -106,6 +106,56 @@ static void deadlock_many_held(void)
     circle_of_many(3, 3, 1u << 1); /* 5, the last to wait, does not see what 4 holds */
 }
 
+/* The circle runs through queues in which others stand before and behind. */
+static void deadlock_in_queues(void)
+{
+    hf_client *c = opened();
+    hf_lease *a = taken(c, nm("a"), OWNED(1)), *b = taken(c, nm("b"), OWNED(2));
+    struct pend *other[4], *first, *last;
+
+    other[0] = queued(c, nm("a"), 1, OWNED(11));
+    other[1] = queued(c, nm("b"), 1, OWNED(12));
+    first = queued(c, nm("b"), 2, OWNED(1));
+    other[2] = queued(c, nm("b"), 3, OWNED(13));
+    last = queued(c, nm("a"), 2, OWNED(2));
+    other[3] = queued(c, nm("a"), 3, OWNED(14));
+    CHECK_RC(pend_end(last, NULL), HF_EDEADLK);
+    for (int i = 0; i < 4; i++)
+        CHECK(!pend_done(other[i])); /* who stands behind a deadlock is in none */
+    given(b);
+    given(pend_granted(other[1]));
+    given(pend_granted(first));
+    given(pend_granted(other[2]));
+    given(a);
+    given(pend_granted(other[0]));
+    given(pend_granted(other[3]));
+    closed(c);
+}
+
+/* Completed not by a join but by a grant: owner 1, who waits for b, comes to hold g, for which the holder of b
+ * waits. Its own ticket does not say so. */
+static void deadlock_by_grant(void)
+{
+    hf_client *c = opened();
+    hf_lease *b = taken(c, nm("b"), OWNED(2)), *g = taken(c, nm("g"), OWNED(3)), *got = NULL;
+    struct pend *p[2], *inner;
+    int victim;
+
+    p[0] = queued(c, nm("b"), 1, OWNED(1));
+    inner = queued(c, nm("g"), 1, OWNED(1));
+    p[1] = queued(c, nm("g"), 2, OWNED(2));
+    STAYS(!pend_done(p[0]) && !pend_done(p[1]), WALKS_MS / 2);
+    given(g);
+    g = pend_granted(inner);
+    AWAIT(some_done(p, 2, &victim));
+    CHECK_RC(pend_end(p[victim], NULL), HF_EDEADLK);
+    given(victim == 0 ? g : b);
+    if (pend_end(p[1 - victim], &got) == 0) /* else both gave in: rare, and allowed */
+        given(got);
+    given(victim == 0 ? b : g);
+    closed(c);
+}
+
 /* Over process borders; in the blocking face without naming owners: the thread is one. */
 static void deadlock_of_processes(void)
 {
@@ -274,6 +324,8 @@ const struct test_case deadlock_cases[] = {
     { "deadlock-of-two", deadlock_of_two, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
     { "deadlock-of-three", deadlock_of_three, ON_ALL, HF_CAP_LINE, CASE_LONG },
     { "deadlock-many-held", deadlock_many_held, ON_ALL, HF_CAP_LINE, 0 },
+    { "deadlock-in-queues", deadlock_in_queues, ON_ALL, HF_CAP_LINE, 0 },
+    { "deadlock-by-grant", deadlock_by_grant, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-processes", deadlock_of_processes, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-threads", deadlock_of_threads, ON_BLOCKING, HF_CAP_LINE, 0 },
     { "permit-circle-is-none", permit_circle_is_none, ON_ALL, HF_CAP_LINE | HF_CAP_PERMITS,
