@@ -117,6 +117,8 @@ static void set_until(struct hold *h)
     if (h->state == TICKET_HELD && !h->lost && (l || !deadline))
         until = deadline ? hf__until(l->sent_at, l->given_ms) : INT64_MAX;
     atomic_store_explicit(&h->until_at, until, memory_order_release);
+    if (until > 0 && l) /* what was given last stays to be asked for after a loss */
+        atomic_store_explicit(&h->given_ms, l->given_ms, memory_order_relaxed);
 }
 
 void hf__hold_grade(struct hold *h, uint32_t grade)
