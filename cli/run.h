@@ -102,6 +102,10 @@ int run_open(struct run *);          /* the store */
 int run_refuse_nested(struct run *); /* a name of a parent run */
 int run_acquire(struct run *);       /* r->lease is ours, or r->ended_by is set */
 
+/* r->grace and r->margin, from the ttl that the store gave. It may become another while the
+ * command runs: a server to which a session is attached anew may have other limits. */
+void run_set_times(struct run *);
+
 void run_take_signals(struct run *); /* without a command: one of them sets r->ended_by */
 bool run_set_environment(const struct run *);
 

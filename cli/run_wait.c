@@ -43,21 +43,39 @@ static int64_t ttl_of(const char *url)
     return DEFAULT_TTL_MS;
 }
 
-static int set_grace(struct run *r, int64_t ttl_ms)
+static int check_grace(const struct run *r, int64_t ttl_ms)
 {
     char age[32];
-    if (r->opt.grace_ms > ttl_ms / 3)
-        return cli_usage(r->cli,
-                         "--grace may be at most a third of the ttl (%s): the command must "
-                         "have ended before another gets the lock",
-                         cli_age(age, sizeof age, ttl_ms / 3));
-    if (r->opt.grace_ms < 0)
-        r->opt.grace_ms = ttl_ms / 6 < 5000 ? ttl_ms / 6 : 5000;
-    r->grace = r->opt.grace_ms * ms;
+    if (r->opt.grace_ms <= ttl_ms / 3)
+        return 0;
+    return cli_usage(r->cli,
+                     "--grace may be at most a third of the ttl (%s): the command must "
+                     "have ended before another gets the lock",
+                     cli_age(age, sizeof age, ttl_ms / 3));
+}
+
+/* The same against the ttl that the store gave: it may be less than what was asked for. */
+static int check_given(const struct run *r)
+{
+    char grace[32], given[32];
+    int64_t ttl_ms = hf_lease_ttl_ms(r->lease);
+    if (r->opt.grace_ms <= ttl_ms / 3)
+        return RUN_ON;
+    cli_say("--grace %s is more than a third of the ttl that the store gave (%s)",
+            cli_age(grace, sizeof grace, r->opt.grace_ms),
+            cli_age(given, sizeof given, ttl_ms));
+    return EXIT_NOTSUP;
+}
+
+void run_set_times(struct run *r)
+{
+    int64_t ttl_ms = hf_lease_ttl_ms(r->lease), grace = r->opt.grace_ms;
+    if (grace < 0)
+        grace = ttl_ms / 6 < 5000 ? ttl_ms / 6 : 5000;
+    r->grace = (grace < ttl_ms / 3 ? grace : ttl_ms / 3) * ms;
     /* how long killing may take on a busy machine: to be woken, to look, to see them die */
     int64_t margin = ttl_ms / 10 < 100 ? 100 : ttl_ms / 10 > 1000 ? 1000 : ttl_ms / 10;
     r->margin = (margin < ttl_ms / 5 ? margin : ttl_ms / 5) * ms;
-    return 0;
 }
 
 /* Of what we put into hf_options only the owner comes from outside. */
@@ -77,7 +95,7 @@ int run_open(struct run *r)
     int rc = cli_url(r->cli, &url);
     if (rc)
         return rc;
-    rc = set_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : ttl_of(url));
+    rc = check_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : ttl_of(url));
     if (rc == 0) {
         o.drive = HF_DRIVE_APP;
         o.owner = parent && *parent ? parent : NULL;
@@ -223,8 +241,10 @@ int run_acquire(struct run *r)
             await(r, show);
     } while (!r->ended_by && lost_already(r));
     r->granted_at = guard_now();
-    if (r->rc == 0 || r->ended_by)
+    if (r->ended_by)
         return RUN_ON;
+    if (r->rc == 0)
+        return check_given(r);
     if (r->rc != HF_EBUSY && r->rc != HF_ETIMEDOUT && r->rc != HF_EDEADLK)
         return cli_fail(&r->err);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),

@@ -74,6 +74,7 @@ static void follow_lease(struct run *r)
     if (r->deadline && at > r->deadline)
         descend_note(&r->guard.page->family, r->guard.page->family.orphans);
     r->deadline = at;
+    run_set_times(r);
     limits(r, &term_at, &kill_at);
     if (r->opt.on_lost != LOST_WARN)
         guard_deadline(&r->guard, kill_at + r->margin / 4);

@@ -247,6 +247,11 @@ enum { HF_HELD = 0, HF_AT_RISK = 1, HF_LOST = 2 }; /* at risk: renewal overdue, 
 int hf_lease_check(const hf_lease *);
 int hf_lease_state(const hf_lease *);             /* HF_HELD, HF_AT_RISK, HF_LOST */
 int64_t hf_lease_remaining_ms(const hf_lease *);  /* until check says lost; never negative */
+
+/* The ttl that the store really gave: a server may give less than was asked for (ZooKeeper cuts
+ * the time-out of a session to its own limits, also when it is attached to another server).
+ * Several names: the least. A lost lease: the last one. */
+int64_t hf_lease_ttl_ms(const hf_lease *);
 uint64_t hf_lease_fence(const hf_lease *);        /* several names: of the first by bytes */
 uint64_t hf_lease_fence_of(const hf_lease *, const char *name); /* 0: not in this lease */
 const char *hf_lease_name(const hf_lease *);      /* several names: the first by bytes */

@@ -107,6 +107,7 @@ struct hold {
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
+    _Atomic int64_t given_ms;  /* any thread: the ttl that the store gave, while held */
     char text[];         /* name NUL note NUL */
 };
 

@@ -120,6 +120,8 @@ static void set_until(struct hold *h)
         until = until < h->ends_at ? until : h->ends_at;
     }
     atomic_store_explicit(&h->until_at, until, memory_order_release);
+    if (until > 0 && l) /* what was given last stays to be asked for after a loss */
+        atomic_store_explicit(&h->given_ms, l->given_ms, memory_order_relaxed);
 }
 
 void hf__hold_grade(struct hold *h, uint32_t grade)

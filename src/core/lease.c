@@ -1,7 +1,7 @@
 /* lease.c: handles on holds, and what may be asked of them without the lock.
  *
  * hf_lease_check and its like read only: the lease itself (constant after it was handed out),
- * the hold's until_at and grade (atomic), the clock, and the word that a fork wipes. So they
+ * the hold's until_at, grade and given_ms (atomic), the clock, and the word that a fork wipes. So they
  * need no lock, no system call, and may run in a signal handler. until_at grows at renewals and
  * becomes 0 at loss, release of the last handle and close: an old value read beside a renewal
  * is an earlier deadline, which is safe (G1). */
@@ -118,6 +118,19 @@ int64_t hf_lease_remaining_ms(const hf_lease *l)
     until = until_of(l);
     now = now_of(l);
     return until > now ? (until - now) / 1000 : 0;
+}
+
+int64_t hf_lease_ttl_ms(const hf_lease *l)
+{
+    int64_t least = INT64_MAX;
+
+    for (size_t i = 0; l && i < l->n; i++) {
+        int64_t ms = atomic_load_explicit(&l->parts[i].hold->given_ms, memory_order_relaxed);
+
+        if (ms < least)
+            least = ms;
+    }
+    return l ? least : 0;
 }
 
 uint64_t hf_lease_fence(const hf_lease *l)

@@ -116,6 +116,30 @@ static void renew_by_hand(void)
     closed(b);
 }
 
+/* Of several names, held by tickets of different ttls, the least. */
+static void ttl_given(void)
+{
+    const char *const names[] = { nm("a"), nm("b") };
+    const hf_request *longer = HF_REQUEST(.ttl_ms = 20000, .owner = 7);
+    hf_client *c = opened();
+    hf_lease *l = taken(c, nm("n"), NULL), *all = NULL;
+
+    CHECK_NUM(hf_lease_remaining_ms(l), <=, hf_lease_ttl_ms(l));
+    given(l);
+    if (hf_client_caps(c) & HF_CAP_TTL) {
+        l = taken(c, names[1], HF_REQUEST(.ttl_ms = 9000, .owner = 7));
+        CHECK_NUM(hf_lease_ttl_ms(l), ==, 9000);
+        CHECK_RC(rig.face->acquire_all(c, names, 2, LIMIT_MS, longer, &all, E()), 0);
+        CHECK_NUM(hf_lease_ttl_ms(all), ==, 9000);
+        CHECK_RC(hf_lease_renew(l, 30000, E()), 0);
+        CHECK_NUM(hf_lease_ttl_ms(l), ==, 30000);
+        CHECK_NUM(hf_lease_ttl_ms(all), ==, 20000);
+        given(all);
+        given(l);
+    }
+    closed(c);
+}
+
 /* Nobody drives: validity is judged by the clock, not by news. */
 static void undriven_ends_by_itself(void)
 {
@@ -185,6 +209,7 @@ const struct test_case life_cases[] = {
     { "max-hold", max_hold, ON_ALL, HF_CAP_LINE, 0 },
     { "no-renew-ends", no_renew_ends, ON_ALL, HF_CAP_TTL | HF_CAP_LINE, 0 },
     { "renew-by-hand", renew_by_hand, ON_ALL, HF_CAP_TTL, 0 },
+    { "ttl-given", ttl_given, ON_ALL, 0, 0 },
     { "undriven-ends-by-itself", undriven_ends_by_itself, ON_BLOCKING, HF_CAP_TTL, 0 },
     { "kept-after-release", kept_after_release, ON_ALL, HF_CAP_KEEP | HF_CAP_TTL, 0 },
     { "kept-by-last-handle-only", kept_by_last_handle_only, ON_ALL, HF_CAP_KEEP, 0 },

@@ -308,11 +308,11 @@ static const struct test_case counts_cases[] = {
     { NULL, NULL, 0, 0, 0 },
 };
 #ifdef HOLDFAST
-extern const struct test_case bench_cases[];
+extern const struct test_case bench_cases[], run_cases_of_zookeeper[];
 #endif
 
 const struct test_case *const tables[] = { counts_cases,
 #ifdef HOLDFAST
-                                           bench_cases,
+                                           bench_cases, run_cases_of_zookeeper,
 #endif
                                            NULL };
