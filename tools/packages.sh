@@ -4,10 +4,17 @@
 #                                or "-"
 #     install_needed YES         YES=1: without asking
 #
+# A question is asked only where somebody can answer: standard input is a terminal and $CI is not
+# set. Everywhere else (a script, a container build, a CI job) the packages are listed and
+# installed at once, by root, or by "sudo -n", which fails where it would need a password.
+#
 # Some packages bring a server with a service around it. Tests start servers themselves: nothing
 # that comes with a package is started, and what a package enables is disabled again. Where the
 # distribution has a package with the program alone (redis-tools, zookeeper,
 # mariadb-server-core), name that one.
+
+# If standard input is closed, the next file that is opened would become standard input.
+{ : <&0; } 2>/dev/null || exec </dev/null
 
 missing=() reasons=() lists_fresh=''
 
@@ -27,22 +34,24 @@ need() {
     reasons+=("$3")
 }
 
-# The sanitizer and fuzzer run-times of the clang that is installed. Newer releases have them in
-# a package of their own, older ones bring them with clang itself. Call it when clang is there.
-need_clang_runtime() {
-    echo 'int main(void) { return 0; }' |
-        clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null ||
+# The sanitizer and fuzzer run-times of clang. Newer releases have them in a package of their own,
+# older ones bring them with clang itself. Which it is may be known only when clang is there: call
+# this before and after the installation of clang.
+need_clang_runtime() { # WHY
+    if ! command -v clang >/dev/null 2>&1; then
+        ! apt-cache show libclang-rt-dev >/dev/null 2>&1 || need libclang-rt-dev - "$1"
+    elif ! echo 'int main(void) { return 0; }' |
+        clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null; then
         need "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" - "$1"
-}
-
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+    fi
 }
 
 # install_quietly PACKAGE...: no service is running or enabled afterwards that was not before. A
 # policy-rc.d that is there already is its owner's decision and stays.
 install_quietly() {
-    as_root bash -s -- "$@" <<'EOF'
+    $as_root bash -s -- "$lists_fresh" "$@" <<'EOF'
+[ -n "$1" ] || apt-get -q update </dev/null || exit
+shift
 links() { find /etc/systemd/system /etc/rc[2-5].d -type l 2>/dev/null | sort; }
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -51,7 +60,9 @@ if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" || exit 1
 fi
 before=$(links)
-DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" </dev/null
+# A new machine may be installing its updates: wait for that.
+DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 \
+    install -y --no-install-recommends "$@" </dev/null
 status=$?
 comm -13 <(echo "$before") <(links) | while read -r link; do
     name=${link##*/}
@@ -64,36 +75,39 @@ exit $status
 EOF
 }
 
+by_hand() {
+    echo "Run this as root, then $0 again:" >&2
+    echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    return 1
+}
+
 install_needed() {
-    local i answer
+    local i answer log as_root=''
     [ ${#missing[@]} -gt 0 ] || return 0
     echo "Missing packages:"
     for i in "${!missing[@]}"; do
-        printf '  %-22s %s\n' "${missing[i]}" "${reasons[i]}"
+        printf '  %-24s %s\n' "${missing[i]}" "${reasons[i]}"
     done
     if ! command -v apt-get >/dev/null 2>&1; then
-        echo "There is no apt-get here: install their like, then run this again." >&2
+        echo "There is no apt-get here: install their equivalents, then run $0 again." >&2
         return 1
     fi
-    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
-        echo "As root: apt-get install --no-install-recommends ${missing[*]}" >&2
-        return 1
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null 2>&1 || by_hand || return
+        as_root="sudo -n"
     fi
-    if [ "$1" != 1 ]; then
-        if ! [ -t 0 ]; then
-            echo "Run this again with -y to install them." >&2
-            return 1
-        fi
+    if [ "$1" != 1 ] && [ -t 0 ] && [ -z "${CI-}" ]; then
         read -r -p "Install them now? [Y/n] " answer || return 1
         case $answer in '' | [yY]*) ;; *) echo "Nothing was installed."; return 1 ;; esac
+        as_root=${as_root:+sudo} # may ask for a password
     fi
+    $as_root bash -c : </dev/null || by_hand || return
     echo "Installing ..."
-    local log
     log=$(mktemp) || return 1
-    if ! { { [ -n "$lists_fresh" ] || as_root apt-get -q update </dev/null; } &&
-        install_quietly "${missing[@]}"; } >"$log" 2>&1; then
+    if ! install_quietly "${missing[@]}" >"$log" 2>&1; then
         tail -n 30 "$log" >&2
         rm -f "$log"
+        echo "The packages could not be installed." >&2
         return 1
     fi
     rm -f "$log"

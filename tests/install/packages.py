@@ -12,8 +12,20 @@ import sys
 import tempfile
 
 TOOLS = {
-    "sudo": "exit 1",  # it is only asked whether it is there
+    "id": 'echo "$WHO"',
+    "sudo": '''
+        echo "sudo $*" >>"$LOG"
+        if [ "$1" = -n ]; then
+            [ -z "$PASSWORD" ] || { echo "sudo: a password is required" >&2; exit 1; }
+            shift
+        fi
+        exec "$@"''',
+    # The part that runs as root comes on standard input: it works below $ROOT.
+    "bash": '''
+        [ "$1" = -s ] || exec /bin/bash "$@"
+        sed "s#/etc/#$ROOT/etc/#g; s#/usr/sbin/#$ROOT/usr/sbin/#g" | /bin/bash "$@"''',
     "dpkg-query": '[[ $* == *" there" ]] && printf installed',
+    "apt-cache": '[ "$*" = "show libclang-rt-dev" ]',
     "update-rc.d": 'echo "update-rc.d $*" >>"$LOG"',
     # a package with a service: enabled in both ways, and started unless the policy forbids it;
     # and one that is not to run
@@ -27,15 +39,6 @@ TOOLS = {
         echo "what apt-get says"
         [[ $* != *broken* ]]''',
 }
-AS_ROOT = '''
-as_root() {
-    if [ "$1" = bash ]; then
-        sed "s#/etc/#$ROOT/etc/#g; s#/usr/sbin/#$ROOT/usr/sbin/#g" | "$@"
-    else
-        "$@"
-    fi
-}
-'''
 cases = []
 
 
@@ -45,7 +48,7 @@ def case(fn):
 
 
 class System:
-    def __init__(self, source, policy=None):
+    def __init__(self, source, policy=None, **env):
         self.source, self.dir = source, tempfile.mkdtemp()
         self.root, self.log = self.dir + "/root", self.dir + "/log"
         self.policy = self.root + "/usr/sbin/policy-rc.d"
@@ -59,8 +62,9 @@ class System:
             self.program(f"{self.dir}/bin/{name}", "#!/bin/bash\n" + text)
         if policy:
             self.program(self.policy, policy)
-        self.env = dict(os.environ, ROOT=self.root, LOG=self.log, TMPDIR=self.dir,
-                        PATH=f"{self.dir}/bin:{os.environ['PATH']}")
+        self.env = dict(os.environ, ROOT=self.root, LOG=self.log, TMPDIR=self.dir, WHO="0",
+                        PASSWORD="", CI="", PATH=f"{self.dir}/bin:{os.environ['PATH']}")
+        self.env.update(env)
 
     def program(self, path, text):
         with open(path, "w") as f:
@@ -68,20 +72,20 @@ class System:
         os.chmod(path, 0o755)
 
     def argv(self, text):
-        return ["bash", "-c", f'. "$1"\n{AS_ROOT}\n{text}', "bash", self.source + "/tools/packages.sh"]
+        return ["/bin/bash", "-c", '. "$1"\n' + text, "bash", self.source + "/tools/packages.sh"]
 
-    def run(self, text):
+    def run(self, text, stdin=subprocess.DEVNULL):
         """What follows after packages.sh: (status, output). There is nobody to ask."""
-        p = subprocess.run(self.argv(text), env=self.env, stdin=subprocess.DEVNULL, timeout=60,
+        p = subprocess.run(self.argv(text), env=self.env, stdin=stdin, timeout=60,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return p.returncode, p.stdout
 
-    def ask(self, text, answer):
-        """The same on a terminal, where the question is answered."""
+    def ask(self, text, answer="n"):
+        """The same on a terminal, where a question would be answered."""
         pid, fd = pty.fork()
         if pid == 0:
-            os.execvpe("bash", self.argv(text), self.env)
-        said = b""
+            os.execve("/bin/bash", self.argv(text), self.env)
+        said, asked = b"", False
         while True:
             try:
                 got = os.read(fd, 4096)
@@ -90,9 +94,9 @@ class System:
             if not got:
                 break
             said += got
-            if answer is not None and b"[Y/n]" in said:
+            if not asked and b"[Y/n]" in said:
                 os.write(fd, answer.encode() + b"\n")
-                answer = None
+                asked = True
         os.close(fd)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
 
@@ -118,25 +122,82 @@ def same(got, wanted, what):
 THING = 'need thing no-such-command "a reason"; install_needed '
 
 
+LINE = "apt-get update && apt-get install -y --no-install-recommends thing\n"
+
+
 @case
 def nobody_to_ask(source):
-    """without a terminal and without -y: names what is missing and why, installs nothing"""
+    """without a terminal, as root: names what is missing and why, and installs it"""
+    reader, writer = os.pipe()  # nothing comes from it: whoever reads it hangs
+    for stdin in (subprocess.DEVNULL, reader):
+        s = System(source)
+        status, said = s.run(THING + "0", stdin)
+        same(status, 0, "status")
+        assert "a reason" in said and "Installing" in said, said
+        assert "[Y/n]" not in said, said
+        same(len(s.installed()), 1, "installations")
+        assert s.logged()[0].endswith(" update") and "sudo" not in str(s.logged()), s.logged()
+    os.close(reader)
+    os.close(writer)
+
+
+@case
+def closed(source):
+    """the same with standard input closed"""
     s = System(source)
+    argv = s.argv(THING + "0")
+    p = subprocess.run(["/bin/bash", "-c", 'exec "$@" <&-', "bash"] + argv, env=s.env, timeout=60,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    same(p.returncode, 0, f"status: {p.stdout}")
+    same(len(s.installed()), 1, "installations")
+
+
+@case
+def by_sudo(source):
+    """without a terminal, not root: by sudo -n, with every call of it"""
+    s = System(source, WHO="1000")
     status, said = s.run(THING + "0")
-    same(status, 1, "status")
-    assert "a reason" in said and "-y" in said, said
-    same(s.logged(), [], "what was called")
+    same(status, 0, f"status: {said}")
+    same(len(s.installed()), 1, "installations")
+    calls = [line for line in s.logged() if line.startswith("sudo ")]
+    assert calls and all(line.startswith("sudo -n ") for line in calls), calls
+
+
+@case
+def sudo_refuses(source):
+    """a sudo that wants a password, or none at all: says what root has to do, installs nothing"""
+    none = 'command() { [ "$2" != sudo ] && builtin command "$@"; }\n'
+    for before, password in (("", "1"), (none, "")):
+        for yes in "01":
+            s = System(source, WHO="1000", PASSWORD=password)
+            status, said = s.run(before + THING + yes)
+            same(status, 1, "status")
+            assert "a reason" in said and LINE in said and "Installing" not in said, said
+            assert "apt-get" not in str(s.logged()), s.logged()
 
 
 @case
 def answers(source):
-    """on a terminal it asks: no installs nothing, Enter and yes install"""
-    for answer, status in (("n", 1), ("x", 1), ("", 0), ("y", 0)):
-        s = System(source)
-        got, said = s.ask(THING + "0", answer)
-        same(got, status, f"status after {answer!r}: {said}")
-        same(len(s.installed()), 1 - status, f"installations after {answer!r}")
-        assert "thing" in said and "a reason" in said, said
+    """on a terminal it asks: no installs nothing, Enter and yes install, by a sudo that may ask"""
+    for who in ("0", "1000"):
+        for answer, status in (("n", 1), ("x", 1), ("", 0), ("y", 0)):
+            s = System(source, WHO=who, PASSWORD="1")
+            got, said = s.ask(THING + "0", answer)
+            same(got, status, f"status after {answer!r}: {said}")
+            same(len(s.installed()), 1 - status, f"installations after {answer!r}")
+            assert "thing" in said and "a reason" in said, said
+
+
+@case
+def not_asked(source):
+    """on a terminal with -y, or with $CI set, it does not ask"""
+    for ci, yes in (("", "1"), ("true", "0")):
+        for password, status in (("", 0), ("1", 1)):
+            s = System(source, WHO="1000", CI=ci, PASSWORD=password)
+            got, said = s.ask(THING + yes)
+            same(got, status, f"status: {said}")
+            same(len(s.installed()), 1 - status, "installations")
+            assert "[Y/n]" not in said, said
 
 
 @case
@@ -183,6 +244,15 @@ def nothing_missing(source):
     s = System(source)
     status, said = s.run("need a bash why; need b h:stdio.h why; need there - why; install_needed 0")
     same((status, said, s.logged()), (0, "", []), "result")
+
+
+@case
+def clang_runtime(source):
+    """the run-times of a clang that is missing, too, are known before it is installed"""
+    s = System(source)
+    no_clang = 'command() { [ "$2" != clang ] && builtin command "$@"; }\n'
+    s.run(no_clang + "need clang clang why; need_clang_runtime why; install_needed 0")
+    assert " clang libclang-rt-dev" in str(s.installed()), s.logged()
 
 
 def main():
