@@ -10,7 +10,7 @@
  *  2 `join` is repeatable: a token that is already in line answers its present place and never
  *    makes a second ticket. `leave` may come at any time after `join`, also before any answer;
  *    the driver then makes sure that a join on the wire leaves nothing, and ends in ev_left.
- *  3 After ev_left, ev_gone, ev_done (no follow) and CLOSED nothing more comes about that object
+ *  3 After ev_left, ev_gone, ev_done (no follow) and `close` nothing more comes about that object
  *    and the driver has forgotten it. Every `leave` ends in ev_left, also while the store is
  *    down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core calls `leave`
  *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. So it does
@@ -29,6 +29,8 @@
  *    expiry; it must not be older than its call (the deadlock walk rests on that), and names the
  *    line's capacity in every row. A renewal that cannot be made now is simply not answered; the core repeats it.
  *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
+ *  9 The thread that drives changes from call to call. A library that must stay on one thread
+ *    gets a thread of its driver's own, which tells ours by an eventfd.
  *
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
  * _ms.
@@ -216,7 +218,6 @@ struct store { /* a driver's own struct starts with it */
     int64_t least_ttl_ms, most_ttl_ms;
     size_t name_max;
     bool starts_down; /* set by open: verbs wait for the first UP */
-    bool own_thread;  /* the driver's library must stay on one thread: keeper resident */
     /* descriptors whose last close tells the store that the process died */
     int life_fds[2];
     size_t nlife_fds;
@@ -226,7 +227,7 @@ struct hf_driver {
     const char *name;    /* "local" */
     const char *schemes; /* "redis rediss redis+unix ..." */
     int (*open)(struct store **, const struct url *, struct env *, hf_error *);
-    void (*close)(struct store *); /* ends in ev_store(CLOSED), whatever the network does */
+    void (*close)(struct store *); /* at once; no event follows */
     void (*join)(struct store *, struct ticket *);
     void (*leave)(struct store *, struct ticket *);
     void (*amend)(struct store *, struct ticket *); /* of a held ticket: note,
@@ -255,7 +256,7 @@ struct hf_driver {
 #define ev_done hf__ev_done
 #define ev_store hf__ev_store
 
-enum store_state { STORE_UP, STORE_DOWN, STORE_CLOSED };
+enum store_state { STORE_UP, STORE_DOWN };
 
 void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms); /* recheck -1: none */
 /* sent_at: of the owner's own last answered request (its join, or its life's sent_at) */

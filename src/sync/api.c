@@ -90,7 +90,7 @@ static int open_client(hf_client *c, const struct url *url, const hf_options *o,
         rc = hf__client_init(&c->core, driver, url, o, &c->env, &hf__host, err);
     if (rc < 0)
         return rc;
-    if (c->drive == HF_DRIVE_PROMPT || c->core.store->own_thread) {
+    if (c->drive == HF_DRIVE_PROMPT) {
         pthread_mutex_lock(&c->lock);
         rc = hf__keeper_start(c, err);
         pthread_mutex_unlock(&c->lock);

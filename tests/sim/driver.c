@@ -341,7 +341,6 @@ static void close_store(struct store *s)
     c->nold = 0;
     hf__life_free(c->session);
     c->session = NULL;
-    ev_store(s, STORE_CLOSED, NULL);
 }
 
 const struct hf_driver sim_driver = { .name = "sim",

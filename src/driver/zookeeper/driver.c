@@ -256,7 +256,6 @@ static void zk_close(struct store *s)
         z->life = NULL;
     }
     hf__zk_session_tidy(z);
-    ev_store(s, STORE_CLOSED, NULL);
     free_zk(z);
 }
 
