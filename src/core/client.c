@@ -176,7 +176,7 @@ static bool run_next(struct client *c)
 
 void hf__client_run(struct client *c)
 {
-    if (c->running || c->closed)
+    if (c->running || c->closed || c->shut)
         return;
     c->running = true;
     do {
@@ -267,4 +267,21 @@ void hf__client_shut(struct client *c)
         hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
     }
     hf__client_run(c);
+}
+
+void hf__client_end_session(struct client *c)
+{
+    const struct hf_driver *driver = c->store->driver;
+
+    c->shut = true;
+    c->shut_done = !driver->shut;
+    if (driver->shut)
+        driver->shut(c->store);
+    if (driver->flush)
+        driver->flush(c->store);
+}
+
+void ev_shut(struct store *s)
+{
+    s->client->shut_done = true;
 }

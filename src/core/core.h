@@ -46,6 +46,7 @@ struct client {
     char *acts_hints;            /* the names that owner holds: "a\0b\0" */
     size_t acts_hints_len;
     bool up, closing, closed, running;
+    bool shut, shut_done;        /* the driver was told to end its session, and has */
     hf_error down;               /* why the store is down */
     struct list holds;           /* hold.node: all that are not OUT, or have handles */
     struct map by_name;          /* hold.by_name: HELD ones */
@@ -321,7 +322,9 @@ void hf__client_todo(struct hold *, unsigned verbs);
 bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
 void hf__client_run(struct client *);      /* calls what is queued; raises events */
 void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
-void hf__client_done(struct client *);     /* after the last verb: closes the store */
+/* No verb comes after it; shut_done tells when the driver has ended its session, too. */
+void hf__client_end_session(struct client *);
+void hf__client_done(struct client *);     /* closes the store */
 
 /* ---- options, names, owners ---------------------------------------------------------------- */
 

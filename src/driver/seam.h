@@ -31,6 +31,9 @@
  *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
  *  9 The thread that drives changes from call to call. A library that must stay on one thread
  *    gets a thread of its driver's own, which tells ours by an eventfd.
+ * 10 `shut` comes when every leave is settled, or there is no time to wait for the rest. Only
+ *    `flush` and `close` follow; `close` may come before ev_shut. A driver that cannot reach
+ *    its store raises ev_shut at once.
  *
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
  * _ms.
@@ -227,7 +230,10 @@ struct hf_driver {
     const char *name;    /* "local" */
     const char *schemes; /* "redis rediss redis+unix ..." */
     int (*open)(struct store **, const struct url *, struct env *, hf_error *);
-    void (*close)(struct store *); /* at once; no event follows */
+    /* Ends the session with the store, so that nothing of this client is left there; ev_shut
+     * when the store has answered. May be NULL: there are no sessions. */
+    void (*shut)(struct store *);
+    void (*close)(struct store *); /* frees all, waits for nothing; no event follows */
     void (*join)(struct store *, struct ticket *);
     void (*leave)(struct store *, struct ticket *);
     void (*amend)(struct store *, struct ticket *); /* of a held ticket: note,
@@ -255,6 +261,7 @@ struct hf_driver {
 #define ev_row hf__ev_row
 #define ev_done hf__ev_done
 #define ev_store hf__ev_store
+#define ev_shut hf__ev_shut
 
 enum store_state { STORE_UP, STORE_DOWN };
 
@@ -272,6 +279,7 @@ void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_a
 void ev_row(struct look *, const struct row *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_store(struct store *, int state, const hf_error *);
+void ev_shut(struct store *);
 
 /* ---- modules -------------------------------------------------------------------------- */
 

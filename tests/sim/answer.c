@@ -351,10 +351,24 @@ static void amended(struct sim_client *c, const struct msg *m)
         ev_amended(d->t, m->rc);
 }
 
+/* Nothing of the client is left at the store. */
+static void said_bye(struct sim_client *c, const struct msg *m)
+{
+    (void)m;
+    for (int i = 0; i < w.plan->lines; i++)
+        list_for(n, &w.lines[i].queue)
+            if (container_of(n, struct st, node)->id == c->id)
+                violate("G7", "client %u has ended its session and has a ticket of %s",
+                        c->id, line_names[i]);
+    tally_sight(S_BYE);
+    ev_shut(&c->store);
+}
+
 void driver_receive(struct sim_client *c, struct msg *m)
 {
     static void (*const handle[])(struct sim_client *, const struct msg *) = {
-        is_up, joined, left, amended, renewed, looked, session_answered, saw, saw, decide_by
+        is_up, joined, left, amended, renewed, looked, session_answered,
+        saw, saw, decide_by, said_bye
     };
 
     if (m->epoch != c->epoch && m->kind < N_GRANT)

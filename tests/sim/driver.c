@@ -17,6 +17,16 @@ static struct sim_client *sim_of(struct store *s)
     return container_of(s, struct sim_client, store);
 }
 
+/* No verb comes after `shut`. */
+static struct sim_client *in_use(struct store *s)
+{
+    struct sim_client *c = sim_of(s);
+
+    if (c->core.shut)
+        violate("G7", "client %u asks the store for something after its goodbye", c->id);
+    return c;
+}
+
 static int64_t now_of(struct sim_client *c)
 {
     return proc_now(&w.procs[c->proc]);
@@ -157,7 +167,7 @@ static uint32_t hints_of(const struct ticket *t)
 
 static void join(struct store *s, struct ticket *t)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
     struct dt *d = remember(c, t, DT_JOINING);
     struct msg m;
 
@@ -188,7 +198,7 @@ static void join(struct store *s, struct ticket *t)
 
 static void leave(struct store *s, struct ticket *t)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
     struct dt *d = remember(c, t, DT_LEAVING);
     struct msg m;
 
@@ -207,7 +217,7 @@ static void leave(struct store *s, struct ticket *t)
 
 static void amend(struct store *s, struct ticket *t)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
     struct msg m = drv_about(c, M_AMEND, drv_ticket(c, t));
 
     drv_send(c, &m);
@@ -227,7 +237,7 @@ static struct dt *first_on(struct sim_client *c, const struct life *l)
 
 static void renew(struct store *s, struct life *const *lives, size_t n)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
 
     for (size_t i = 0; i < n; i++) {
         struct dt *d = first_on(c, lives[i]);
@@ -272,12 +282,12 @@ static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
 
 static void look(struct store *s, struct look *l)
 {
-    ask(sim_of(s), l, M_LOOK);
+    ask(in_use(s), l, M_LOOK);
 }
 
 static void evict(struct store *s, struct look *l)
 {
-    ask(sim_of(s), l, M_EVICT);
+    ask(in_use(s), l, M_EVICT);
 }
 
 static void stop(struct store *s, struct look *l, struct cell *cell)
@@ -324,6 +334,17 @@ static int open_store(struct store **ret, const struct url *u, struct env *env,
     return 0;
 }
 
+static void shut(struct store *s)
+{
+    struct sim_client *c = sim_of(s);
+    struct msg m = { .kind = M_BYE, .slot = -1, .sent_at = now_of(c) };
+
+    if (w.plan->family == ORDERED && c->up && c->session)
+        drv_send(c, &m);
+    else
+        ev_shut(s);
+}
+
 static void close_store(struct store *s)
 {
     struct sim_client *c = sim_of(s);
@@ -346,6 +367,7 @@ static void close_store(struct store *s)
 const struct hf_driver sim_driver = { .name = "sim",
                                       .schemes = "sim",
                                       .open = open_store,
+                                      .shut = shut,
                                       .close = close_store,
                                       .join = join,
                                       .leave = leave,

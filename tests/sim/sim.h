@@ -123,7 +123,9 @@ static inline uint64_t mix(uint64_t x)
 
 enum msg_kind {
     M_HELLO, M_JOIN, M_LEAVE, M_AMEND, M_RENEW, M_WAIT, M_SESSION, M_LOOK, M_EVICT, M_READ,
+    M_BYE,
     R_HELLO, R_JOIN, R_LEAVE, R_AMEND, R_RENEW, R_WAIT, R_SESSION, R_LOOK, R_EVICT, R_READ,
+    R_BYE,
     N_GRANT, N_GONE, N_MARK, N_FIRED
 };
 
@@ -495,6 +497,7 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(REFUSED, "clients refused by the store")                                             \
     X(REFUSED_IN_LINE, "requests refused by the store")                                    \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
+    X(BYE, "sessions ended by their client")                                               \
     X(STARTED, "processes started again")                                                  \
     X(CLOCK_ON, "store's clock stepped forward")                                           \
     X(CLOCK_BACK, "store's clock set back")                                                \

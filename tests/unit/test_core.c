@@ -234,6 +234,27 @@ static void release_that_is_not_answered_is_forgotten(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+static void no_verb_follows_the_end_of_the_session(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+
+    (void)state;
+    hf__client_shut(&w.c);
+    assert_int_equal(w.leaves, 1);
+    hf__client_end_session(&w.c); /* the leave has had no answer */
+    assert_int_equal(w.shuts, 1);
+    assert_false(w.c.shut_done);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    ev_left(w.left, HF_EUNKNOWN);
+    ev_store(&w.store, STORE_UP, NULL);
+    core_pass(60 * (int64_t)SEC);
+    assert_int_equal(w.leaves, 1);
+    ev_shut(&w.store);
+    assert_true(w.c.shut_done);
+    hf__release(NULL, l, 0);
+    free(l);
+}
+
 static void lost_hold_is_not_kept(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -412,6 +433,7 @@ int main(void)
         CORE_TEST(change_is_repeated_after_the_store_was_away),
         CORE_TEST(try_that_is_not_answered_ends),
         CORE_TEST(release_that_is_not_answered_is_forgotten),
+        CORE_TEST(no_verb_follows_the_end_of_the_session),
         CORE_TEST(lost_hold_is_not_kept),
         CORE_TEST(error_text_is_of_this_call),
         CORE_TEST(several_names_are_not_granted_with_one_lost),
