@@ -235,7 +235,8 @@ static void down(struct client *c, const hf_error *err)
     list_for_safe(n, &c->holds) {
         struct hold *h = container_of(n, struct hold, node);
 
-        if (h->op && (h->state == TICKET_JOINING || hf__client_refused(c)))
+        if (h->op && (h->state == TICKET_JOINING || h->state == TICKET_RETRYING ||
+                      hf__client_refused(c)))
             hf__op_store_down(h->op);
     }
     list_for_safe(n, &c->asks)

@@ -81,7 +81,7 @@ struct hold {
     int64_t max_hold_ms;
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
-    struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
+    struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
     struct hf_op *op;     /* the acquire that wants it */
     struct hf_op *leaver; /* the release that waits for it to be out */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
@@ -91,6 +91,7 @@ struct hold {
     struct walk *walk;
     uint64_t knot;     /* signature of what the last walk left to another victim; 0: nothing */
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
+    char *reason;        /* why it must join again; NULL: it has been in line since */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
     char text[];         /* name NUL note NUL */

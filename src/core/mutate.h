@@ -21,7 +21,9 @@
     X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
     X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \
     X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
-    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")
+    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")      \
+    X(RETRY_AT_ONCE, "retry-at-once", "who shall join again after a delay joins at once")  \
+    X(RETRY_FORGOTTEN, "retry-forgotten", "who shall join again after a delay never does")
 enum mutant {
     MUTANT_NONE,
 #define HF_X(name, word, text) MUTANT_##name,

@@ -14,8 +14,8 @@
  *    and the driver has forgotten it. Every `leave` ends in ev_left, also while the store is
  *    down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core calls `leave`
  *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. So it does
- *    after ev_gone for another reason than HF_ELOST, if the ticket may stand in line: it waited,
- *    or an earlier join had no answer. ev_dead does not forget the tickets on that life: the
+ *    after ev_gone without a retry, if the ticket may stand in line: it waited, or an
+ *    earlier join had no answer. ev_dead does not forget the tickets on that life: the
  *    core calls `leave` for each.
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
@@ -269,8 +269,13 @@ void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms); /* rech
 /* sent_at: of the owner's own last answered request (its join, or its life's sent_at) */
 void ev_granted(struct ticket *, uint64_t fence, int64_t sent_at);
 void ev_left(struct ticket *, int rc);
-/* why: HF_EBUSY (a try), HF_ELOST (expired or evicted), HF_EMISMATCH, HF_EBUSYSTORE ... */
-void ev_gone(struct ticket *, int why, const hf_error *);
+/* retry_ms >= 0: the ticket is not in line, for a reason that passes: HF_ELOST (expired; 0),
+ * a lost race, a connection of its own that was refused or broke. What was held is lost. Who
+ * waits joins again after retry_ms, at the end and with another token; the driver spreads
+ * retry_ms if many may be told at once. If the caller's limit passes before that, the call
+ * fails as it does for any limit (HF_ETIMEDOUT), with the text of `err`.
+ * -1: the call ends with `why`: HF_EBUSY (a try), HF_EMISMATCH, HF_EBUSYSTORE ... */
+void ev_gone(struct ticket *, int why, int64_t retry_ms, const hf_error *);
 void ev_amended(struct ticket *, int rc);
 void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
 /* HF_EBUSY: marked by evict; it lives until its deadline and cannot be renewed. Else: dead */

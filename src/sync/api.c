@@ -172,6 +172,7 @@ static void free_hold(struct hold *h)
 {
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
+    free(h->reason);
     free(h);
 }
 

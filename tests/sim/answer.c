@@ -89,7 +89,9 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
     watch = whom_to_watch(s, mine);
     d->state = DT_WAITING;
     ev_waiting(t, (uint32_t)mine, -1);
-    if (d->state == DT_WAITING && d->watch != watch)
+    if (d->state == DT_WAITING && drv_put_off(c, d, 9))
+        withdraw(c, d, HF_EBUSYSTORE);
+    else if (d->state == DT_WAITING && d->watch != watch)
         read_again(c, d, watch);
 }
 
@@ -134,6 +136,8 @@ static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
         return;
     }
     ev_waiting(t, m->position, m->recheck_ms);
+    if (d->state == DT_WAITING && drv_put_off(c, d, 9))
+        withdraw(c, d, HF_EBUSYSTORE);
 }
 
 static void joined(struct sim_client *c, const struct msg *m)
@@ -220,7 +224,7 @@ static void looked(struct sim_client *c, const struct msg *m)
         struct dt *d = drv_ticket(c, t);
         const struct srow *r = d && m->snap ? place(c, m->snap, d) : NULL;
 
-        if (!d || d->state != DT_WAITING)
+        if (!d || d->state != DT_WAITING || d->withdrawing)
             continue;
         if (m->rc == HF_EAUTH) {
             drv_gone(c, d, HF_EAUTH);
@@ -314,7 +318,8 @@ static void told(struct sim_client *c, struct msg *m)
         d->woken_sent = m->sent_at;
     } else if (m->kind == N_GRANT && d->state == DT_LEAVING && d->t->life) {
         ev_granted(d->t, m->fence, m->sent_at); /* too late, too */
-    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq) {
+    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq &&
+               !d->withdrawing) {
         d->state = DT_HELD;
         ev_granted(d->t, m->fence, MUTANT(OUTDATED) ? d->t->life->sent_at : m->sent_at);
     }

@@ -101,9 +101,28 @@ struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *
 void drv_gone(struct sim_client *c, struct dt *d, int why)
 {
     struct ticket *t = d->t;
+    int64_t retry_ms = why == HF_ELOST ? 0 : why == HF_EBUSYSTORE ? d->retry_ms : -1;
 
     drv_forget(c, d);
-    ev_gone(t, why, NULL);
+    if (retry_ms > 0) {
+        tally_sight(S_PUT_OFF);
+        t->drv[1] = (uint64_t)(now_of(c) + retry_ms * US);
+    }
+    ev_gone(t, why, retry_ms, NULL);
+}
+
+/* Each ticket has a connection of its own, say, and there are too many: it cannot join now,
+ * or has lost its place. */
+bool drv_put_off(struct sim_client *c, struct dt *d, unsigned one_in)
+{
+    uint64_t h = mix(w.plan->seed ^ d->token ^ one_in);
+
+    if (!w.plan->puts_off || w.quiet || h % one_in != 0)
+        return false;
+    d->retry_ms = 5 + (int64_t)(h >> 32) % 200;
+    SAY("client %u: ticket %04x cannot be in line for %lld ms", c->id, TOK(d->token),
+        (long long)d->retry_ms);
+    return true;
 }
 
 /* ---- lives -------------------------------------------------------------------------- */
@@ -168,11 +187,19 @@ static uint32_t hints_of(const struct ticket *t)
 static void join(struct store *s, struct ticket *t)
 {
     struct sim_client *c = in_use(s);
+    bool first = !drv_ticket(c, t);
     struct dt *d = remember(c, t, DT_JOINING);
     struct msg m;
 
+    if (now_of(c) < (int64_t)t->drv[1])
+        violate("liveness", "client %u joins %s again before it may", c->id, t->name);
+    t->drv[1] = 0;
     if (!d) {
-        ev_gone(t, HF_EFULL, NULL);
+        ev_gone(t, HF_EFULL, -1, NULL);
+        return;
+    }
+    if (first && drv_put_off(c, d, 8)) {
+        drv_gone(c, d, HF_EBUSYSTORE);
         return;
     }
     if (w.plan->family == ORDERED && !c->session) {

@@ -98,6 +98,7 @@ struct plan {
     bool by_wall;              /* its expiries are times of its wall clock */
     bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
     bool busy;                 /* an owner acts on several threads: waits and goes on */
+    bool puts_off;             /* the driver cannot have some tickets in line for a while */
     bool refuses;              /* the store refuses some requests of a client for a while */
     bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
     int32_t ppm[PROCS];
@@ -185,6 +186,7 @@ struct dt { /* what the driver knows of a ticket */
     uint32_t gen;
     enum dt_state state;
     int withdrawing; /* why */
+    int64_t retry_ms;
     int next_free;
 };
 
@@ -398,6 +400,7 @@ struct dt *drv_ticket(struct sim_client *c, const struct ticket *t);
 struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *d);
 void drv_send(struct sim_client *c, struct msg *m);
 void drv_gone(struct sim_client *c, struct dt *d, int why);
+bool drv_put_off(struct sim_client *c, struct dt *d, unsigned one_in);
 void driver_connect(struct sim_client *);
 void driver_cut(struct sim_client *, int64_t blocked_us);
 void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
@@ -497,6 +500,7 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(REFUSED, "clients refused by the store")                                             \
     X(REFUSED_IN_LINE, "requests refused by the store")                                    \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
+    X(PUT_OFF, "tickets to join again after a delay")                                      \
     X(BYE, "sessions ended by their client")                                               \
     X(STARTED, "processes started again")                                                  \
     X(CLOCK_ON, "store's clock stepped forward")                                           \

@@ -145,10 +145,11 @@ void ev_left(struct ticket *t, int rc)
         unhang(t);
 }
 
-void ev_gone(struct ticket *t, int why, const hf_error *err)
+void ev_gone(struct ticket *t, int why, int64_t retry_ms, const hf_error *err)
 {
     struct pass *p = pass_of(t);
 
+    assert_int_equal(retry_ms, why == HF_ELOST ? 0 : -1);
     p->gone++;
     p->why = why;
     if (err)
