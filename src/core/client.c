@@ -191,7 +191,7 @@ static bool run_next(struct client *c)
 
 void hf__client_run(struct client *c)
 {
-    if (c->running || c->closed)
+    if (c->running || c->closed || c->shut)
         return;
     c->running = true;
     do {
@@ -217,8 +217,10 @@ static bool refused_by_needs(struct client *c, struct hold *h)
     if (!h->op || MUTANT(CAPS_AT_CALL) ||
         hf__check_needs(c, h->needs, h->t.ttl_ms, &err) == 0)
         return false;
-    hf__hold_step(h, h->join_sent_at > 0 ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, err.code,
-                  &err);
+    hf__hold_step(h,
+                  h->join_sent_at > 0 && h->state != TICKET_RETRYING ? TICKET_REFUSED_IN_LINE
+                                                                     : TICKET_REFUSED,
+                  err.code, &err);
     return true;
 }
 
@@ -274,7 +276,8 @@ static void down(struct client *c, const hf_error *err)
     list_for_safe(n, &c->holds) {
         struct hold *h = container_of(n, struct hold, node);
 
-        if (h->op && (h->state == TICKET_JOINING || hf__client_refused(c)))
+        if (h->op && (h->state == TICKET_JOINING || h->state == TICKET_RETRYING ||
+                      hf__client_refused(c)))
             hf__op_store_down(h->op);
     }
     list_for_safe(n, &c->asks)
@@ -306,4 +309,21 @@ void hf__client_shut(struct client *c)
         hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
     }
     hf__client_run(c);
+}
+
+void hf__client_end_session(struct client *c)
+{
+    const struct hf_driver *driver = c->store->driver;
+
+    c->shut = true;
+    c->shut_done = !driver->shut;
+    if (driver->shut)
+        driver->shut(c->store);
+    if (driver->flush)
+        driver->flush(c->store);
+}
+
+void ev_shut(struct store *s)
+{
+    s->client->shut_done = true;
 }

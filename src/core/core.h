@@ -47,6 +47,7 @@ struct client {
     size_t acts_hints_len;
     bool up, closing, closed, running;
     bool known;                  /* the store was up: caps and limits are the server's */
+    bool shut, shut_done;        /* the driver was told to end its session, and has */
     hf_error down;               /* why the store is down */
     struct list holds;           /* hold.node: all that are not OUT, or have handles */
     struct map by_place;         /* hold.by_place: HELD ones that belong to somebody */
@@ -95,7 +96,7 @@ struct hold {
     uint32_t needs;       /* HF_CAP_*: without them it must not be granted */
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
-    struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
+    struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
     struct hf_op *op;     /* the acquire that wants it */
     struct hf_op *leaver; /* the release that waits for it to be out */
     struct list on_leaver; /* its list: op.leaving */
@@ -105,6 +106,7 @@ struct hold {
     unsigned pins;     /* leases that a callback has just now */
     struct walk *walk; /* WAITING: from its first walk on */
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
+    char *reason;        /* why it must join again; NULL: it has been in line since */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
     _Atomic int64_t given_ms;  /* any thread: the ttl that the store gave, while held */
@@ -355,7 +357,9 @@ void hf__client_todo(struct hold *, unsigned verbs);
 bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
 void hf__client_run(struct client *);      /* calls what is queued; raises events */
 void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
-void hf__client_done(struct client *);     /* after the last verb: closes the store */
+/* No verb comes after it; shut_done tells when the driver has ended its session, too. */
+void hf__client_end_session(struct client *);
+void hf__client_done(struct client *);     /* closes the store */
 
 /* ---- options, names, owners ---------------------------------------------------------------- */
 

@@ -79,6 +79,7 @@ void hf__hold_release_memory(struct hold *h)
     env->timer(env, &h->timer, LOOP_NEVER);
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
+    free(h->reason);
     free(h);
 }
 
@@ -239,14 +240,11 @@ static void start_anew(struct hold *h)
     h->again = false;
     new_token(h);
     hf__life_init(&h->t.own, h->client->store, LIFE_OWN, h->t.ttl_ms);
-    h->state = TICKET_NEW;
     hf__hold_step(h, TICKET_START, 0, NULL);
 }
 
-static void is_out(struct hold *h)
+static void not_in_line(struct hold *h)
 {
-    struct hf_op *leaver = h->leaver;
-
     hf__life_end(h->client, &h->t.own);
     hf__unhang(&h->t);
     set_timer(h, LOOP_NEVER);
@@ -254,7 +252,15 @@ static void is_out(struct hold *h)
     h->todo = 0;
     list_remove(&h->todo_node);
     hf__op_changers_lost(h);
+}
+
+static void is_out(struct hold *h)
+{
+    struct hf_op *leaver = h->leaver;
+
+    not_in_line(h);
     if (h->again && h->op) {
+        h->state = TICKET_NEW;
         start_anew(h);
         return;
     }
@@ -311,8 +317,16 @@ static void tell(struct hold *h, unsigned effects, int why, const hf_error *err)
     }
     if ((effects & TELL_REFUSED) && h->op)
         hf__op_refused(h->op, h, why, err);
+    if (effects & DO_RETRY)
+        not_in_line(h);
     if (effects & TELL_OUT)
         is_out(h);
+}
+
+static void keep_reason(struct hold *h, const hf_error *err)
+{
+    free(h->reason);
+    h->reason = err ? strdup(err->text) : NULL;
 }
 
 void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error *err)
@@ -329,6 +343,8 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
         hf__waiting_add(h);
         hf__walk_plan(h);
     }
+    if (effects & TELL_WAITING)
+        keep_reason(h, NULL);
     tell(h, effects, why, err);
     if (--h->stepping == 0 && h->state == TICKET_OUT)
         hf__hold_release_memory(h);
@@ -359,6 +375,9 @@ static void fired(struct timer *t)
         break;
     case TICKET_HELD:
         hf__hold_step(h, TICKET_DEADLINE, HF_ELOST, NULL);
+        break;
+    case TICKET_RETRYING:
+        start_anew(h);
         break;
     case TICKET_LEAVING:
         if (h->leave_sent)
@@ -489,12 +508,30 @@ static bool may_stand(const struct hold *h)
                                         : true;
 }
 
-void ev_gone(struct ticket *t, int why, const hf_error *err)
+/* Not before retry_ms have passed: for as long the hold is in no line, and joins again. */
+static void gone_a_while(struct hold *h, int64_t retry_ms, int why, const hf_error *err)
+{
+    h->stepping++; /* nobody may want it any more */
+    hf__hold_step(h, TICKET_GONE_A_WHILE, why, err);
+    if (h->state == TICKET_RETRYING) {
+        keep_reason(h, err);
+        if (!MUTANT(RETRY_FORGOTTEN))
+            set_timer(h, plus_ms(now_of(h), MUTANT(RETRY_AT_ONCE) ? 0 : retry_ms));
+    }
+    h->stepping--;
+    hf__hold_release_memory(h);
+}
+
+void ev_gone(struct ticket *t, int why, int64_t retry_ms, const hf_error *err)
 {
     struct hold *h = hold_of(t);
-    enum ticket_event refused = may_stand(h) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED;
 
-    hf__hold_step(h, why == HF_ELOST ? TICKET_GONE : refused, why, err);
+    if (retry_ms > 0)
+        gone_a_while(h, retry_ms, why, err);
+    else if (retry_ms == 0)
+        hf__hold_step(h, TICKET_GONE, why, err);
+    else
+        hf__hold_step(h, may_stand(h) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why, err);
 }
 
 void ev_amended(struct ticket *t, int rc)

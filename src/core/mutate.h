@@ -23,7 +23,9 @@
     X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \
     X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
     X(CAPS_AT_CALL, "caps-at-call", "what a store cannot do is known at its first UP, and granted all the same") \
-    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")
+    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")      \
+    X(RETRY_AT_ONCE, "retry-at-once", "who shall join again after a delay joins at once")  \
+    X(RETRY_FORGOTTEN, "retry-forgotten", "who shall join again after a delay never does")
 enum mutant {
     MUTANT_NONE,
 #define HF_X(name, word, text) MUTANT_##name,

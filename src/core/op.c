@@ -359,12 +359,18 @@ void hf__cancel(struct hf_op *op, int rc)
     hf__op_end(op, rc, NULL);
 }
 
+/* What an acquire waits for. */
+static const struct hold *awaited(const struct hf_op *op)
+{
+    return op->kind == OP_ACQUIRE && op->next < op->lease->n
+               ? op->lease->parts[op->next].hold
+               : NULL;
+}
+
 /* It is known to stand in line: that the store is away for a while is waited out. */
 static bool stands(const struct hf_op *op)
 {
-    const struct hold *h = op->kind == OP_ACQUIRE && op->next < op->lease->n
-                               ? op->lease->parts[op->next].hold
-                               : NULL;
+    const struct hold *h = awaited(op);
 
     return h && h->state == TICKET_WAITING && !op->try_only &&
            !hf__client_refused(op->client);
@@ -394,8 +400,12 @@ static void fired(struct timer *t)
     } else {
         int rc = op->kind == OP_ACQUIRE && !op->try_only ? HF_ETIMEDOUT : HF_EUNREACHABLE;
 
-        hf__op_text(op, rc, rc == HF_ETIMEDOUT ? "not granted in time"
-                                               : "the store did not answer in time");
+        const struct hold *h = awaited(op);
+
+        hf__op_text(op, rc, "%s%s%s",
+                    rc == HF_ETIMEDOUT ? "not granted in time"
+                                       : "the store did not answer in time",
+                    h && h->reason ? ": " : "", h && h->reason ? h->reason : "");
         hf__cancel(op, rc);
     }
 }

@@ -12,7 +12,8 @@
  *    may stand in line: it waited when its rights were taken away, or its first join got no
  *    answer and the second was refused.
  *  - A waiter whose place has gone stands in line again with a new token, once the old one is
- *    out; a late grant of the old one names a token that nobody has any more. */
+ *    out; a late grant of the old one names a token that nobody has any more. If it must not
+ *    join again at once it is RETRYING meanwhile, in no line. */
 #include "core/ticket.h"
 
 #include "core/mutate.h"
@@ -41,6 +42,8 @@ static unsigned step_wanting(enum ticket_state *s, enum ticket_event e)
         return *s == TICKET_CONFIRMING ? DO_RENEW : 0;
     case TICKET_GONE:
         return go(s, TICKET_OUT, DO_AGAIN | TELL_OUT);
+    case TICKET_GONE_A_WHILE:
+        return go(s, TICKET_RETRYING, DO_RETRY);
     case TICKET_DEAD:
         return go(s, TICKET_LEAVING, DO_AGAIN | DO_LEAVE);
     case TICKET_REFUSED:
@@ -66,6 +69,7 @@ static unsigned step_held(enum ticket_state *s, enum ticket_event e)
     case TICKET_REFUSED_IN_LINE:
         return go(s, TICKET_LEAVING, TELL_LOST | DO_LEAVE);
     case TICKET_GONE:
+    case TICKET_GONE_A_WHILE:
         return go(s, TICKET_OUT, TELL_LOST | TELL_OUT);
     case TICKET_GIVE_UP:
         return go(s, TICKET_LEAVING, DO_LEAVE);
@@ -81,6 +85,7 @@ static unsigned step_leaving(enum ticket_state *s, enum ticket_event e)
     switch (e) {
     case TICKET_LEFT:
     case TICKET_GONE:
+    case TICKET_GONE_A_WHILE:
     case TICKET_REFUSED:
     case TICKET_FORGOTTEN:
         return go(s, TICKET_OUT, TELL_OUT);
@@ -98,8 +103,11 @@ unsigned hf__ticket_step(enum ticket_state *s, enum ticket_event e)
 {
     switch (*s) {
     case TICKET_NEW:
+    case TICKET_RETRYING:
         if (e == TICKET_START)
             return go(s, TICKET_JOINING, DO_JOIN);
+        if (e == TICKET_REFUSED)
+            return go(s, TICKET_OUT, TELL_REFUSED | TELL_OUT);
         return e == TICKET_GIVE_UP ? go(s, TICKET_OUT, TELL_OUT) : 0;
     case TICKET_JOINING:
     case TICKET_WAITING:

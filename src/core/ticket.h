@@ -12,6 +12,7 @@ enum ticket_state {
     TICKET_WAITING,    /* in the queue */
     TICKET_CONFIRMING, /* granted, but too little of its time is left to say so (G1) */
     TICKET_HELD,
+    TICKET_RETRYING, /* not in line; joins again, with another token, after a delay */
     TICKET_LEAVING, /* leave was sent, or is to be repeated: still in line for all we know */
     TICKET_OUT      /* known to be out of the line, or out by its ttl */
 };
@@ -26,6 +27,7 @@ enum ticket_event {
     TICKET_ALIVE_THIN,   /* renewed, but the answer took too long */
     TICKET_DEAD,         /* its life is dead; the driver still knows the ticket */
     TICKET_GONE,         /* the store dropped it: expired, or evicted */
+    TICKET_GONE_A_WHILE, /* not in line, and not to join again at once */
     TICKET_REFUSED,      /* the store would not take it */
     TICKET_REFUSED_IN_LINE, /* nor hear of it any more, and it may stand in line */
     TICKET_DEADLINE,     /* our own clock says the hold can no longer be trusted */
@@ -43,6 +45,7 @@ enum ticket_effect {
     DO_LEAVE = 1 << 2,
     DO_RENEW = 1 << 3,
     DO_REPEAT_LATER = 1 << 4,
+    DO_RETRY = 1 << 11, /* nothing of it is left in the line: start anew after the delay */
     TELL_WAITING = 1 << 5,
     TELL_GRANTED = 1 << 6,
     TELL_REFUSED = 1 << 7,

@@ -10,12 +10,12 @@
  *  2 `join` is repeatable: a token that is already in line answers its present place and never
  *    makes a second ticket. `leave` may come at any time after `join`, also before any answer;
  *    the driver then makes sure that a join on the wire leaves nothing, and ends in ev_left.
- *  3 After ev_left, ev_gone, ev_done (no follow) and CLOSED nothing more comes about that object
+ *  3 After ev_left, ev_gone, ev_done (no follow) and `close` nothing more comes about that object
  *    and the driver has forgotten it. Every `leave` ends in ev_left, also while the store is
  *    down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core calls `leave`
  *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. So it does
- *    after ev_gone for another reason than HF_ELOST, if the ticket may stand in line: it waited,
- *    or an earlier join had no answer. ev_dead does not forget the tickets on that life: the
+ *    after ev_gone without a retry, if the ticket may stand in line: it waited, or an
+ *    earlier join had no answer. ev_dead does not forget the tickets on that life: the
  *    core calls `leave` for each.
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
@@ -29,6 +29,11 @@
  *    expiry; it must not be older than its call (the deadlock walk rests on that), and names the
  *    line's capacity in every row. A renewal that cannot be made now is simply not answered; the core repeats it.
  *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
+ *  9 The thread that drives changes from call to call. A library that must stay on one thread
+ *    gets a thread of its driver's own, which tells ours by an eventfd.
+ * 10 `shut` comes when every leave is settled, or there is no time to wait for the rest. Only
+ *    `flush` and `close` follow; `close` may come before ev_shut. A driver that cannot reach
+ *    its store raises ev_shut at once.
  *
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
  * _ms.
@@ -219,7 +224,6 @@ struct store { /* a driver's own struct starts with it */
     int64_t least_ttl_ms, most_ttl_ms;
     size_t name_max;
     bool starts_down; /* set by open: verbs wait for the first UP */
-    bool own_thread;  /* the driver's library must stay on one thread: keeper resident */
     /* descriptors whose last close tells the store that the process died */
     int life_fds[2];
     size_t nlife_fds;
@@ -229,7 +233,10 @@ struct hf_driver {
     const char *name;    /* "local" */
     const char *schemes; /* "redis rediss redis+unix ..." */
     int (*open)(struct store **, const struct url *, struct env *, hf_error *);
-    void (*close)(struct store *); /* ends in ev_store(CLOSED), whatever the network does */
+    /* Ends the session with the store, so that nothing of this client is left there; ev_shut
+     * when the store has answered. May be NULL: there are no sessions. */
+    void (*shut)(struct store *);
+    void (*close)(struct store *); /* frees all, waits for nothing; no event follows */
     void (*join)(struct store *, struct ticket *);
     void (*leave)(struct store *, struct ticket *);
     void (*amend)(struct store *, struct ticket *); /* of a held ticket: note,
@@ -257,15 +264,21 @@ struct hf_driver {
 #define ev_row hf__ev_row
 #define ev_done hf__ev_done
 #define ev_store hf__ev_store
+#define ev_shut hf__ev_shut
 
-enum store_state { STORE_UP, STORE_DOWN, STORE_CLOSED };
+enum store_state { STORE_UP, STORE_DOWN };
 
 void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms); /* recheck -1: none */
 /* sent_at: of the owner's own last answered request (its join, or its life's sent_at) */
 void ev_granted(struct ticket *, uint64_t fence, int64_t sent_at);
 void ev_left(struct ticket *, int rc);
-/* why: HF_EBUSY (a try), HF_ELOST (expired or evicted), HF_EMISMATCH, HF_EBUSYSTORE ... */
-void ev_gone(struct ticket *, int why, const hf_error *);
+/* retry_ms >= 0: the ticket is not in line, for a reason that passes: HF_ELOST (expired; 0),
+ * a lost race, a connection of its own that was refused or broke. What was held is lost. Who
+ * waits joins again after retry_ms, at the end and with another token; the driver spreads
+ * retry_ms if many may be told at once. If the caller's limit passes before that, the call
+ * fails as it does for any limit (HF_ETIMEDOUT), with the text of `err`.
+ * -1: the call ends with `why`: HF_EBUSY (a try), HF_EMISMATCH, HF_EBUSYSTORE ... */
+void ev_gone(struct ticket *, int why, int64_t retry_ms, const hf_error *);
 void ev_amended(struct ticket *, int rc);
 void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
 /* HF_EBUSY: marked by evict; it lives until its deadline and cannot be renewed. Else: dead */
@@ -274,6 +287,7 @@ void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_a
 void ev_row(struct look *, const struct row *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_store(struct store *, int state, const hf_error *);
+void ev_shut(struct store *);
 
 /* ---- modules -------------------------------------------------------------------------- */
 

@@ -32,13 +32,6 @@ int64_t hf__loop_now(void)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-void hf__loop_pause(int64_t us)
-{
-    struct timespec ts = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
-
-    nanosleep(&ts, NULL);
-}
-
 static int add(int epfd, int fd)
 {
     struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };

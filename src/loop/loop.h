@@ -45,7 +45,6 @@ int hf__loop_init(struct loop *); /* 0 or HF_ESYS with errno */
 void hf__loop_done(struct loop *);
 
 int64_t hf__loop_now(void); /* µs on CLOCK_BOOTTIME */
-void hf__loop_pause(int64_t us); /* while a store is opened, before there is a loop to wait in */
 
 static inline void watch_init(struct watch *w, void (*fire)(struct watch *, uint32_t))
 {

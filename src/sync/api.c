@@ -90,7 +90,7 @@ static int open_client(hf_client *c, const struct url *url, const hf_options *o,
         rc = hf__client_init(&c->core, driver, url, o, &c->env, &hf__host, err);
     if (rc < 0)
         return rc;
-    if (c->drive == HF_DRIVE_PROMPT || c->core.store->own_thread) {
+    if (c->drive == HF_DRIVE_PROMPT) {
         pthread_mutex_lock(&c->lock);
         rc = hf__keeper_start(c, err);
         pthread_mutex_unlock(&c->lock);
@@ -136,17 +136,23 @@ static void patience_over(struct timer *t)
     (void)t; /* it has ended the sleep */
 }
 
-/* Drives until everything that was in line is known to be out, for at most a second. */
+/* Drives until everything that was in line is known to be out and the store has ended our
+ * session. The last quarter of the time is for the session, if the store has such: its end
+ * takes out what is not settled, too. */
 static void settle(hf_client *c)
 {
-    int64_t end = hf__loop_now() + CLOSE_MS * 1000;
+    int64_t now = hf__loop_now(), end = now + CLOSE_MS * 1000;
     struct timer t;
 
     timer_init(&t, patience_over);
-    while (c->core.unsettled > 0 && hf__loop_now() < end) {
-        hf__loop_timer(&c->loop, &t, end);
+    hf__loop_timer(&c->loop, &t,
+                   c->core.store->driver->shut ? now + CLOSE_MS * 750 : end);
+    while (c->core.unsettled > 0 && timer_armed(&t))
         hf__lead(c, true);
-    }
+    hf__client_end_session(&c->core);
+    hf__loop_timer(&c->loop, &t, end);
+    while (!c->core.shut_done && timer_armed(&t))
+        hf__lead(c, true);
     hf__loop_timer(&c->loop, &t, LOOP_NEVER);
 }
 
@@ -166,6 +172,7 @@ static void free_hold(struct hold *h)
 {
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
+    free(h->reason);
     free(h);
 }
 

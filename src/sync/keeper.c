@@ -6,8 +6,8 @@
  * what became due is answered (renewals, leaves) and the store, if it was lost, is back; when somebody leads already, that thread
  * serves the timers, and the keeper looks again a little later. It ends when no timer is left.
  *
- * Resident (HF_DRIVE_PROMPT, or a driver whose library must stay on one thread): it leads
- * whenever nobody else does, so callers follow, and loss callbacks run on it.
+ * Resident (HF_DRIVE_PROMPT): it leads whenever nobody else does, so callers follow, and loss
+ * callbacks run on it.
  *
  * The timer counts on CLOCK_BOOTTIME: after a suspend it fires at once, as it must (G1, G6). All
  * signals are blocked on it: they belong to the application's threads. */
@@ -24,7 +24,7 @@ enum { LOOK_AGAIN_US = 50000 };
 
 static bool resident(const hf_client *c)
 {
-    return c->drive == HF_DRIVE_PROMPT || c->core.store->own_thread;
+    return c->drive == HF_DRIVE_PROMPT;
 }
 
 static void set(hf_client *c, int64_t at)

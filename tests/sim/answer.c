@@ -89,7 +89,9 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
     watch = whom_to_watch(s, mine);
     d->state = DT_WAITING;
     ev_waiting(t, (uint32_t)mine, -1);
-    if (d->state == DT_WAITING && d->watch != watch)
+    if (d->state == DT_WAITING && drv_put_off(c, d, 9))
+        withdraw(c, d, HF_EBUSYSTORE);
+    else if (d->state == DT_WAITING && d->watch != watch)
         read_again(c, d, watch);
 }
 
@@ -134,6 +136,8 @@ static void now_waits(struct sim_client *c, struct dt *d, const struct msg *m)
         return;
     }
     ev_waiting(t, m->position, m->recheck_ms);
+    if (d->state == DT_WAITING && drv_put_off(c, d, 9))
+        withdraw(c, d, HF_EBUSYSTORE);
 }
 
 static void joined(struct sim_client *c, const struct msg *m)
@@ -220,7 +224,7 @@ static void looked(struct sim_client *c, const struct msg *m)
         struct dt *d = drv_ticket(c, t);
         const struct srow *r = d && m->snap ? place(c, m->snap, d) : NULL;
 
-        if (!d || d->state != DT_WAITING)
+        if (!d || d->state != DT_WAITING || d->withdrawing)
             continue;
         if (m->rc == HF_EAUTH) {
             drv_gone(c, d, HF_EAUTH);
@@ -314,7 +318,8 @@ static void told(struct sim_client *c, struct msg *m)
         d->woken_sent = m->sent_at;
     } else if (m->kind == N_GRANT && d->state == DT_LEAVING && d->t->life) {
         ev_granted(d->t, m->fence, m->sent_at); /* too late, too */
-    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq) {
+    } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq &&
+               !d->withdrawing) {
         d->state = DT_HELD;
         ev_granted(d->t, m->fence, MUTANT(OUTDATED) ? d->t->life->sent_at : m->sent_at);
     }
@@ -352,10 +357,24 @@ static void amended(struct sim_client *c, const struct msg *m)
         ev_amended(d->t, m->rc);
 }
 
+/* Nothing of the client is left at the store. */
+static void said_bye(struct sim_client *c, const struct msg *m)
+{
+    (void)m;
+    for (int i = 0; i < w.plan->lines; i++)
+        list_for(n, &w.lines[i].queue)
+            if (container_of(n, struct st, node)->id == c->id)
+                violate("G7", "client %u has ended its session and has a ticket of %s",
+                        c->id, line_names[i]);
+    tally_sight(S_BYE);
+    ev_shut(&c->store);
+}
+
 void driver_receive(struct sim_client *c, struct msg *m)
 {
     static void (*const handle[])(struct sim_client *, const struct msg *) = {
-        is_up, joined, left, amended, renewed, looked, session_answered, saw, saw, decide_by
+        is_up, joined, left, amended, renewed, looked, session_answered,
+        saw, saw, decide_by, said_bye
     };
 
     if (m->epoch != c->epoch && m->kind < N_GRANT)

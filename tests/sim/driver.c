@@ -17,6 +17,16 @@ static struct sim_client *sim_of(struct store *s)
     return container_of(s, struct sim_client, store);
 }
 
+/* No verb comes after `shut`. */
+static struct sim_client *in_use(struct store *s)
+{
+    struct sim_client *c = sim_of(s);
+
+    if (c->core.shut)
+        violate("G7", "client %u asks the store for something after its goodbye", c->id);
+    return c;
+}
+
 static int64_t now_of(struct sim_client *c)
 {
     return proc_now(&w.procs[c->proc]);
@@ -91,9 +101,28 @@ struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *
 void drv_gone(struct sim_client *c, struct dt *d, int why)
 {
     struct ticket *t = d->t;
+    int64_t retry_ms = why == HF_ELOST ? 0 : why == HF_EBUSYSTORE ? d->retry_ms : -1;
 
     drv_forget(c, d);
-    ev_gone(t, why, NULL);
+    if (retry_ms > 0) {
+        tally_sight(S_PUT_OFF);
+        t->drv[1] = (uint64_t)(now_of(c) + retry_ms * US);
+    }
+    ev_gone(t, why, retry_ms, NULL);
+}
+
+/* Each ticket has a connection of its own, say, and there are too many: it cannot join now,
+ * or has lost its place. */
+bool drv_put_off(struct sim_client *c, struct dt *d, unsigned one_in)
+{
+    uint64_t h = mix(w.plan->seed ^ d->token ^ one_in);
+
+    if (!w.plan->puts_off || w.quiet || h % one_in != 0)
+        return false;
+    d->retry_ms = 5 + (int64_t)(h >> 32) % 200;
+    SAY("client %u: ticket %04x cannot be in line for %lld ms", c->id, TOK(d->token),
+        (long long)d->retry_ms);
+    return true;
 }
 
 /* ---- lives -------------------------------------------------------------------------- */
@@ -157,12 +186,20 @@ static uint32_t hints_of(const struct ticket *t)
 
 static void join(struct store *s, struct ticket *t)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
+    bool first = !drv_ticket(c, t);
     struct dt *d = remember(c, t, DT_JOINING);
     struct msg m;
 
+    if (now_of(c) < (int64_t)t->drv[1])
+        violate("liveness", "client %u joins %s again before it may", c->id, t->name);
+    t->drv[1] = 0;
     if (!d) {
-        ev_gone(t, HF_EFULL, NULL);
+        ev_gone(t, HF_EFULL, -1, NULL);
+        return;
+    }
+    if (first && drv_put_off(c, d, 8)) {
+        drv_gone(c, d, HF_EBUSYSTORE);
         return;
     }
     if (w.plan->family == ORDERED && !c->session) {
@@ -188,7 +225,7 @@ static void join(struct store *s, struct ticket *t)
 
 static void leave(struct store *s, struct ticket *t)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
     struct dt *d = remember(c, t, DT_LEAVING);
     struct msg m;
 
@@ -207,7 +244,7 @@ static void leave(struct store *s, struct ticket *t)
 
 static void amend(struct store *s, struct ticket *t)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
     struct msg m = drv_about(c, M_AMEND, drv_ticket(c, t));
 
     drv_send(c, &m);
@@ -227,7 +264,7 @@ static struct dt *first_on(struct sim_client *c, const struct life *l)
 
 static void renew(struct store *s, struct life *const *lives, size_t n)
 {
-    struct sim_client *c = sim_of(s);
+    struct sim_client *c = in_use(s);
 
     for (size_t i = 0; i < n; i++) {
         struct dt *d = first_on(c, lives[i]);
@@ -272,12 +309,12 @@ static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
 
 static void look(struct store *s, struct look *l)
 {
-    ask(sim_of(s), l, M_LOOK);
+    ask(in_use(s), l, M_LOOK);
 }
 
 static void evict(struct store *s, struct look *l)
 {
-    ask(sim_of(s), l, M_EVICT);
+    ask(in_use(s), l, M_EVICT);
 }
 
 static void stop(struct store *s, struct look *l, struct cell *cell)
@@ -332,6 +369,17 @@ static int open_store(struct store **ret, const struct url *u, struct env *env,
     return 0;
 }
 
+static void shut(struct store *s)
+{
+    struct sim_client *c = sim_of(s);
+    struct msg m = { .kind = M_BYE, .slot = -1, .sent_at = now_of(c) };
+
+    if (w.plan->family == ORDERED && c->up && c->session)
+        drv_send(c, &m);
+    else
+        ev_shut(s);
+}
+
 static void close_store(struct store *s)
 {
     struct sim_client *c = sim_of(s);
@@ -349,12 +397,12 @@ static void close_store(struct store *s)
     c->nold = 0;
     hf__life_free(c->session);
     c->session = NULL;
-    ev_store(s, STORE_CLOSED, NULL);
 }
 
 const struct hf_driver sim_driver = { .name = "sim",
                                       .schemes = "sim",
                                       .open = open_store,
+                                      .shut = shut,
                                       .close = close_store,
                                       .join = join,
                                       .leave = leave,

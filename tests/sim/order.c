@@ -64,6 +64,20 @@ static void plan_session(uint8_t id)
     push_event(e);
 }
 
+static void end_session(uint8_t id, const char *rule)
+{
+    w.sessions[id].alive = false;
+    for (int i = 0; i < w.plan->lines; i++)
+        list_for_safe(n, &w.lines[i].queue) {
+            struct st *t = container_of(n, struct st, node);
+
+            if (t->id != id)
+                continue;
+            oracle_dropped(t, rule);
+            order_drop(&w.lines[i], t);
+        }
+}
+
 /* Its time may be over. */
 void store_session(uint8_t id)
 {
@@ -82,16 +96,7 @@ void store_session(uint8_t id)
     }
     SAY("store: the session of client %u has ended", id);
     tally_sight(S_EXPIRED);
-    s->alive = false;
-    for (int i = 0; i < w.plan->lines; i++)
-        list_for_safe(n, &w.lines[i].queue) {
-            struct st *t = container_of(n, struct st, node);
-
-            if (t->id != id)
-                continue;
-            oracle_dropped(t, "G1");
-            order_drop(&w.lines[i], t);
-        }
+    end_session(id, "G1");
 }
 
 static int attend(const struct msg *m)
@@ -293,6 +298,11 @@ void order_receive(struct msg *m)
         break;
     case M_READ:
         read_line(m, &a);
+        break;
+    case M_BYE:
+        if (w.sessions[m->id].inc == m->inc)
+            end_session(m->id, "G8");
+        a.rc = 0;
         break;
     case M_LOOK:
         look(m, &a);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSES = 0x5ef062, REPLACED = 0x4e914c };
+enum { REFUSES = 0x5ef062, PUTS_OFF = 0x907, REPLACED = 0x4e914c };
 
 static uint64_t state;
 
@@ -84,6 +84,7 @@ static void shape(struct plan *p)
     p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     if (p->calm)
         return;
+    p->puts_off = mix(p->seed ^ PUTS_OFF) % 6 == 0;
     p->refuses = mix(p->seed ^ REFUSES) % 8 == 0; /* drawn apart: old seeds mean what they meant */
     p->replaced = p->family == SCRIPTED && mix(p->seed ^ REPLACED) % 8 == 0;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;

@@ -151,6 +151,8 @@ void settle(struct sim_client *c)
     if (!c->open)
         return;
     hf__client_run(&c->core);
+    if (c->shutting && c->core.unsettled == 0 && !c->core.shut)
+        hf__client_end_session(&c->core);
     work_drain();
     driver_tidy(c);
     touch(c);

@@ -98,6 +98,7 @@ struct plan {
     bool by_wall;              /* its expiries are times of its wall clock */
     bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
     bool busy;                 /* an owner acts on several threads: waits and goes on */
+    bool puts_off;             /* the driver cannot have some tickets in line for a while */
     bool refuses;              /* the store refuses some requests of a client for a while */
     bool replaced;             /* half-way by servers that can do less */
     bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
@@ -124,7 +125,9 @@ static inline uint64_t mix(uint64_t x)
 
 enum msg_kind {
     M_HELLO, M_JOIN, M_LEAVE, M_AMEND, M_RENEW, M_WAIT, M_SESSION, M_LOOK, M_EVICT, M_READ,
+    M_BYE,
     R_HELLO, R_JOIN, R_LEAVE, R_AMEND, R_RENEW, R_WAIT, R_SESSION, R_LOOK, R_EVICT, R_READ,
+    R_BYE,
     N_GRANT, N_GONE, N_MARK, N_FIRED
 };
 
@@ -184,6 +187,7 @@ struct dt { /* what the driver knows of a ticket */
     uint32_t gen;
     enum dt_state state;
     int withdrawing; /* why */
+    int64_t retry_ms;
     int next_free;
 };
 
@@ -405,6 +409,7 @@ struct dt *drv_ticket(struct sim_client *c, const struct ticket *t);
 struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *d);
 void drv_send(struct sim_client *c, struct msg *m);
 void drv_gone(struct sim_client *c, struct dt *d, int why);
+bool drv_put_off(struct sim_client *c, struct dt *d, unsigned one_in);
 void driver_connect(struct sim_client *);
 void driver_cut(struct sim_client *, int64_t blocked_us);
 void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
@@ -505,6 +510,8 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(REFUSED, "clients refused by the store")                                             \
     X(REFUSED_IN_LINE, "requests refused by the store")                                    \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
+    X(PUT_OFF, "tickets to join again after a delay")                                      \
+    X(BYE, "sessions ended by their client")                                               \
     X(STARTED, "processes started again")                                                  \
     X(CLOCK_ON, "store's clock stepped forward")                                           \
     X(CLOCK_BACK, "store's clock set back")                                                \

@@ -248,7 +248,13 @@ static void dispatch(struct ev *e)
             store_session(e->id);
         break;
     case E_CLOSED:
-        if (c && c->shutting) {
+        if (c && c->shutting && !c->core.shut) { /* its leaves have taken too long */
+            struct ev *again = new_event(E_CLOSED, w.now + 250 * US);
+
+            hf__client_end_session(&c->core);
+            again->id = c->id;
+            push_event(again);
+        } else if (c && c->shutting) {
             int proc = c->proc, slot = c->slot;
 
             close_client(c);

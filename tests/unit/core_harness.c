@@ -49,6 +49,12 @@ static void fake_close(struct store *s)
     (void)s;
 }
 
+static void fake_shut(struct store *s)
+{
+    (void)s;
+    w.shuts++;
+}
+
 static void fake_join(struct store *s, struct ticket *t)
 {
     (void)s;
@@ -78,8 +84,9 @@ static void fake_renew(struct store *s, struct life *const *l, size_t n)
 }
 
 const struct hf_driver fake = { .name = "fake", .schemes = "fake", .open = fake_open,
-                                .close = fake_close, .join = fake_join, .leave = fake_leave,
-                                .amend = fake_amend, .renew = fake_renew };
+                                .shut = fake_shut, .close = fake_close, .join = fake_join,
+                                .leave = fake_leave, .amend = fake_amend,
+                                .renew = fake_renew };
 
 static void op_done(struct hf_op *op)
 {

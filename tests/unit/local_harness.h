@@ -18,7 +18,6 @@ struct side { /* one client */
     struct store *store;
     int64_t ahead_us; /* its clock is that far ahead */
     hf_error err;     /* of open */
-    bool closed;
 };
 
 enum { LIMIT_US = 20 * 1000000 }; /* less than the safety look of a wait */

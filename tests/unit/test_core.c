@@ -90,13 +90,120 @@ static void waiter_whose_place_is_gone_joins_again(void **state)
     core_start(&op, NULL, HF_FOREVER, NULL);
     memcpy(first, w.joined->token, HF_TOKEN);
     ev_waiting(w.joined, 1, -1);
-    ev_gone(w.joined, HF_ELOST, NULL);
+    ev_gone(w.joined, HF_ELOST, 0, NULL);
     hf__client_run(&w.c);
     assert_int_equal(w.joins, 2);
     assert_memory_not_equal(w.joined->token, first, HF_TOKEN);
     ev_granted(w.joined, 5, w.now);
     assert_true(op.done);
     core_release(op.lease);
+}
+
+static const hf_error too_many = { .code = HF_EBUSYSTORE, .text = "too many clients" };
+
+/* What cannot be in line for a while joins again after that time, as often as it takes. */
+static void delayed_join_comes_when_its_time_has_come(void **state)
+{
+    unsigned char first[HF_TOKEN];
+    struct hf_op op;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, NULL);
+    memcpy(first, w.joined->token, HF_TOKEN);
+    ev_gone(w.joined, HF_EBUSYSTORE, 2000, &too_many);
+    core_pass(1999 * 1000);
+    assert_int_equal(w.joins, 1);
+    core_pass(1000);
+    assert_int_equal(w.joins, 2);
+    assert_memory_not_equal(w.joined->token, first, HF_TOKEN);
+    ev_waiting(w.joined, 1, -1);
+    ev_gone(w.joined, HF_EBUSYSTORE, 500, NULL);
+    core_pass(500 * 1000);
+    assert_int_equal(w.joins, 3);
+    ev_granted(w.joined, 5, w.now);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    assert_int_equal(w.leaves, 0);
+    core_release(op.lease);
+}
+
+/* Nothing is sent for a ticket that is in no line. */
+static void delayed_join_is_given_up(void **state)
+{
+    hf_error err = { 0 };
+    struct hf_op op;
+
+    (void)state;
+    core_start(&op, &err, 1000, NULL);
+    ev_gone(w.joined, HF_EBUSYSTORE, 2000, &too_many);
+    core_pass(SEC);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    assert_non_null(strstr(err.text, "too many clients"));
+    assert_true(list_empty(&w.c.holds));
+    core_start(&op, &err, HF_FOREVER, NULL);
+    ev_gone(w.joined, HF_EBUSYSTORE, 2000, NULL);
+    hf__cancel(&op, HF_ECANCELED);
+    assert_true(list_empty(&w.c.holds));
+    core_start(&op, &err, HF_FOREVER, NULL);
+    ev_gone(w.joined, HF_EBUSYSTORE, 2000, &too_many);
+    hf__cancel(&op, HF_ECLOSED);
+    hf__client_shut(&w.c);
+    assert_true(list_empty(&w.c.holds));
+    assert_int_equal(w.leaves, 0);
+}
+
+/* The reason is that of the last time; who has been in line since timed out for another. */
+static void delay_that_is_past_is_no_reason(void **state)
+{
+    hf_error err = { 0 };
+    struct hf_op op;
+
+    (void)state;
+    core_start(&op, &err, 5000, NULL);
+    ev_gone(w.joined, HF_EBUSYSTORE, 100, &too_many);
+    core_pass(SEC);
+    assert_int_equal(w.joins, 2);
+    ev_waiting(w.joined, 1, -1);
+    core_pass(5 * SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    assert_null(strstr(err.text, "too many clients"));
+    ev_left(w.left, 0);
+}
+
+/* The store goes away meanwhile: told within the connect time-out, or it joins on UP. */
+static void delayed_join_while_the_store_is_down(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op op;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, NULL);
+    ev_gone(w.joined, HF_EBUSYSTORE, 1000, NULL);
+    ev_store(&w.store, STORE_DOWN, &down);
+    core_pass(2 * SEC);
+    assert_int_equal(w.joins, 1);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 2);
+    ev_gone(w.joined, HF_EBUSYSTORE, 60000, NULL);
+    ev_store(&w.store, STORE_DOWN, &down);
+    core_pass(3 * SEC);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    assert_true(list_empty(&w.c.holds));
+}
+
+static void hold_that_is_gone_a_while_is_lost(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+
+    (void)state;
+    ev_gone(w.joined, HF_EBUSYSTORE, 1000, NULL);
+    assert_int_equal(hf_lease_check(l), HF_ELOST);
+    core_pass(2 * SEC);
+    assert_int_equal(w.joins, 1);
+    hf__release(NULL, l, 0);
+    free(l);
 }
 
 static void refused_join_tells_why(void **state)
@@ -106,7 +213,7 @@ static void refused_join_tells_why(void **state)
 
     (void)state;
     core_start(&op, &err, HF_FOREVER, NULL);
-    ev_gone(w.joined, HF_EMISMATCH, &why);
+    ev_gone(w.joined, HF_EMISMATCH, -1, &why);
     assert_true(op.done);
     assert_int_equal(op.rc, HF_EMISMATCH);
     assert_string_equal(err.text, why.text);
@@ -121,7 +228,7 @@ static void refused_waiter_is_left(void **state)
     (void)state;
     core_start(&op, NULL, HF_FOREVER, NULL);
     ev_waiting(w.joined, 1, -1);
-    ev_gone(w.joined, HF_EAUTH, NULL);
+    ev_gone(w.joined, HF_EAUTH, -1, NULL);
     assert_true(op.done);
     assert_int_equal(op.rc, HF_EAUTH);
     hf__client_run(&w.c);
@@ -145,7 +252,7 @@ static void repeated_join_that_is_refused_is_left(void **state)
     ev_store(&w.store, STORE_UP, NULL);
     hf__client_run(&w.c);
     assert_int_equal(w.joins, 2);
-    ev_gone(w.joined, HF_EFULL, NULL);
+    ev_gone(w.joined, HF_EFULL, -1, NULL);
     assert_int_equal(op.rc, HF_EFULL);
     hf__client_run(&w.c);
     assert_int_equal(w.leaves, 1);
@@ -232,6 +339,27 @@ static void release_that_is_not_answered_is_forgotten(void **state)
     ev_left(w.left, 0);
     assert_int_equal(op.open, 77); /* it is the caller's memory again */
     assert_true(list_empty(&w.c.holds));
+}
+
+static void no_verb_follows_the_end_of_the_session(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+
+    (void)state;
+    hf__client_shut(&w.c);
+    assert_int_equal(w.leaves, 1);
+    hf__client_end_session(&w.c); /* the leave has had no answer */
+    assert_int_equal(w.shuts, 1);
+    assert_false(w.c.shut_done);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    ev_left(w.left, HF_EUNKNOWN);
+    ev_store(&w.store, STORE_UP, NULL);
+    core_pass(60 * (int64_t)SEC);
+    assert_int_equal(w.leaves, 1);
+    ev_shut(&w.store);
+    assert_true(w.c.shut_done);
+    hf__release(NULL, l, 0);
+    free(l);
 }
 
 static void lost_hold_is_not_kept(void **state)
@@ -405,6 +533,11 @@ int main(void)
         CORE_TEST(unknown_leave_is_repeated_for_one_ttl),
         CORE_TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),
         CORE_TEST(waiter_whose_place_is_gone_joins_again),
+        CORE_TEST(delayed_join_comes_when_its_time_has_come),
+        CORE_TEST(delayed_join_is_given_up),
+        CORE_TEST(delay_that_is_past_is_no_reason),
+        CORE_TEST(delayed_join_while_the_store_is_down),
+        CORE_TEST(hold_that_is_gone_a_while_is_lost),
         CORE_TEST(refused_join_tells_why),
         CORE_TEST(refused_waiter_is_left),
         CORE_TEST(repeated_join_that_is_refused_is_left),
@@ -412,6 +545,7 @@ int main(void)
         CORE_TEST(change_is_repeated_after_the_store_was_away),
         CORE_TEST(try_that_is_not_answered_ends),
         CORE_TEST(release_that_is_not_answered_is_forgotten),
+        CORE_TEST(no_verb_follows_the_end_of_the_session),
         CORE_TEST(lost_hold_is_not_kept),
         CORE_TEST(error_text_is_of_this_call),
         CORE_TEST(several_names_are_not_granted_with_one_lost),

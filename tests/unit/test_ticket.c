@@ -63,6 +63,25 @@ static void place_that_is_gone_is_taken_anew(void **state)
          TICKET_GONE, TICKET_OUT, DO_AGAIN | TELL_OUT);
 }
 
+static void place_is_taken_anew_after_a_delay(void **state)
+{
+    (void)state;
+    WALK(TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_GONE_A_WHILE, TICKET_RETRYING, DO_RETRY,
+         TICKET_STORE_UP, TICKET_RETRYING, 0,
+         TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_TOLD_WAIT, TICKET_WAITING, TELL_WAITING,
+         TICKET_GONE_A_WHILE, TICKET_RETRYING, DO_RETRY,
+         TICKET_GRANT, TICKET_RETRYING, 0,
+         TICKET_GIVE_UP, TICKET_OUT, TELL_OUT);
+    WALK(TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_GRANT, TICKET_HELD, TELL_GRANTED,
+         TICKET_GONE_A_WHILE, TICKET_OUT, TELL_LOST | TELL_OUT);
+    WALK(TICKET_START, TICKET_JOINING, DO_JOIN,
+         TICKET_GIVE_UP, TICKET_LEAVING, DO_LEAVE,
+         TICKET_GONE_A_WHILE, TICKET_OUT, TELL_OUT);
+}
+
 static void what_may_stand_in_line_is_left_when_refused(void **state)
 {
     (void)state;
@@ -119,6 +138,8 @@ static void every_step_is_sound(void **state)
                 assert_int_equal(!!(f & TELL_LOST), e != TICKET_GIVE_UP);
             if (s == TICKET_LEAVING && s0 != TICKET_LEAVING)
                 assert_true(f & DO_LEAVE);
+            assert_int_equal(!!(f & DO_RETRY),
+                             s0 != TICKET_RETRYING && s == TICKET_RETRYING);
             if (f & DO_JOIN)
                 assert_int_equal(s, TICKET_JOINING);
         }
@@ -131,6 +152,7 @@ int main(void)
         cmocka_unit_test(thin_grant_is_confirmed_first),
         cmocka_unit_test(late_grant_is_taken_back),
         cmocka_unit_test(place_that_is_gone_is_taken_anew),
+        cmocka_unit_test(place_is_taken_anew_after_a_delay),
         cmocka_unit_test(what_may_stand_in_line_is_left_when_refused),
         cmocka_unit_test(lost_hold_never_comes_back),
         cmocka_unit_test(out_is_the_end),

@@ -118,7 +118,6 @@ static void local_close(struct store *store)
     hf__wake_close(ls);
     hf__peers_done(ls);
     hf__shared_put(ls->sh);
-    ev_store(store, STORE_CLOSED, NULL);
     free_local(ls);
 }
 

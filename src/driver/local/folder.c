@@ -40,6 +40,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <time.h>
 #include <unistd.h>
 
 void hf__folder_default(char *path, size_t size)
@@ -416,6 +417,13 @@ static int check_pair(struct tx *tx, void *arg)
     return TX_READ;
 }
 
+void hf__folder_pause(int64_t us)
+{
+    struct timespec ts = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
+
+    nanosleep(&ts, NULL);
+}
+
 int hf__folder_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
 {
     int64_t began = hf__loop_now(), end = began + limit_ms * 1000, pause_us = 50;
@@ -429,7 +437,7 @@ int hf__folder_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
         /* Others who want to re-home it are gone in a moment; those who use it are not. */
         if (why.code == HF_EFOREIGN && end > began + FOREIGN_US)
             end = began + FOREIGN_US;
-        hf__loop_pause(pause_us);
+        hf__folder_pause(pause_us);
         if (pause_us < 2000)
             pause_us *= 2;
     }

@@ -130,7 +130,7 @@ static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
     int rc;
 
     while ((rc = pthread_mutex_trylock(m)) == EBUSY && hf__loop_now() < end)
-        hf__loop_pause(100);
+        hf__folder_pause(100);
     return rc == EBUSY ? ETIMEDOUT : rc;
 }
 #else

@@ -273,7 +273,7 @@ static bool no_room(const struct join *j)
 static void gone(struct local *ls, struct ticket *t, int why, const hf_error *err)
 {
     hf__ticket_out(ls, t);
-    ev_gone(t, why, err);
+    ev_gone(t, why, -1, err);
 }
 
 static void now_waits(struct local *ls, struct join *j)
@@ -369,7 +369,7 @@ void hf__local_join(struct store *store, struct ticket *t)
         if (j.outcome == WAITING)
             hf__wake_rest(ls);
     } else if (rc == HF_EFORKED)
-        ev_gone(t, rc, &err);
+        ev_gone(t, rc, -1, &err);
     else
         gone(ls, t, rc, &err);
     hf__wait_free(ls, j.spare);

@@ -114,6 +114,7 @@ enum { STORE_FIRST = 1 << 20, STORE_PATH = 64 };
 
 void hf__folder_default(char *, size_t);
 int hf__folder_open(struct shared *, const struct url *, hf_error *); /* dirfd, dev, ino */
+void hf__folder_pause(int64_t us); /* blocks: for what another process ends in a moment */
 int hf__folder_enter(struct shared *, int64_t limit_ms, hf_error *);  /* gate, env */
 int hf__folder_build(struct shared *, hf_error *);
 int hf__folder_rehome(struct shared *, int64_t limit_ms, hf_error *);

@@ -200,7 +200,7 @@ void hf__hear(struct local *ls, const struct note *n)
         break;
     case MAIL_EVICTED:
         hf__ticket_out(ls, t);
-        ev_gone(t, HF_ELOST, NULL);
+        ev_gone(t, HF_ELOST, 0, NULL);
         break;
     default:
         hf__attend(ls, n->token);

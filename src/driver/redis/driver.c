@@ -303,7 +303,6 @@ void hf__redis_close(struct store *s)
     hf__redis_conn_flush(r);
     hf__redlock_close(r);
     forget(r);
-    ev_store(s, STORE_CLOSED, NULL);
     free_redis(r);
 }
 

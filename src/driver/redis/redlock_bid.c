@@ -359,13 +359,13 @@ void hf__redlock_join(struct store *s, struct ticket *t)
         return; /* under way, or resting */
     if (hf__redlock_reserved(r, t->name, t->name_len)) {
         hf__fail(&err, HF_EINVAL, 0, r->shown, "'%s' is the key of the fences", t->name);
-        ev_gone(t, HF_EINVAL, &err);
+        ev_gone(t, HF_EINVAL, -1, &err);
         return;
     }
     b = hf__redlock_bid_new(r, t);
     if (!b) {
         hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a ticket");
-        ev_gone(t, HF_ENOMEM, &err);
+        ev_gone(t, HF_ENOMEM, -1, &err);
         return;
     }
     start_round(b);

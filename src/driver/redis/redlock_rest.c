@@ -33,7 +33,7 @@ static void refuse(struct bid *b, int rc)
     else
         hf__fail(&err, rc, 0, r->shown, "'%s' is held by somebody else", t->name);
     hf__redlock_bid_end(b);
-    ev_gone(t, rc, &err);
+    ev_gone(t, rc, -1, &err);
 }
 
 /* Full jitter between 50 ms and ttl/3, but when the key in the way expires, then. Sooner if nobody

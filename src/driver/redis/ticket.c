@@ -216,7 +216,7 @@ static void answer_give_back(struct redis *r, struct request *q, const redisRepl
         ev_left(t, settled ? 0 : HF_EUNKNOWN);
     } else if (settled) {
         hf__redis_seat_out(r, t);
-        ev_gone(t, why->code, why);
+        ev_gone(t, why->code, -1, why);
     } /* else the core repeats join or look, which find it again */
 }
 
@@ -361,7 +361,7 @@ static void refuse(struct redis *r, struct ticket *t, int why, const hf_error *e
     if (leaving)
         ev_left(t, 0);
     else
-        ev_gone(t, why, err);
+        ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
 }
 
 static void lost_join(struct redis *r, struct ticket *t, unsigned bucket)

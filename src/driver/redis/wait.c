@@ -139,7 +139,7 @@ static size_t tell_each(struct redis *r, const struct wait_request *k,
             continue;
         if (state == 0) {
             hf__redis_seat_out(r, t);
-            ev_gone(t, HF_ELOST, NULL);
+            ev_gone(t, HF_ELOST, 0, NULL);
         } else if (state == 1) {
             if (waiting++ == 0)
                 ev_waiting(t, 1, hf__redis_reply_number(reply, 2));
@@ -189,7 +189,7 @@ static void refused(struct redis *r, const struct wait_request *k, const redisRe
         if (!t || t->life != k->w->life || !stays(t))
             continue;
         hf__redis_seat_out(r, t);
-        ev_gone(t, code, &err);
+        ev_gone(t, code, -1, &err);
     }
 }
 

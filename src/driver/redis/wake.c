@@ -224,7 +224,7 @@ static void hear(struct redis *r, const char *entry)
         break;
     case 'x':
         hf__redis_seat_out(r, t);
-        ev_gone(t, HF_ELOST, NULL);
+        ev_gone(t, HF_ELOST, 0, NULL);
         break;
     case 'm':
         if (t->life == &t->own)

@@ -228,18 +228,6 @@ static void forget(struct zk *z)
         hf__zk_line_close(container_of(n, struct line, all));
 }
 
-static void end_session(struct zk *z)
-{
-    struct request q = { 0 };
-
-    if (z->link != LINK_UP || z->broken)
-        return;
-    hf__zk_begin(z, &q, JUTE_CLOSE);
-    hf__jute_end(&z->out, 0);
-    if (!z->out.failed && hf__stream_write(&z->stream, z->out.buf, z->out.len) == 0)
-        hf__stream_flush(&z->stream);
-}
-
 static void zk_close(struct store *s)
 {
     struct zk *z = zk_of(s);
@@ -249,7 +237,6 @@ static void zk_close(struct store *s)
         hf__zk_stop(s, container_of(n, struct look, drv_node), NULL);
     while ((n = list_first(&z->cells)) != NULL)
         hf__zk_stop(s, NULL, container_of(n, struct cell, drv_node));
-    end_session(z);
     forget(z);
     if (z->life) {
         z->life->drv[0] = (uint64_t)(uintptr_t)z->old;
@@ -257,8 +244,12 @@ static void zk_close(struct store *s)
         z->life = NULL;
     }
     hf__zk_session_tidy(z);
-    ev_store(s, STORE_CLOSED, NULL);
     free_zk(z);
+}
+
+static void zk_shut(struct store *s)
+{
+    hf__zk_session_end(zk_of(s));
 }
 
 static void zk_flush(struct store *s)
@@ -281,6 +272,7 @@ const struct hf_driver hf__driver_zookeeper = {
     .name = "zookeeper",
     .schemes = "zk zks",
     .open = zk_open,
+    .shut = zk_shut,
     .close = zk_close,
     .join = hf__zk_join,
     .leave = hf__zk_leave,

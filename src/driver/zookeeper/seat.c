@@ -85,7 +85,7 @@ void hf__zk_seat_gone(struct seat *s, int why, const hf_error *err)
     if (leave)
         ev_left(t, 0);
     else
-        ev_gone(t, why, err);
+        ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
 }
 
 struct request *hf__zk_seat_request(struct seat *s,
@@ -155,7 +155,7 @@ static void orphan(struct seat *s, int rc, const hf_error *err)
     s->line->pins++;
     t = hf__zk_seat_out(s, false);
     list_push(&z->orphans, &s->in_line);
-    ev_gone(t, rc, err);
+    ev_gone(t, rc, -1, err);
 }
 
 static void orphan_end(struct seat *s)

@@ -30,7 +30,8 @@
  *
  * The session is over when a server says so (time-out 0, or another number): all tickets
  * are, too. If our own clock says so first, the core lets go of what is held; the nodes
- * are deleted if the session turns out to be alive. */
+ * are deleted if the session turns out to be alive. A client that is closed ends its
+ * session, or its nodes would stay until the time-out. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <string.h>
@@ -191,6 +192,37 @@ static void session_over(struct zk *z)
     ev_dead(l, HF_ELOST);
 }
 
+/* ---- ending it ------------------------------------------------------------------- */
+
+static void ended(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    (void)q;
+    if (reply)
+        ev_shut(&z->store); /* else hf__zk_session_down does, or nobody waits any more */
+}
+
+/* The server deletes the ephemeral nodes of a session before it answers that the session
+ * is closed. One that is just being made is awaited, or it would live until its
+ * time-out, as one does that no server has just now. */
+void hf__zk_session_end(struct zk *z)
+{
+    struct env *env = z->store.env;
+    struct request *q = NULL;
+
+    z->shut = true;
+    env->timer(env, &z->pulse, LOOP_NEVER);
+    if (z->link == LINK_GREETING && !z->broken)
+        return;
+    if (z->link >= LINK_SETTLING && !z->broken)
+        q = hf__zk_try_request(ended, sizeof *q);
+    if (!q) {
+        ev_shut(&z->store);
+        return;
+    }
+    hf__zk_begin(z, q, JUTE_CLOSE);
+    hf__zk_send(z, q);
+}
+
 /* ---- opening --------------------------------------------------------------------- */
 
 static void try_later(struct zk *z, bool at_once)
@@ -232,6 +264,10 @@ void hf__zk_session_retry(struct timer *t)
 /* The next server at once, until all have been tried: then with a pause. */
 void hf__zk_session_down(struct zk *z, const hf_error *err)
 {
+    if (z->shut) {
+        ev_shut(&z->store);
+        return;
+    }
     z->store.env->timer(z->store.env, &z->pulse, LOOP_NEVER);
     z->renew_asked = false;
     if (z->life)
@@ -285,7 +321,7 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
     hf_error err;
 
     (void)q;
-    if (!reply)
+    if (!reply || z->shut)
         return;
     if (!hf__zk_was_agreed(reply)) {
         int code = hf__zk_error(z, reply, &err);
@@ -437,6 +473,10 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     z->session = s;
     z->asked_anew = false;
     z->link = LINK_SETTLING;
+    if (z->shut) {
+        hf__zk_session_end(z);
+        return;
+    }
     if (z->login)
         send_auth(z);
     if (again)

@@ -288,7 +288,7 @@ void hf__zk_join(struct store *store, struct ticket *t)
 
     if (!s) {
         hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
-        ev_gone(t, HF_ENOMEM, &err);
+        ev_gone(t, HF_ENOMEM, -1, &err);
         return;
     }
     if (t->life != z->life)

@@ -112,6 +112,7 @@ void hf__zk_session_down(struct zk *, const hf_error *);
 void hf__zk_session_renewed(struct zk *, int64_t sent_at);
 void hf__zk_session_renew(struct zk *); /* will be answered to the core */
 void hf__zk_session_tidy(struct zk *);
+void hf__zk_session_end(struct zk *); /* ends in ev_shut */
 void hf__zk_session_retry(struct timer *);
 void hf__zk_session_pulse(struct timer *);
 
@@ -385,6 +386,7 @@ struct zk {
     int32_t xid;
     uint64_t opened; /* counts losses, so that a reader notices one under its feet */
     bool dirty, broken, closing;
+    bool shut; /* the session is to end, and no other to be made */
     hf_error why; /* broken, or down */
 
     struct jute_session session; /* id 0: none */
