@@ -81,6 +81,43 @@ static void unknown_leave_of_a_waiter_is_repeated_while_others_wait(void **state
     core_release(next.lease);
 }
 
+/* A driver may do what was called for later: the shared life counts from then. */
+static void a_join_that_was_put_off_keeps_the_others_longer(void **state)
+{
+    struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
+    struct hf_op op, next;
+    struct ticket *t, *u;
+
+    (void)state;
+    core_start(&op, NULL, 1000, NULL);
+    t = w.joined;
+    hf__hang(t, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(t, 1, -1);
+    core_pass(SEC);
+    hf__hang(t, &t->own); /* the driver knows it no more */
+    ev_left(t, HF_EUNKNOWN);
+    core_start(&next, NULL, HF_FOREVER, NULL);
+    u = w.joined;
+    for (int i = 0; i < 5; i++) {
+        core_pass(SEC);
+        ev_left(t, HF_EUNKNOWN);
+    }
+    hf__hang(u, l); /* called for five seconds ago, done now */
+    ev_alive(l, w.now, TTL);
+    ev_waiting(u, 2, -1);
+    hf__cancel(&next, HF_ECANCELED);
+    hf__client_run(&w.c);
+    ev_left(u, 0);
+    for (int i = 0; i < 8; i++) {
+        core_pass(SEC);
+        assert_int_equal(w.c.unsettled, 1);
+        ev_left(t, HF_EUNKNOWN);
+    }
+    ev_left(t, 0);
+    hf__life_free(l);
+}
+
 static void waiter_whose_place_is_gone_joins_again(void **state)
 {
     unsigned char first[HF_TOKEN];
@@ -404,6 +441,7 @@ int main(void)
         CORE_TEST(late_grant_after_time_out_is_left),
         CORE_TEST(unknown_leave_is_repeated_for_one_ttl),
         CORE_TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),
+        CORE_TEST(a_join_that_was_put_off_keeps_the_others_longer),
         CORE_TEST(waiter_whose_place_is_gone_joins_again),
         CORE_TEST(refused_join_tells_why),
         CORE_TEST(refused_waiter_is_left),
