@@ -19,6 +19,7 @@ struct core_world {
     int64_t now;
     uint32_t random;
     bool full; /* no memory for timers */
+    int stalled; /* what the driver knows of a join without answer; 0: nothing */
     /* what the core asked of the store, and has not been answered */
     struct ticket *joined, *left, *amended;
     struct life *renewed[8];

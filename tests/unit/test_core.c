@@ -23,6 +23,32 @@ static void late_grant_after_time_out_is_left(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* The limit is the caller's, the reason the driver's. */
+static void a_stalled_join_says_why(void **state)
+{
+    struct hf_op op;
+    hf_error err = { 0 };
+
+    (void)state;
+    w.stalled = HF_EBUSYSTORE;
+    core_start(&op, &err, 500, NULL);
+    core_pass(SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    assert_non_null(strstr(err.text, "not granted in time: somebody is in the way"));
+    ev_left(w.left, 0);
+    core_start(&op, &err, 0, NULL);
+    core_pass(4 * SEC); /* the connect time-out */
+    assert_int_equal(op.rc, HF_EBUSYSTORE);
+    assert_int_equal(err.code, HF_EBUSYSTORE);
+    assert_non_null(strstr(err.text, "somebody is in the way"));
+    ev_left(w.left, 0);
+    w.stalled = 0;
+    core_start(&op, &err, 0, NULL);
+    core_pass(4 * SEC);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    ev_left(w.left, 0);
+}
+
 static void unknown_leave_is_repeated_for_one_ttl(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -439,6 +465,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CORE_TEST(late_grant_after_time_out_is_left),
+        CORE_TEST(a_stalled_join_says_why),
         CORE_TEST(unknown_leave_is_repeated_for_one_ttl),
         CORE_TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),
         CORE_TEST(a_join_that_was_put_off_keeps_the_others_longer),

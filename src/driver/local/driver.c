@@ -173,6 +173,11 @@ static int local_life_fds(struct store *store)
     return 0;
 }
 
+static int local_stalled(struct store *store, const struct ticket *t, hf_error *err)
+{
+    return t->drv[2] != 0 ? hf__gate_blocked(local_of(store)->sh, err) : 0;
+}
+
 static void local_detail(char *text, size_t size)
 {
     char path[64];
@@ -195,5 +200,6 @@ const struct hf_driver hf__driver_local = { .name = "local",
                                             .evict = hf__local_evict,
                                             .stop = hf__local_stop,
                                             .life_fds = local_life_fds,
+                                            .stalled = local_stalled,
                                             .forked = local_forked,
                                             .detail = local_detail };
