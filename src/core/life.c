@@ -283,6 +283,8 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
     l->sent_at = MUTANT(RECEIPT) ? now : sent_at;
     if (l->tried_at < sent_at)
         l->tried_at = sent_at;
+    if (l->kind == LIFE_WAIT && l->store->client->waits_kept_at < sent_at)
+        l->store->client->waits_kept_at = sent_at; /* later than it was called for */
     l->given_ms = ttl_ms;
     l->risk_told = l->lost_told = false;
     if (l->kind != LIFE_WAIT)

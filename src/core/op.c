@@ -376,6 +376,24 @@ static bool stands(const struct hf_op *op)
            !hf__client_refused(op->client);
 }
 
+/* The end of its waiting. What is in the way, if the driver knows that, is part of the text. */
+static void out_of_time(struct hf_op *op)
+{
+    struct store *s = op->client->store;
+    const struct hold *h = awaited(op);
+    hf_error why = { 0 };
+    int stalled = h && s->driver->stalled ? s->driver->stalled(s, &h->t, &why) : 0;
+    const char *reason = stalled < 0 ? why.text : h && h->reason ? h->reason : "";
+    int rc = op->kind == OP_ACQUIRE && !op->try_only ? HF_ETIMEDOUT
+             : stalled < 0                           ? stalled
+                                                     : HF_EUNREACHABLE;
+
+    hf__op_text(op, rc, "%s%s%s",
+                rc == HF_ETIMEDOUT ? "not granted in time" : "the store did not answer in time",
+                reason[0] ? ": " : "", reason);
+    hf__cancel(op, rc);
+}
+
 static void fired(struct timer *t)
 {
     struct hf_op *op = container_of(t, struct hf_op, timer);
@@ -398,15 +416,7 @@ static void fired(struct timer *t)
     } else if (now < op->end_at) {
         c->env->timer(c->env, &op->timer, op->end_at);
     } else {
-        int rc = op->kind == OP_ACQUIRE && !op->try_only ? HF_ETIMEDOUT : HF_EUNREACHABLE;
-
-        const struct hold *h = awaited(op);
-
-        hf__op_text(op, rc, "%s%s%s",
-                    rc == HF_ETIMEDOUT ? "not granted in time"
-                                       : "the store did not answer in time",
-                    h && h->reason ? ": " : "", h && h->reason ? h->reason : "");
-        hf__cancel(op, rc);
+        out_of_time(op);
     }
 }
 

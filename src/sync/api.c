@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { CLOSE_MS = 1000 };
+enum { CLOSE_MS = 1000, LIFE_PAUSE_US = 5000 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
@@ -412,7 +413,7 @@ const char *hf_client_url(const hf_client *c)
     return c ? c->core.url.shown : NULL;
 }
 
-int hf_client_life_fds(hf_client *c, int *fds, size_t n)
+static int life_fds(hf_client *c, int *fds, size_t n)
 {
     int rc = hf__enter(c, NULL);
     const struct store *s;
@@ -427,5 +428,17 @@ int hf_client_life_fds(hf_client *c, int *fds, size_t n)
     if (rc == 0)
         rc = (int)s->nlife_fds;
     hf__leave(c);
+    return rc;
+}
+
+/* A store that is blocked is asked again, and not waited for under the lock. */
+int hf_client_life_fds(hf_client *c, int *fds, size_t n)
+{
+    const struct timespec pause = { .tv_nsec = LIFE_PAUSE_US * 1000 };
+    int64_t end = c ? hf__loop_now() + c->core.url.connect_ms * 1000 : 0;
+    int rc;
+
+    while ((rc = life_fds(c, fds, n)) == HF_EBUSYSTORE && hf__loop_now() < end)
+        nanosleep(&pause, NULL);
     return rc;
 }

@@ -69,6 +69,13 @@ static void fake_leave(struct store *s, struct ticket *t)
     w.leaves++;
 }
 
+static int fake_stalled(struct store *s, const struct ticket *t, hf_error *err)
+{
+    (void)s;
+    assert_ptr_equal(t, w.joined);
+    return w.stalled ? hf__fail(err, w.stalled, 0, NULL, "somebody is in the way") : 0;
+}
+
 static void fake_amend(struct store *s, struct ticket *t)
 {
     (void)s;
@@ -86,7 +93,7 @@ static void fake_renew(struct store *s, struct life *const *l, size_t n)
 const struct hf_driver fake = { .name = "fake", .schemes = "fake", .open = fake_open,
                                 .shut = fake_shut, .close = fake_close, .join = fake_join,
                                 .leave = fake_leave, .amend = fake_amend,
-                                .renew = fake_renew };
+                                .renew = fake_renew, .stalled = fake_stalled };
 
 static void op_done(struct hf_op *op)
 {

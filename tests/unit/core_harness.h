@@ -18,6 +18,7 @@ struct core_world {
     struct heap timers;
     int64_t now;
     uint32_t random;
+    int stalled; /* what the driver knows of a join without answer; 0: nothing */
     /* what the core asked of the store, and has not been answered */
     struct ticket *joined, *left, *amended;
     struct life *renewed[8];

@@ -72,8 +72,10 @@ size_t side_records(struct side *, enum table); /* how many the store has */
 void pass_init(struct pass *, struct side *, const char *name);
 void pass_shared(struct pass *);
 void pass_permits(struct pass *, int64_t weight, int64_t capacity);
-int pass_join(struct pass *);  /* 1: holds, 0: waits, else why it is gone */
-int pass_leave(struct pass *); /* the rc of ev_left */
+/* These drive until there is an answer, which may have to wait for the gate. */
+int pass_join(struct pass *);   /* 1: holds, 0: waits, else why it is gone */
+int pass_answer(struct pass *); /* the same, of a join that was called before */
+int pass_leave(struct pass *);  /* the rc of ev_left */
 void pass_renew(struct pass *);
 bool pass_holds(const struct pass *);
 

@@ -23,6 +23,32 @@ static void late_grant_after_time_out_is_left(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* The limit is the caller's, the reason the driver's. */
+static void a_stalled_join_says_why(void **state)
+{
+    struct hf_op op;
+    hf_error err = { 0 };
+
+    (void)state;
+    w.stalled = HF_EBUSYSTORE;
+    core_start(&op, &err, 500, NULL);
+    core_pass(SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    assert_non_null(strstr(err.text, "not granted in time: somebody is in the way"));
+    ev_left(w.left, 0);
+    core_start(&op, &err, 0, NULL);
+    core_pass(4 * SEC); /* the connect time-out */
+    assert_int_equal(op.rc, HF_EBUSYSTORE);
+    assert_int_equal(err.code, HF_EBUSYSTORE);
+    assert_non_null(strstr(err.text, "somebody is in the way"));
+    ev_left(w.left, 0);
+    w.stalled = 0;
+    core_start(&op, &err, 0, NULL);
+    core_pass(4 * SEC);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    ev_left(w.left, 0);
+}
+
 static void unknown_leave_is_repeated_for_one_ttl(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -79,6 +105,43 @@ static void unknown_leave_of_a_waiter_is_repeated_while_others_wait(void **state
     ev_granted(w.joined, 9, w.now);
     w.left = NULL;
     core_release(next.lease);
+}
+
+/* A driver may do what was called for later: the shared life counts from then. */
+static void a_join_that_was_put_off_keeps_the_others_longer(void **state)
+{
+    struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
+    struct hf_op op, next;
+    struct ticket *t, *u;
+
+    (void)state;
+    core_start(&op, NULL, 1000, NULL);
+    t = w.joined;
+    hf__hang(t, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(t, 1, -1);
+    core_pass(SEC);
+    hf__hang(t, &t->own); /* the driver knows it no more */
+    ev_left(t, HF_EUNKNOWN);
+    core_start(&next, NULL, HF_FOREVER, NULL);
+    u = w.joined;
+    for (int i = 0; i < 5; i++) {
+        core_pass(SEC);
+        ev_left(t, HF_EUNKNOWN);
+    }
+    hf__hang(u, l); /* called for five seconds ago, done now */
+    ev_alive(l, w.now, TTL);
+    ev_waiting(u, 2, -1);
+    hf__cancel(&next, HF_ECANCELED);
+    hf__client_run(&w.c);
+    ev_left(u, 0);
+    for (int i = 0; i < 8; i++) {
+        core_pass(SEC);
+        assert_int_equal(w.c.unsettled, 1);
+        ev_left(t, HF_EUNKNOWN);
+    }
+    ev_left(t, 0);
+    hf__life_free(l);
 }
 
 static void waiter_whose_place_is_gone_joins_again(void **state)
@@ -530,8 +593,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CORE_TEST(late_grant_after_time_out_is_left),
+        CORE_TEST(a_stalled_join_says_why),
         CORE_TEST(unknown_leave_is_repeated_for_one_ttl),
         CORE_TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),
+        CORE_TEST(a_join_that_was_put_off_keeps_the_others_longer),
         CORE_TEST(waiter_whose_place_is_gone_joins_again),
         CORE_TEST(delayed_join_comes_when_its_time_has_come),
         CORE_TEST(delayed_join_is_given_up),

@@ -14,6 +14,7 @@
 
 struct celling {
     struct cell *cell;
+    enum cell_verb verb;
     struct key key;
     /* the state after the verb, copied out of the store */
     unsigned char value[HF_CELL_MAX];
@@ -98,11 +99,11 @@ static int change(struct tx *tx, struct celling *c)
 {
     int rc;
 
-    if (c->cell->verb == CELL_ADD) {
+    if (c->verb == CELL_ADD) {
         if ((c->rc = add(c)) < 0)
             return TX_READ;
         rc = store(tx, c);
-    } else if (c->cell->verb == CELL_PUT) {
+    } else if (c->verb == CELL_PUT) {
         c->len = c->cell->value_len;
         memcpy(c->value, c->cell->value, c->len);
         rc = store(tx, c);
@@ -122,68 +123,94 @@ static int change(struct tx *tx, struct celling *c)
 static int cell(struct tx *tx, void *arg)
 {
     struct celling *c = arg;
-    enum cell_verb verb = c->cell->verb;
     int rc = load(tx, c);
 
     c->rc = 0;
     if (rc < 0)
         return rc;
-    if (verb == CELL_GET)
+    if (c->verb == CELL_GET)
         return TX_READ;
-    if (verb != CELL_ADD && !c->cell->if_any && c->cell->if_version != c->version) {
+    if (c->verb != CELL_ADD && !c->cell->if_any && c->cell->if_version != c->version) {
         c->rc = HF_EBUSY;
         return TX_READ;
     }
     return change(tx, c);
 }
 
-static void answer(struct local *ls, struct cell *ce, bool read_only)
+/* An error is the end of a follow, too. */
+static void fail(struct local *ls, void *of, int rc, const hf_error *err)
 {
-    enum cell_verb verb = ce->verb;
-    struct celling c;
+    struct cell *ce = of;
+
+    hf__local_stop(&ls->store, NULL, ce);
+    ev_done(NULL, ce, rc, err);
+}
+
+static void answer(struct local *ls, const struct celling *c)
+{
+    struct cell *ce = c->cell;
     struct follow *f = ce->drv_ptr;
     hf_error err;
-    int rc;
 
-    if (read_only)
-        ce->verb = CELL_GET;
+    hf__deliver(ls);
+    memcpy(ce->value, c->value, c->len);
+    ce->value_len = c->len;
+    ce->version = c->version;
+    ce->number = c->number;
+    if (f)
+        hf__follow_next(f, c->expires_at ? c->expires_at : LOOP_NEVER);
+    if (c->rc == 0) {
+        ev_done(NULL, ce, 0, NULL);
+        return;
+    }
+    hf__fail(&err, c->rc, 0, ls->sh->path, "%s",
+             c->rc == HF_EBUSY ? "the cell has another version"
+                               : "the cell holds no number, or the sum is too great");
+    fail(ls, ce, c->rc, &err);
+}
+
+static int run_as(struct local *ls, struct cell *ce, enum cell_verb verb)
+{
+    struct celling c;
+    hf_error err;
+    int rc = 0;
+
     c.cell = ce;
+    c.verb = verb;
     c.number = 0;
     hf__key_name(&c.key, TABLE_CELL, ls->ns, ce->name, ce->name_len);
-    rc = hf__tx_run(ls, cell, &c, ce->verb == CELL_PUT || ce->verb == CELL_ADD, ls->gate_ms,
-                    &err);
-    ce->verb = verb;
-    if (rc == 0) {
-        hf__deliver(ls);
-        memcpy(ce->value, c.value, c.len);
-        ce->value_len = c.len;
-        ce->version = c.version;
-        ce->number = c.number;
-        if (f)
-            hf__follow_next(f, c.expires_at ? c.expires_at : LOOP_NEVER);
-        rc = c.rc < 0
-                 ? hf__fail(&err, c.rc, 0, ls->sh->path, "%s",
-                            c.rc == HF_EBUSY ? "the cell has another version"
-                                             : "the cell holds no number, or the sum is "
-                                               "too great")
-                 : 0;
-    }
-    ev_done(NULL, ce, rc, rc < 0 ? &err : NULL);
+    if (ce->follow && !ce->drv_ptr)
+        rc = hf__follow_start(ls, NULL, ce, &err);
+    if (rc == 0)
+        rc = hf__tx_run(ls, cell, &c, verb == CELL_PUT || verb == CELL_ADD, &err);
+    if (rc == 0)
+        answer(ls, &c);
+    else if (rc != HF_EBUSYSTORE)
+        fail(ls, ce, rc, &err);
+    return rc == HF_EBUSYSTORE ? rc : 0;
 }
+
+static int run(struct local *ls, void *of)
+{
+    return run_as(ls, of, ((struct cell *)of)->verb);
+}
+
+static int run_again(struct local *ls, void *of)
+{
+    return run_as(ls, of, CELL_GET);
+}
+
+static const struct verb cell_verb = { .run = run,
+                                       .fail = fail,
+                                       .limit_ms = hf__gate_limit };
+static const struct verb again_verb = { .run = run_again, .fail = fail }; /* of a follow */
 
 void hf__cell_answer(struct local *ls, struct cell *ce)
 {
-    answer(ls, ce, true);
+    hf__verb(ls, &again_verb, ce);
 }
 
 void hf__local_cell(struct store *store, struct cell *ce)
 {
-    struct local *ls = local_of(store);
-    hf_error err;
-    int rc = ce->follow ? hf__follow_start(ls, NULL, ce, &err) : 0;
-
-    if (rc < 0)
-        ev_done(NULL, ce, rc, &err);
-    else
-        answer(ls, ce, false);
+    hf__verb(local_of(store), &cell_verb, ce);
 }

@@ -43,18 +43,37 @@ static int amend(struct tx *tx, void *arg)
     return hf__line_save(tx, &a->key, l);
 }
 
-void hf__local_amend(struct store *store, struct ticket *t)
+static int run_amend(struct local *ls, void *of)
 {
-    struct local *ls = local_of(store);
     struct amend a;
     int rc;
 
-    a.t = t;
-    hf__key_name(&a.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-    rc = hf__tx_run(ls, amend, &a, true, ls->gate_ms, NULL);
+    a.t = of;
+    hf__key_name(&a.key, TABLE_LINE, ls->ns, a.t->name, a.t->name_len);
+    rc = hf__tx_run(ls, amend, &a, true, NULL);
+    if (rc == HF_EBUSYSTORE)
+        return rc;
     if (rc == 0)
         hf__deliver(ls);
-    ev_amended(t, rc < 0 ? rc : a.found ? 0 : HF_ELOST);
+    ev_amended(a.t, rc < 0 ? rc : a.found ? 0 : HF_ELOST);
+    return 0;
+}
+
+static void fail_amend(struct local *ls, void *of, int rc, const hf_error *err)
+{
+    (void)ls;
+    (void)err;
+    ev_amended(of, rc);
+}
+
+static const struct verb amend_verb = { .run = run_amend,
+                                        .fail = fail_amend,
+                                        .limit_ms = hf__gate_limit,
+                                        .of_ticket = true };
+
+void hf__local_amend(struct store *store, struct ticket *t)
+{
+    hf__verb(local_of(store), &amend_verb, t);
 }
 
 struct evict {
@@ -118,19 +137,37 @@ static int evict(struct tx *tx, void *arg)
     return evict_holder(tx, e, l, h);
 }
 
-void hf__local_evict(struct store *store, struct look *look)
+static int run_evict(struct local *ls, void *of)
 {
-    struct local *ls = local_of(store);
+    struct look *look = of;
     struct evict e;
     hf_error err;
     int rc;
 
     e.look = look;
     hf__key_name(&e.key, TABLE_LINE, ls->ns, look->name, look->name_len);
-    rc = hf__tx_run(ls, evict, &e, false, ls->gate_ms, &err);
+    rc = hf__tx_run(ls, evict, &e, false, &err);
+    if (rc == HF_EBUSYSTORE)
+        return rc;
     if (rc == 0)
         hf__deliver(ls);
     if (rc == 0 && !e.found)
         rc = hf__fail(&err, HF_ENOENT, 0, ls->sh->path, "no such ticket");
     ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+    return 0;
+}
+
+static void fail_evict(struct local *ls, void *of, int rc, const hf_error *err)
+{
+    (void)ls;
+    ev_done(of, NULL, rc, err);
+}
+
+static const struct verb evict_verb = { .run = run_evict,
+                                        .fail = fail_evict,
+                                        .limit_ms = hf__gate_limit };
+
+void hf__local_evict(struct store *store, struct look *look)
+{
+    hf__verb(local_of(store), &evict_verb, look);
 }

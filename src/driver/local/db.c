@@ -331,10 +331,9 @@ int hf__tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg,
     return rc;
 }
 
-int hf__tx_run(struct local *ls, tx_body *body, void *arg, bool adds, int64_t limit_ms,
-               hf_error *err)
+int hf__tx_run(struct local *ls, tx_body *body, void *arg, bool adds, hf_error *err)
 {
-    int rc = hf__gate_enter(ls->sh, limit_ms, err);
+    int rc = hf__local_enter(ls, err);
 
     if (rc < 0) {
         ls->nnotes = ls->npokes = ls->nseen = 0;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_SPACE_MAX = 128 };
+enum { NAME_SPACE_MAX = 128, CLOSE_MS = 100 };
 
 static void free_local(struct local *ls)
 {
@@ -51,6 +51,7 @@ static struct local *new_local(const struct url *url, struct env *env)
     ls->store.least_ttl_ms = LEAST_TTL_MS;
     ls->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
     ls->store.name_max = HF_NAME_MAX;
+    env->random(env, ls->hash_key, sizeof ls->hash_key);
     ls->ns = strdup(url->ns ? url->ns : "");
     if (!ls->ns || hf__map_init(&ls->tickets) < 0 || hf__map_init(&ls->waits) < 0 ||
         hf__map_init(&ls->peers) < 0) {
@@ -71,7 +72,10 @@ static int local_open(struct store **ret, const struct url *url, struct env *env
                         "the namespace is longer than %d bytes", NAME_SPACE_MAX);
     if ((ls = new_local(url, env)) == NULL)
         return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
-    if ((rc = hf__shared_get(&ls->sh, url, err)) < 0) {
+    hf__defer_init(ls);
+    if ((rc = hf__shared_get(&ls->sh, url, err)) < 0)
+        hf__defer_done(ls);
+    if (rc < 0) {
         free_local(ls);
         return rc;
     }
@@ -102,19 +106,22 @@ static int forget_mail(struct tx *tx, void *arg)
     return hf__db_del_prefix(tx, prefix, hf__key_numbers(prefix, TABLE_MAIL, n, 2));
 }
 
+/* Waits in vain once, and not at all if the gate was closed a moment ago: what stays of us
+ * then goes with the process. */
 static void local_close(struct store *store)
 {
     struct local *ls = local_of(store);
     struct list *n;
 
+    ls->wait_ms = ls->gate_ms < CLOSE_MS ? ls->gate_ms : CLOSE_MS;
     while ((n = list_first(&ls->looks)) != NULL)
         hf__local_stop(store, container_of(n, struct look, drv_node), NULL);
     while ((n = list_first(&ls->cells)) != NULL)
         hf__local_stop(store, NULL, container_of(n, struct cell, drv_node));
     forget_tickets(ls);
     if (ls->member != 0)
-        hf__tx_run(ls, forget_mail, NULL, false, ls->gate_ms < 100 ? ls->gate_ms : 100,
-                   NULL);
+        hf__tx_run(ls, forget_mail, NULL, false, NULL);
+    hf__defer_done(ls);
     hf__wake_close(ls);
     hf__peers_done(ls);
     hf__shared_put(ls->sh);
@@ -146,6 +153,7 @@ static void local_forked(struct store *store)
         free(w->life);
         free(w);
     }
+    hf__defer_free(ls);
     list_for (n, &ls->looks)
         free_follow(container_of(n, struct look, drv_node)->drv_ptr);
     list_for (n, &ls->cells)
@@ -163,6 +171,11 @@ static int local_life_fds(struct store *store)
     store->life_fds[0] = ls->sh->lifefd;
     store->nlife_fds = 1;
     return 0;
+}
+
+static int local_stalled(struct store *store, const struct ticket *t, hf_error *err)
+{
+    return t->drv[2] != 0 ? hf__gate_blocked(local_of(store)->sh, err) : 0;
 }
 
 static void local_detail(char *text, size_t size)
@@ -187,5 +200,6 @@ const struct hf_driver hf__driver_local = { .name = "local",
                                             .evict = hf__local_evict,
                                             .stop = hf__local_stop,
                                             .life_fds = local_life_fds,
+                                            .stalled = local_stalled,
                                             .forked = local_forked,
                                             .detail = local_detail };

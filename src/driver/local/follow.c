@@ -5,7 +5,9 @@
  * followers in the gate only saves looking: it is raised before a record is written and
  * lowered after one is gone, so a kill leaves it too high, never too low. What no member
  * does cannot be mailed: that a holder dies or expires, that a cell expires. So a
- * follower watches the holders' processes and keeps a timer for the next expiry.
+ * follower watches the holders' processes and keeps a timer for the next expiry. Before a
+ * closed gate the answer waits, and so does the record of a follow that has ended: it costs
+ * the others mail that nobody needs.
  */
 #include "driver/local/local.h"
 
@@ -82,7 +84,7 @@ int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_
                      look ? look->name_len : cell->name_len);
         f->hash = k.hash;
     }
-    if ((rc = hf__tx_run(ls, change, &c, true, ls->gate_ms, err)) < 0) {
+    if ((rc = hf__tx_run(ls, change, &c, true, err)) < 0) {
         free(f);
         return rc;
     }
@@ -120,17 +122,24 @@ static bool others_follow(struct local *ls, const struct follow *f)
     return false;
 }
 
-static void unfollow(struct local *ls, const struct follow *f)
+static int unfollow(struct local *ls, void *of)
 {
-    struct change c = { f, false, false };
+    struct change c = { of, false, false };
+    int rc = others_follow(ls, of) ? DB_NONE : hf__local_enter(ls, NULL);
 
-    if (hf__gate_enter(ls->sh, LOOK_MS, NULL) < 0)
-        return;
-    if (hf__tx_inside(ls->sh, ls, change, &c, false, NULL) == 0 && c.gone &&
-        ls->sh->gate->followers > 0)
-        ls->sh->gate->followers--;
-    hf__gate_leave(ls->sh);
+    if (rc == HF_EBUSYSTORE)
+        return rc;
+    if (rc == 0) {
+        if (hf__tx_inside(ls->sh, ls, change, &c, false, NULL) == 0 && c.gone &&
+            ls->sh->gate->followers > 0)
+            ls->sh->gate->followers--;
+        hf__gate_leave(ls->sh);
+    }
+    free(of);
+    return 0;
 }
+
+static const struct verb unfollow_verb = { .run = unfollow, .drop = free };
 
 void hf__follow_stop(struct local *ls, struct follow *f, struct list *node)
 {
@@ -139,16 +148,14 @@ void hf__follow_stop(struct local *ls, struct follow *f, struct list *node)
     list_remove(node);
     env->timer(env, &f->timer, LOOP_NEVER);
     hf__post_clear(ls, f->post);
-    /* If the gate is blocked the record stays until we close: mail that nobody needs. */
-    if (!others_follow(ls, f))
-        unfollow(ls, f);
-    free(f);
+    hf__verb(ls, &unfollow_verb, f);
 }
 
 void hf__local_stop(struct store *store, struct look *look, struct cell *cell)
 {
     struct local *ls = local_of(store);
 
+    hf__defer_drop(ls, look ? (void *)look : cell);
     if (look && look->drv_ptr) {
         hf__follow_stop(ls, look->drv_ptr, &look->drv_node);
         look->drv_ptr = NULL;

@@ -9,7 +9,8 @@
  *    not committed is rolled back by hf__db_rollback, see db.c.
  *  - The owner is stopped inside (SIGSTOP, debugger, freezer). Nobody can tell when it
  *    goes on, so nobody may go round it; the others give up at their time limit with
- *    HF_EBUSYSTORE, which names it. They have changed nothing by then.
+ *    HF_EBUSYSTORE, which names it. They have changed nothing by then. An open client
+ *    does not wait here for that long: deferred.c repeats what it could not do.
  *  - The lock word names its owner by the thread number of one PID namespace. In another
  *    one that number is somebody else, and the death of that one would open the gate
  *    under a living owner: so a process of another PID namespace is refused at open, and
@@ -149,7 +150,7 @@ static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
 }
 #endif
 
-static int blocked(struct shared *sh, hf_error *err)
+int hf__gate_blocked(struct shared *sh, hf_error *err)
 {
     uint32_t pid = __atomic_load_n(&sh->gate->inside, __ATOMIC_RELAXED); /* from outside */
     char path[64], stat[256] = "", *state;
@@ -169,7 +170,7 @@ static int blocked(struct shared *sh, hf_error *err)
                                                                   : ", which has ended");
 }
 
-int hf__gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
+int hf__gate_try(struct shared *sh, int64_t wait_ms, hf_error *err)
 {
     struct gate *g = sh->gate;
     int rc;
@@ -178,11 +179,11 @@ int hf__gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
         return hf__fail(err, HF_EFORKED, 0, NULL, "opened by the parent process");
     rc = pthread_mutex_trylock(&g->mutex);
     if (rc == EBUSY)
-        rc = lock_until(&g->mutex, limit_ms);
+        rc = lock_until(&g->mutex, wait_ms);
     if (rc == EOWNERDEAD)
         rc = pthread_mutex_consistent(&g->mutex);
     if (rc == ETIMEDOUT)
-        return blocked(sh, err);
+        return HF_EBUSYSTORE;
     if (rc != 0)
         return hf__fail(err, HF_EDAMAGED, rc, sh->path, "the gate cannot be entered");
     if (g->state != GATE_LIVE || g->pid_ns != sh->place.pid_ns ||
@@ -193,6 +194,13 @@ int hf__gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
     }
     __atomic_store_n(&g->inside, sh->pid, __ATOMIC_RELAXED);
     return 0;
+}
+
+int hf__gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
+{
+    int rc = hf__gate_try(sh, limit_ms, err);
+
+    return rc == HF_EBUSYSTORE ? hf__gate_blocked(sh, err) : rc;
 }
 
 void hf__gate_leave(struct shared *sh)

@@ -3,9 +3,9 @@
  * The uncontended join is one look-up and one insertion, the uncontended leave one
  * look-up and one deletion, in the calling thread, without a system call. A kill before
  * the commit leaves nothing of a join (G7) and all of a hold; a kill after it leaves a
- * ticket whose process is dead. SIGSTOP inside blocks the others until their time limit.
- * A full disk refuses the join with nothing changed, and does not refuse the leave (db.c
- * keeps pages for it).
+ * ticket whose process is dead. SIGSTOP inside makes the others wait, in deferred.c, until
+ * their time limit. A full disk refuses the join with nothing changed, and does not refuse
+ * the leave (db.c keeps pages for it).
  *
  * Twice: a join finds its token among the holders or in the queue and answers its present
  * place (rule 2); a leave that finds nothing has succeeded. Tokens are random and never
@@ -250,21 +250,6 @@ int hf__prepare(struct local *ls, hf_error *err)
     return rc < 0 ? rc : hf__wake_open(ls, err);
 }
 
-/* Were those in the way dead? Then they no longer are in the way. */
-static bool bury_dead(struct local *ls)
-{
-    uint64_t dead[SEEN_IN_TRY];
-    size_t n = 0;
-    bool any = false;
-
-    for (size_t i = 0; i < ls->nseen && n < SEEN_IN_TRY; i++)
-        if (hf__peer_dead(ls, &ls->seen[i]))
-            dead[n++] = ls->seen[i].process;
-    for (size_t i = 0; i < n; i++)
-        any = hf__bury(ls, dead[i], ls->gate_ms) == 0 || any;
-    return any;
-}
-
 static bool no_room(const struct join *j)
 {
     return j->outcome == BUSY || j->outcome == MISMATCH;
@@ -298,11 +283,9 @@ static void now_waits(struct local *ls, struct join *j)
     }
     corpse = post_ticket(ls, t);
     hf__deliver(ls);
-    if (corpse != 0 && hf__bury(ls, corpse, ls->gate_ms) == 0) {
-        hf__attend(ls, token); /* which answers */
-        return;
-    }
     ev_waiting(t, j->sight.position, hf__recheck_ms(&j->sight, j->now));
+    if (corpse != 0)
+        hf__attend(ls, token); /* which buries it */
 }
 
 static void answer(struct local *ls, struct join *j, hf_error *err)
@@ -345,34 +328,57 @@ static int check_folder(struct local *ls, hf_error *err)
     return 0;
 }
 
-void hf__local_join(struct store *store, struct ticket *t)
+static int try_join(struct local *ls, struct join *j, hf_error *err)
 {
-    struct local *ls = local_of(store);
+    int rc = ls->wakefd < 0 ? hf__prepare(ls, err) : 0;
+
+    if (rc == 0 && (rc = check_folder(ls, err)) == 0)
+        rc = hf__tx_run(ls, join, j, true, err);
+    for (int n = 0; n < BURIALS && rc == 0 && no_room(j) && ls->nnotes + ls->npokes == 0;
+         n++) {
+        if (!hf__bury_seen(ls))
+            break;
+        rc = hf__tx_run(ls, join, j, true, err);
+    }
+    return rc;
+}
+
+static int run_join(struct local *ls, void *of)
+{
     struct join j;
     hf_error err;
-    int rc = ls->wakefd < 0 ? hf__prepare(ls, &err) : 0;
+    int rc;
 
-    j.t = t;
+    j.t = of;
     j.spare = NULL;
-    hf__key_name(&j.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-    if (rc == 0 && (rc = check_folder(ls, &err)) == 0)
-        rc = hf__tx_run(ls, join, &j, true, ls->gate_ms, &err);
-    for (int n = 0; n < BURIALS && rc == 0 && no_room(&j) && ls->nnotes + ls->npokes == 0;
-         n++) {
-        if (!bury_dead(ls))
-            break;
-        rc = hf__tx_run(ls, join, &j, true, ls->gate_ms, &err);
-    }
+    hf__key_name(&j.key, TABLE_LINE, ls->ns, j.t->name, j.t->name_len);
+    rc = try_join(ls, &j, &err);
     if (rc == 0) {
-        hf__ticket_in(ls, t);
+        hf__ticket_in(ls, j.t);
         answer(ls, &j, &err);
         if (j.outcome == WAITING)
             hf__wake_rest(ls);
     } else if (rc == HF_EFORKED)
-        ev_gone(t, rc, -1, &err);
-    else
-        gone(ls, t, rc, &err);
+        ev_gone(j.t, rc, -1, &err);
+    else if (rc != HF_EBUSYSTORE)
+        gone(ls, j.t, rc, &err);
     hf__wait_free(ls, j.spare);
+    return rc == HF_EBUSYSTORE ? rc : 0;
+}
+
+static void fail_join(struct local *ls, void *of, int rc, const hf_error *err)
+{
+    gone(ls, of, rc, err);
+}
+
+static const struct verb join_verb = { .run = run_join,
+                                       .fail = fail_join,
+                                       .limit_ms = hf__gate_limit,
+                                       .of_ticket = true };
+
+void hf__local_join(struct store *store, struct ticket *t)
+{
+    hf__verb(local_of(store), &join_verb, t);
 }
 
 /* ---- leave ------------------------------------------------------------------------- */
@@ -436,9 +442,9 @@ static int leave(struct tx *tx, void *arg)
 
 /* Before a blocked gate it waits no longer than the ticket lives: then the line goes on
  * without it. */
-static int64_t leave_limit(const struct local *ls, const struct ticket *t)
+static int64_t leave_limit(const struct local *ls, const void *of)
 {
-    const struct life *l = t->life;
+    const struct life *l = ((const struct ticket *)of)->life;
     int64_t rest;
 
     if (!l || l->sent_at == 0)
@@ -449,27 +455,57 @@ static int64_t leave_limit(const struct local *ls, const struct ticket *t)
     return rest < ls->gate_ms ? rest : ls->gate_ms;
 }
 
-void hf__local_leave(struct store *store, struct ticket *t)
+/* It may be repeated, or given up without another word: we keep no pointer to it, and it
+ * keeps what finds its place. */
+static void fail_leave(struct local *ls, void *of, int rc, const hf_error *err)
 {
-    struct local *ls = local_of(store);
+    struct ticket *t = of;
+    uint64_t line = t->drv[0], seq = t->drv[1];
+
+    (void)rc;
+    (void)err;
+    hf__ticket_out(ls, t);
+    t->drv[0] = line;
+    t->drv[1] = seq;
+    ev_left(t, HF_EUNKNOWN);
+}
+
+static int run_leave(struct local *ls, void *of)
+{
     struct leave v;
     int rc;
 
-    v.t = t;
-    hf__key_name(&v.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-    rc = hf__tx_run(ls, leave, &v, false, leave_limit(ls, t), NULL);
+    v.t = of;
+    hf__key_name(&v.key, TABLE_LINE, ls->ns, v.t->name, v.t->name_len);
+    rc = hf__tx_run(ls, leave, &v, false, NULL);
+    if (rc == HF_EBUSYSTORE)
+        return rc;
     if (rc == 0) {
         hf__poke(ls);
-        hf__ticket_out(ls, t);
+        hf__ticket_out(ls, v.t);
         hf__deliver(ls);
-    } else if (rc != HF_EFORKED) {
-        /* It may be repeated, or given up without another word: we keep no pointer to it, and
-         * it keeps what finds its place. */
-        uint64_t line = t->drv[0], seq = t->drv[1];
+        ev_left(v.t, 0);
+    } else if (rc == HF_EFORKED)
+        ev_left(v.t, HF_EUNKNOWN);
+    else
+        fail_leave(ls, v.t, rc, NULL);
+    return 0;
+}
 
-        hf__ticket_out(ls, t);
-        t->drv[0] = line;
-        t->drv[1] = seq;
-    }
-    ev_left(t, rc == 0 ? 0 : HF_EUNKNOWN);
+static const struct verb leave_verb = { .run = run_leave,
+                                        .fail = fail_leave,
+                                        .limit_ms = leave_limit,
+                                        .of_ticket = true };
+
+void hf__local_leave(struct store *store, struct ticket *t)
+{
+    struct local *ls = local_of(store);
+    bool waits = hf__defer_has(t, &join_verb); /* for the gate */
+
+    hf__defer_drop_ticket(t);
+    t->own.drv[0] = 0; /* nor is it to be renewed: see renew.c */
+    if (waits && t->drv[1] == 0 && hf__ticket_find(ls, t->token) != t)
+        ev_left(t, 0); /* that join never ran, and no other has */
+    else
+        hf__verb(ls, &leave_verb, t);
 }

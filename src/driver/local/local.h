@@ -6,6 +6,7 @@
  *   shared  what one process has of one folder: gate, LMDB environment, process number;
  *           counted
  *   local   one client's view: its tickets, its wake pipe, the processes it watches
+ *   verb    a request of the core, or work of our own, that may have to wait for the gate
  *   tx      one entry: gate held, one LMDB write transaction open
  *
  * Who may touch what: `gate`, `env` and everything in `shared` marked "gate" only by the
@@ -67,7 +68,10 @@ int hf__place_here(struct place *, hf_error *);
 uint32_t hf__gate_layout(void);
 int hf__gate_init(struct gate *, const struct place *);
 bool hf__gate_sound(const struct gate *);
-int hf__gate_enter(struct shared *, int64_t limit_ms, hf_error *);
+/* HF_EBUSYSTORE: it stayed closed, for which hf__gate_blocked has the text. */
+int hf__gate_try(struct shared *, int64_t wait_ms, hf_error *);
+int hf__gate_blocked(struct shared *, hf_error *); /* names the process that is inside */
+int hf__gate_enter(struct shared *, int64_t limit_ms, hf_error *); /* with the text */
 void hf__gate_leave(struct shared *);
 
 /* ---- shared ------------------------------------------------------------------------ */
@@ -163,9 +167,9 @@ typedef int tx_body(struct tx *, void *arg);
 
 /* Enters the gate, runs the body in a transaction, commits if it returned 0 and wrote. A
  * body may run twice (the map grew): it must start anew each time. `adds`: it may need
- * room that a full store does not have. Returns 0 or HF_E*. */
-int hf__tx_run(struct local *, tx_body *, void *arg, bool adds, int64_t limit_ms,
-               hf_error *);
+ * room that a full store does not have. Returns 0 or HF_E*; HF_EBUSYSTORE, without a text:
+ * the gate is closed, the body has not run. */
+int hf__tx_run(struct local *, tx_body *, void *arg, bool adds, hf_error *);
 int hf__tx_once(struct shared *, struct local *, tx_body *, void *arg, bool adds,
                 hf_error *); /* the gate is ours; makes no room */
 int hf__tx_inside(struct shared *, struct local *, tx_body *, void *arg, bool adds,
@@ -320,7 +324,8 @@ void hf__socket_address(const struct shared *, struct sockaddr_un *, uint64_t pr
 uint64_t hf__process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__seen_add(struct tx *, uint64_t process);
 bool hf__peer_dead(struct local *, const struct seen *); /* for good */
-int hf__bury(struct local *, uint64_t process, int64_t limit_ms);
+int hf__bury(struct local *, uint64_t process);
+bool hf__bury_seen(struct local *); /* the dead in local->seen; were there any? */
 int hf__bury_inside(struct tx *, uint64_t process);
 void hf__bury_sockets(struct shared *, uint64_t process);
 /* Watches all in local->seen; returns one that is to be buried, or 0. */
@@ -331,9 +336,36 @@ void hf__peers_done(struct local *);
 int hf__sweep(struct shared *, int64_t now,
               hf_error *); /* inside the gate; now 0: no clock */
 
+/* ---- verbs that wait for the gate: deferred.c --------------------------------------- */
+
+/* One kind of request. `of`: the ticket, look, cell or follow that it is about. */
+struct verb {
+    /* 0: done and answered. HF_EBUSYSTORE: the gate is closed; nothing was told about `of`,
+     * which still exists, and the same call may be made again. */
+    int (*run)(struct local *, void *of);
+    /* Answers that it could not be done; NULL: nobody waits for an answer. */
+    void (*fail)(struct local *, void *of, int rc, const hf_error *);
+    int64_t (*limit_ms)(const struct local *, const void *of); /* NULL: no limit */
+    void (*drop)(void *of); /* frees what is ours alone; NULL: nothing is */
+    bool of_ticket;
+};
+
+struct deferred; /* a verb that waits; at most one for each `of` */
+
+int hf__local_enter(struct local *, hf_error *); /* 0, HF_EBUSYSTORE or HF_E* */
+void hf__verb(struct local *, const struct verb *, void *of);  /* now, or deferred */
+void hf__defer(struct local *, const struct verb *, void *of); /* until the gate is open */
+void hf__defer_drop_ticket(struct ticket *);         /* without an answer */
+void hf__defer_drop(struct local *, const void *of); /* of others than tickets */
+bool hf__defer_has(const struct ticket *, const struct verb *);
+void hf__defer_init(struct local *);
+void hf__defer_done(struct local *);
+void hf__defer_free(struct local *); /* memory only */
+int64_t hf__gate_limit(const struct local *, const void *); /* the usual limit_ms */
+
 /* ---- clients ----------------------------------------------------------------------- */
 
-enum { GATE_MS = 5000, LOOK_MS = 500 /* what the safety look makes good */ };
+enum { GATE_MS = 5000 };
 enum { LEAST_TTL_MS = 100 };
 enum { SENDERS = 16, LIVES_PER_ENTRY = 256, SEEN_IN_TRY = 64, STALE_MAX = 32 };
 
@@ -347,6 +379,7 @@ struct wait { /* a LIFE_WAIT life: life.drv[1] points at it, life.drv[0] is its 
     bool indexed;
     struct list all; /* in local->all_waits */
     unsigned pins;   /* in use further up: not to be freed */
+    bool late;       /* its renewal waits for the gate */
     struct life *life;
 };
 
@@ -358,6 +391,7 @@ struct local {
     uint64_t member;    /* 0: none yet */
     struct map tickets; /* by token: all that may be in line */
     struct map waits;
+    uint64_t hash_key[2]; /* for names */
     struct map peers;
     struct list idle; /* peers that nobody needs now */
     size_t nidle;
@@ -376,6 +410,12 @@ struct local {
     struct stale *stale;
     size_t nstale, stale_room;
     struct list looks, cells; /* followed */
+    struct list deferred;     /* deferred.node, in the order of their coming */
+    bool shut;                /* the gate was closed: until `retry` nobody asks again */
+    int64_t wait_ms;          /* how long one entry may wait for the gate */
+    int64_t pause_ms;         /* between two tries */
+    int64_t retry_at, end_at; /* when `retry` fires; the earliest limit in `deferred` */
+    struct timer retry;
 };
 
 extern const struct hf_driver hf__driver_local;
@@ -390,7 +430,8 @@ static inline struct local *local_of(struct store *s)
     return (struct local *)(void *)s;
 }
 
-/* ticket.drv: 0 line id, 1 seq + 1 (0: not queued as far as we know) */
+/* ticket.drv: 0 line id, 1 seq + 1 (0: not queued as far as we know), 2 points at its
+ * struct deferred. life.drv of a life of one ticket: 0 its renewal is late (renew.c) */
 struct ticket *hf__ticket_find(struct local *, const unsigned char *token);
 void hf__ticket_out(struct local *,
                     struct ticket *); /* forgets it: before ev_left, ev_gone */

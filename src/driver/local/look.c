@@ -263,49 +263,62 @@ static int look(struct tx *tx, void *arg)
     return k->look->list ? look_at_list(tx, k) : look_at_line(tx, k);
 }
 
-static bool bury_seen(struct local *ls)
+/* An error is the end of a follow, too. */
+static void fail(struct local *ls, void *of, int rc, const hf_error *err)
 {
-    uint64_t dead[SEEN_IN_TRY];
-    size_t n = 0;
+    struct look *lk = of;
 
-    for (size_t i = 0; i < ls->nseen && n < SEEN_IN_TRY; i++)
-        if (hf__peer_dead(ls, &ls->seen[i]))
-            dead[n++] = ls->seen[i].process;
-    for (size_t i = 0; i < n; i++)
-        hf__bury(ls, dead[i], ls->gate_ms);
-    return n > 0;
+    hf__local_stop(&ls->store, lk, NULL);
+    ev_done(lk, NULL, rc, err);
 }
+
+static void show(struct local *ls, struct looking *k)
+{
+    struct follow *f = k->look->drv_ptr;
+
+    if (f) {
+        hf__post_set(ls, &f->post);
+        hf__follow_next(f, k->earliest_at);
+    }
+    list_for (n, &k->rows)
+        ev_row(k->look, &container_of(n, struct shown, node)->row);
+    free_rows(k);
+    ev_done(k->look, NULL, 0, NULL);
+}
+
+static int run(struct local *ls, void *of)
+{
+    struct looking k = { .look = of };
+    hf_error err;
+    int rc = 0;
+
+    list_init(&k.rows);
+    if (k.look->follow && !k.look->drv_ptr)
+        rc = hf__follow_start(ls, k.look, NULL, &err);
+    if (rc == 0 && (rc = hf__tx_run(ls, look, &k, false, &err)) == 0 &&
+        hf__bury_seen(ls))
+        rc = hf__tx_run(ls, look, &k, false, &err);
+    if (rc == 0) {
+        show(ls, &k);
+        return 0;
+    }
+    free_rows(&k);
+    if (rc != HF_EBUSYSTORE)
+        fail(ls, of, rc, &err);
+    return rc == HF_EBUSYSTORE ? rc : 0;
+}
+
+static const struct verb look_verb = { .run = run,
+                                       .fail = fail,
+                                       .limit_ms = hf__gate_limit };
+static const struct verb again_verb = { .run = run, .fail = fail }; /* of a follow */
 
 void hf__look_answer(struct local *ls, struct look *lk)
 {
-    struct looking k = { .look = lk };
-    struct follow *f = lk->drv_ptr;
-    hf_error err;
-    int rc;
-
-    list_init(&k.rows);
-    rc = hf__tx_run(ls, look, &k, false, ls->gate_ms, &err);
-    if (rc == 0 && bury_seen(ls))
-        rc = hf__tx_run(ls, look, &k, false, ls->gate_ms, &err);
-    if (rc == 0 && f) {
-        hf__post_set(ls, &f->post);
-        hf__follow_next(f, k.earliest_at);
-    }
-    if (rc == 0)
-        list_for (n, &k.rows)
-            ev_row(lk, &container_of(n, struct shown, node)->row);
-    free_rows(&k);
-    ev_done(lk, NULL, rc, rc < 0 ? &err : NULL);
+    hf__verb(ls, &again_verb, lk);
 }
 
 void hf__local_look(struct store *store, struct look *lk)
 {
-    struct local *ls = local_of(store);
-    hf_error err;
-    int rc = lk->follow ? hf__follow_start(ls, lk, NULL, &err) : 0;
-
-    if (rc < 0)
-        ev_done(lk, NULL, rc, &err);
-    else
-        hf__look_answer(ls, lk);
+    hf__verb(local_of(store), &look_verb, lk);
 }

@@ -276,7 +276,7 @@ static void peer_fired(struct watch *w, uint32_t events)
         }
     ls->store.env->unwatch(ls->store.env, &p->watch);
     peer_use(ls, p); /* stays until all who watch it have looked */
-    hf__bury(ls, p->process, LOOK_MS);
+    hf__bury(ls, p->process); /* if the gate is closed: those who look bury it then */
     for (size_t i = 0; i < n; i++)
         hf__attend(ls, tokens[i]);
     hf__follow_death(ls, p);
@@ -376,9 +376,22 @@ void hf__bury_sockets(struct shared *sh, uint64_t process)
         closedir(dir);
 }
 
-int hf__bury(struct local *ls, uint64_t process, int64_t limit_ms)
+int hf__bury(struct local *ls, uint64_t process)
 {
     /* The record last: without it nobody would look for what a kill in between has left. */
     hf__bury_sockets(ls->sh, process);
-    return hf__tx_run(ls, bury, &process, false, limit_ms, NULL);
+    return hf__tx_run(ls, bury, &process, false, NULL);
+}
+
+bool hf__bury_seen(struct local *ls)
+{
+    uint64_t dead[SEEN_IN_TRY];
+    size_t n = 0;
+
+    for (size_t i = 0; i < ls->nseen && n < SEEN_IN_TRY; i++)
+        if (hf__peer_dead(ls, &ls->seen[i]))
+            dead[n++] = ls->seen[i].process;
+    for (size_t i = 0; i < n; i++)
+        hf__bury(ls, dead[i]);
+    return n > 0;
 }

@@ -64,11 +64,13 @@ static int enrol(struct tx *tx, void *arg)
     return rc;
 }
 
+/* Asks the gate also while the client counts it as shut: hf_client_life_fds may be called
+ * where nobody drives the loop, and has nothing to do with what is queued. */
 int hf__process_register(struct local *ls, hf_error *err)
 {
     struct shared *sh = ls->sh;
     uint64_t process = 0;
-    int rc = hf__gate_enter(sh, ls->gate_ms, err);
+    int rc = hf__gate_try(sh, ls->wait_ms, err);
 
     if (rc < 0)
         return rc;
@@ -114,7 +116,7 @@ static int socket_bind(const struct shared *sh, uint64_t process)
 int hf__process_socket(struct local *ls, hf_error *err)
 {
     struct shared *sh = ls->sh;
-    int rc = hf__gate_enter(sh, ls->gate_ms, err);
+    int rc = hf__gate_try(sh, ls->wait_ms, err);
 
     if (rc < 0)
         return rc;

@@ -11,11 +11,14 @@
  * First of all the folder: if its path no longer leads to the files that we have open,
  * newcomers meet elsewhere and every hold of ours is lost.
  *
- * If the gate is blocked nothing is answered; the core repeats. The wait for the gate is
- * a part of the shortest ttl, so that the deadline can still be told in time (G6).
+ * If the gate is closed nothing is answered. Those that were asked for are marked late, and
+ * renewed as soon as the gate opens (deferred.c): the core would repeat them only after an
+ * eighth of the ttl. Marks, not pointers, because tickets leave meanwhile, and a place that
+ * is given up must not be renewed: its end would come later than the core has reckoned.
  */
 #include "driver/local/local.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct batch {
@@ -24,7 +27,17 @@ struct batch {
     int results[LIVES_PER_ENTRY];
     size_t n, from, to;
     int64_t now;
+    bool shut; /* some were marked late */
 };
+
+/* life.drv[0] of a life of one ticket is 1 while it is late. */
+static void mark_late(struct life *l, bool late)
+{
+    if (l->kind == LIFE_WAIT)
+        wait_of(l)->late = late;
+    else
+        l->drv[0] = late;
+}
 
 static struct ticket *first_on(const struct life *l)
 {
@@ -73,17 +86,19 @@ static int renew_batch(struct tx *tx, void *arg)
 }
 
 /* Lives `from` to `to`. In a full store there may be pages for a few but not for all. */
-static void send_part(struct batch *b, size_t from, size_t to, int64_t limit_ms)
+static void send_part(struct batch *b, size_t from, size_t to)
 {
     int rc;
 
     b->from = from;
     b->to = to;
-    rc = hf__tx_run(b->ls, renew_batch, b, false, limit_ms, NULL);
+    rc = hf__tx_run(b->ls, renew_batch, b, false, NULL);
     if (rc == HF_EFULL && to - from > 1) {
-        send_part(b, from, from + (to - from) / 2, limit_ms);
-        send_part(b, from + (to - from) / 2, to, limit_ms);
+        send_part(b, from, from + (to - from) / 2);
+        send_part(b, from + (to - from) / 2, to);
     }
+    for (size_t i = from; i < to && rc == HF_EBUSYSTORE; i++)
+        mark_late(b->lives[i], b->shut = true);
     if (rc < 0)
         return;
     hf__deliver(b->ls);
@@ -94,10 +109,10 @@ static void send_part(struct batch *b, size_t from, size_t to, int64_t limit_ms)
             ev_dead(b->lives[i], b->results[i]);
 }
 
-static void send_batch(struct batch *b, int64_t limit_ms)
+static void send_batch(struct batch *b)
 {
     if (b->n > 0)
-        send_part(b, 0, b->n, limit_ms);
+        send_part(b, 0, b->n);
     b->n = 0;
 }
 
@@ -185,40 +200,32 @@ static int look_life(struct tx *tx, void *arg)
     return hf__line_save(tx, &k->key, l);
 }
 
-static void renew_waiting(struct local *ls, struct life *life, int64_t limit_ms)
+static int renew_waiting(struct local *ls, struct life *life)
 {
     struct look_life k = { .life = life };
     struct ticket *t = first_on(life);
     uint64_t corpse = 0;
+    int rc;
 
     if (!t)
-        return;
+        return 0;
     hf__key_name(&k.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-    if (hf__tx_run(ls, look_life, &k, false, limit_ms, NULL) < 0)
-        return;
+    if ((rc = hf__tx_run(ls, look_life, &k, false, NULL)) < 0)
+        return rc;
     if (!k.dead)
         ev_alive(life, k.now, life->ttl_ms);
     t = k.waits ? hf__ticket_find(ls, k.token) : NULL;
     if (t)
         corpse = post_ticket(ls, t);
     hf__deliver(ls);
-    if (corpse != 0 && hf__bury(ls, corpse, limit_ms) == 0)
-        hf__attend(ls, k.token);
-    else if ((t = hf__ticket_find(ls, k.token)) != NULL && k.waits && t->life == life)
+    if ((t = hf__ticket_find(ls, k.token)) != NULL && k.waits && t->life == life)
         ev_waiting(t, k.sight.position, hf__recheck_ms(&k.sight, k.now));
+    if (corpse != 0)
+        hf__attend(ls, k.token);
+    return 0;
 }
 
 /* ---- the verb ---------------------------------------------------------------------- */
-
-static int64_t limit_of(const struct local *ls, struct life *const *lives, size_t n)
-{
-    int64_t limit = ls->gate_ms;
-
-    for (size_t i = 0; i < n; i++)
-        if (lives[i]->ttl_ms / 8 < limit)
-            limit = lives[i]->ttl_ms / 8;
-    return limit < 1 ? 1 : limit;
-}
 
 static void all_lost(struct local *ls, struct life *const *lives, size_t n)
 {
@@ -244,28 +251,73 @@ static void pin(struct local *ls, struct life *const *lives, size_t n, bool on)
     }
 }
 
-void hf__local_renew(struct store *store, struct life *const *lives, size_t n)
+static int renew(struct local *ls, struct life *const *lives, size_t n)
 {
-    struct local *ls = local_of(store);
     struct batch b = { .ls = ls };
-    int64_t limit_ms = limit_of(ls, lives, n);
 
-    if (atomic_load(&ls->sh->forked))
-        return;
     if (!hf__folder_same(ls->sh)) {
         all_lost(ls, lives, n);
-        return;
+        return 0;
     }
     pin(ls, lives, n, true);
     for (size_t i = 0; i < n; i++) {
         if (lives[i]->kind == LIFE_WAIT) {
-            renew_waiting(ls, lives[i], limit_ms);
+            if (renew_waiting(ls, lives[i]) == HF_EBUSYSTORE)
+                mark_late(lives[i], b.shut = true);
             continue;
         }
         b.lives[b.n++] = lives[i];
         if (b.n == LIVES_PER_ENTRY)
-            send_batch(&b, limit_ms);
+            send_batch(&b);
     }
-    send_batch(&b, limit_ms);
+    send_batch(&b);
     pin(ls, lives, n, false);
+    return b.shut ? HF_EBUSYSTORE : 0;
+}
+
+/* Those that are late, and are so no more. One that is dead was given up by the core in this
+ * very turn: its leave comes next. */
+static size_t take_late(struct local *ls, struct life **lives)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i <= ls->tickets.mask; i++)
+        for (struct map_node *m = ls->tickets.slots[i]; m; m = m->next) {
+            struct ticket *t = container_of(m, struct ticket, drv_node);
+
+            if (t->life == &t->own && t->own.drv[0] && !t->own.dead)
+                lives[n++] = &t->own;
+        }
+    list_for (w, &ls->all_waits)
+        if (container_of(w, struct wait, all)->late)
+            lives[n++] = container_of(w, struct wait, all)->life;
+    for (size_t i = 0; i < n; i++)
+        mark_late(lives[i], false);
+    return n;
+}
+
+static int renew_late(struct local *ls, void *of)
+{
+    size_t room = ls->tickets.count;
+    struct life **lives;
+    int rc = 0;
+
+    (void)of;
+    list_for (w, &ls->all_waits)
+        room++;
+    lives = malloc(room * sizeof(struct life *) + 1);
+    if (lives) /* else the core repeats them */
+        rc = renew(ls, lives, take_late(ls, lives));
+    free(lives);
+    return rc;
+}
+
+static const struct verb late_verb = { .run = renew_late };
+
+void hf__local_renew(struct store *store, struct life *const *lives, size_t n)
+{
+    struct local *ls = local_of(store);
+
+    if (!atomic_load(&ls->sh->forked) && renew(ls, lives, n) == HF_EBUSYSTORE)
+        hf__defer(ls, &late_verb, &ls->waits);
 }

@@ -14,7 +14,7 @@
  * hf__attend is what a waiter does when it is told to look, or when a process that it
  * watches has died: step the line, see whether it holds, else whom to watch now. Each
  * process found dead is buried and the look repeated; that ends, because each turn has
- * one process fewer.
+ * one process fewer. If the gate is closed, the look comes as soon as it is open.
  */
 #include "driver/local/local.h"
 
@@ -62,6 +62,8 @@ static void off_wait(struct local *ls, struct ticket *t)
 
 void hf__ticket_out(struct local *ls, struct ticket *t)
 {
+    hf__defer_drop_ticket(t);
+    t->own.drv[0] = 0;
     if (hf__ticket_find(ls, t->token) == t)
         hf__map_remove(&ls->tickets, &t->drv_node);
     hf__post_clear(ls, t->drv_ptr);
@@ -85,9 +87,10 @@ void hf__ticket_granted(struct local *ls, struct ticket *t, uint64_t fence,
 
 /* ---- waiting lives ----------------------------------------------------------------- */
 
-static uint64_t wait_hash(uint64_t line, int64_t ttl_ms)
+static uint64_t wait_hash(const struct local *ls, const struct key *k, int64_t ttl_ms)
 {
-    return line ^ (uint64_t)ttl_ms * 0x9e3779b97f4a7c15u;
+    return hf__hash_keyed(ls->hash_key, k->full, k->full_len) ^
+           (uint64_t)ttl_ms * 0x9e3779b97f4a7c15u;
 }
 
 /* By the 64-bit hash of the name alone a life could be shared by two lines: so it asks a
@@ -107,7 +110,7 @@ static bool same_line(const struct wait *w, const struct local *ls, const struct
 
 struct wait *hf__wait_find(struct local *ls, const struct key *k, int64_t ttl_ms)
 {
-    uint64_t hash = wait_hash(k->hash, ttl_ms);
+    uint64_t hash = wait_hash(ls, k, ttl_ms);
 
     for (struct map_node *n = map_chain(&ls->waits, hash); n; n = n->next) {
         struct wait *w = container_of(n, struct wait, node);
@@ -146,7 +149,7 @@ void hf__wait_index(struct local *ls, struct wait *w, const struct key *k)
         return;
     if (old)
         hf__wait_unindex(ls, old);
-    hf__map_insert(&ls->waits, &w->node, wait_hash(k->hash, w->life->ttl_ms));
+    hf__map_insert(&ls->waits, &w->node, wait_hash(ls, k, w->life->ttl_ms));
     w->indexed = true;
 }
 
@@ -247,28 +250,50 @@ static int look_again(struct tx *tx, void *arg)
     return tx->dirty ? hf__line_save(tx, &a->key, l) : TX_READ;
 }
 
-void hf__attend(struct local *ls, const unsigned char *told)
+/* It, if it waits; NULL: it has left, or was granted. */
+static struct ticket *waiting(struct local *ls, const unsigned char *token)
+{
+    struct ticket *t = hf__ticket_find(ls, token);
+
+    return t && t->life && t->life->kind == LIFE_WAIT ? t : NULL;
+}
+
+static int run_attend(struct local *ls, void *of)
 {
     struct attend a;
     unsigned char token[HF_TOKEN];
     struct ticket *t;
-    uint64_t corpse;
+    uint64_t corpse = 0;
+    int rc = 0;
 
-    memcpy(token, told, sizeof token);
+    memcpy(token, ((struct ticket *)of)->token, sizeof token);
     do {
-        t = hf__ticket_find(ls, token);
-        if (!t || !t->life || t->life->kind != LIFE_WAIT)
-            return; /* left, or granted */
+        if ((t = waiting(ls, token)) == NULL)
+            return 0;
         a.t = t;
         hf__key_name(&a.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-        if (hf__tx_run(ls, look_again, &a, false, LOOK_MS, NULL) < 0)
-            return; /* the safety look comes later */
+        if ((rc = hf__tx_run(ls, look_again, &a, false, NULL)) < 0)
+            break;
         corpse = a.waits ? post_ticket(ls, t) : 0;
         hf__deliver(ls);
-        if (corpse != 0 && hf__bury(ls, corpse, LOOK_MS) < 0)
-            corpse = 0;
-    } while (corpse != 0);
-    t = hf__ticket_find(ls, token);
-    if (a.waits && t && t->life && t->life->kind == LIFE_WAIT)
+        if (corpse != 0)
+            rc = hf__bury(ls, corpse);
+    } while (corpse != 0 && rc == 0);
+    if ((t = waiting(ls, token)) == NULL)
+        return 0;
+    if (rc == HF_EBUSYSTORE)
+        return rc;
+    if (rc == 0 && a.waits) /* else the safety look comes later */
         ev_waiting(t, a.sight.position, hf__recheck_ms(&a.sight, a.now));
+    return 0;
+}
+
+static const struct verb attend_verb = { .run = run_attend, .of_ticket = true };
+
+void hf__attend(struct local *ls, const unsigned char *token)
+{
+    struct ticket *t = waiting(ls, token);
+
+    if (t)
+        hf__verb(ls, &attend_verb, t);
 }

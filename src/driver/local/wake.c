@@ -134,7 +134,7 @@ int hf__wake_open(struct local *ls, hf_error *err)
     if (ls->wakefd >= 0)
         return 0;
     if (ls->member == 0 &&
-        (rc = hf__tx_run(ls, next_member, NULL, false, ls->gate_ms, err)) < 0)
+        (rc = hf__tx_run(ls, next_member, NULL, false, err)) < 0)
         return rc;
     ls->wakefd = pipe_make(ls->sh, ls->sh->process, ls->member);
     if (ls->wakefd < 0)
@@ -169,6 +169,18 @@ static int read_mail(struct tx *tx, void *arg)
     (void)arg;
     return hf__mail_read(tx);
 }
+
+static int run_mail(struct local *ls, void *of)
+{
+    int rc = hf__tx_run(ls, read_mail, NULL, false, NULL);
+
+    (void)of;
+    if (rc == 0)
+        hf__deliver(ls);
+    return rc == HF_EBUSYSTORE ? rc : 0;
+}
+
+static const struct verb mail_verb = { .run = run_mail };
 
 /* ---- grants in the gate ------------------------------------------------------------ */
 
@@ -279,9 +291,8 @@ static void read_pipe(struct local *ls)
         ;
     if (n > 0 && tell_granted(ls, got, (size_t)n, taken))
         return;
-    /* If the gate is blocked the mail stays; the safety look reads it. */
-    if (hf__tx_run(ls, read_mail, NULL, false, LOOK_MS, NULL) == 0)
-        hf__deliver(ls);
+    /* If there is an error the mail stays; the safety look reads it. */
+    hf__verb(ls, &mail_verb, &ls->wake);
 }
 
 void hf__wake_rest(struct local *ls)
