@@ -45,7 +45,7 @@ typedef void hf_seen(hf_op *, int rc, const hf_list *, const hf_error *, void *u
 int hf_watch_start(hf_client *, const char *name, hf_seen *, void *user, hf_op **ret,
                    hf_error *);
 
-int hf_client_fd(hf_client *);      /* never changes */
+int hf_client_fd(hf_client *);      /* never changes; HF_ESYS: errno says why */
 int hf_client_process(hf_client *); /* never blocks; > 0: did something; HF_EREENTRANT ... */
 
 /* Waits until something was done or the time is over, and processes: for programs without a

@@ -14,7 +14,7 @@ extern "C" {
 
 /* The descriptors whose last close tells the store that this process died. A guard that
  * keeps copies of them holds back that news. Writes at most n, returns how many there are;
- * 0 where the store sees death by ttl only. They stay the client's. */
+ * 0 where the store sees death by ttl only. They stay the client's. HF_ESYS: errno says why. */
 int hf_client_life_fds(hf_client *, int *fds, size_t n);
 
 /* The owner as text, for hf_options.owner of a process that acts for it, with the names it

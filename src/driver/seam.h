@@ -237,7 +237,8 @@ struct hf_driver {
     void (*evict)(struct store *, struct look *);
     void (*stop)(struct store *, struct look *, struct cell *); /* no ev_done follows */
     void (*flush)(struct store *); /* after verbs: send what they wrote; may be NULL */
-    int (*life_fds)(struct store *); /* make store->life_fds now; 0 or HF_E*; may be NULL */
+    /* make store->life_fds now; 0 or HF_E*, and with HF_ESYS errno says why; may be NULL */
+    int (*life_fds)(struct store *);
     void (*forked)(struct store *);  /* in the child: free memory, touch nothing; may be NULL */
     void (*detail)(char *, size_t);  /* for `holdfast backends`; may be NULL */
 };

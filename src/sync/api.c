@@ -409,7 +409,7 @@ const char *hf_client_url(const hf_client *c)
 
 int hf_client_life_fds(hf_client *c, int *fds, size_t n)
 {
-    int rc = hf__enter(c, NULL);
+    int rc = hf__enter(c, NULL), saved;
     const struct store *s;
 
     if (rc < 0)
@@ -421,6 +421,8 @@ int hf_client_life_fds(hf_client *c, int *fds, size_t n)
         fds[i] = s->life_fds[i];
     if (rc == 0)
         rc = (int)s->nlife_fds;
-    hf__leave(c);
+    saved = errno;
+    hf__leave(c); /* runs what is queued */
+    errno = saved;
     return rc;
 }
