@@ -132,7 +132,10 @@ enum { HF_DRIVE_CALLER = 0, HF_DRIVE_PROMPT = 1, HF_DRIVE_APP = 2 };
 
 enum { HF_LOG_DEBUG = 0, HF_LOG_INFO = 1, HF_LOG_WARN = 2 };
 
-typedef struct hf_options { /* size first, zero is default, unknown bytes are refused */
+/* hf_options and hf_request may grow. They begin with their size: a library that knows more takes
+ * what an older header lacks as zero, the default; one that knows less refuses what it does not
+ * know unless it is zero. */
+typedef struct hf_options {
     uint32_t size;          /* sizeof(hf_options) */
     uint32_t drive;         /* HF_DRIVE_* */
     int64_t ttl_ms;         /* for requests that name none; 0: the URL's ttl=, or 30 s */

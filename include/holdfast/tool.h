@@ -33,7 +33,8 @@ typedef struct hf_backend {
     char detail[256];    /* where it is, or why it is not there */
 } hf_backend;
 
-/* The i-th driver this library knows of; HF_ENOENT beyond the last. */
+/* The i-th driver this library knows of; HF_ENOENT beyond the last. Writes no more than ret->size
+ * bytes. What a newer header has beyond what this library knows stays as it is. */
 int hf_backend_at(size_t i, hf_backend *ret);
 
 #ifdef __cplusplus

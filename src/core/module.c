@@ -272,29 +272,32 @@ static uint32_t module_state(const char *name, char *detail, size_t size)
     return HF_BACKEND_MISSING;
 }
 
+static void describe(const struct known_driver *k, hf_backend *b)
+{
+    b->name = k->name;
+    b->schemes = k->schemes;
+    b->state = (uint32_t)k->state;
+    if (k->state == HF_BACKEND_MISSING)
+        snprintf(b->detail, sizeof b->detail, "left out when this library was built");
+    else if (k->state == HF_BACKEND_MODULE)
+        b->state = module_state(k->name, b->detail, sizeof b->detail);
+    for (size_t n = 0; k->state == HF_BACKEND_BUILTIN && hf__builtin_drivers[n]; n++)
+        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 && hf__builtin_drivers[n]->detail)
+            hf__builtin_drivers[n]->detail(b->detail, sizeof b->detail);
+}
+
 int hf_backend_at(size_t i, hf_backend *ret)
 {
     const struct known_driver *k = hf__known_drivers;
-    size_t size;
+    hf_backend b = { 0 };
 
-    if (!ret || ret->size < sizeof *ret)
+    if (!ret || ret->size < HF_BACKEND_SIZE_0_1)
         return HF_EINVAL;
     while (k->name && i-- > 0)
         k++;
     if (!k->name)
         return HF_ENOENT;
-    size = ret->size;
-    memset(ret, 0, sizeof *ret);
-    ret->size = (uint32_t)size;
-    ret->name = k->name;
-    ret->schemes = k->schemes;
-    ret->state = (uint32_t)k->state;
-    if (k->state == HF_BACKEND_MISSING)
-        snprintf(ret->detail, sizeof ret->detail, "left out when this library was built");
-    else if (k->state == HF_BACKEND_MODULE)
-        ret->state = module_state(k->name, ret->detail, sizeof ret->detail);
-    for (size_t n = 0; k->state == HF_BACKEND_BUILTIN && hf__builtin_drivers[n]; n++)
-        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 && hf__builtin_drivers[n]->detail)
-            hf__builtin_drivers[n]->detail(ret->detail, sizeof ret->detail);
+    describe(k, &b);
+    hf__fill_sized(ret, ret->size, &b, sizeof b);
     return 0;
 }
