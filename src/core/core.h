@@ -340,11 +340,12 @@ enum {
     HF_BACKEND_SIZE_0_1 = 2 * 4 + 2 * sizeof(void *) + 256
 };
 
-/* A structure of the caller's, of the size that the caller's header has, into one of ours; what
- * the caller's lacks is zero. False: shorter than `least`, or not zero beyond what we know. */
+/* A structure of the caller's, of the size that the caller's header has, into one of ours;
+ * what the caller's lacks is zero. False: shorter than `least`, or not zero beyond what we
+ * know. */
 bool hf__copy_sized(void *to, size_t known, const void *from, size_t size, size_t least);
-/* One of ours, begun by its size, into the caller's, which keeps its own size; what the caller's
- * has beyond ours stays as it is. */
+/* One of ours, begun by its size, into the caller's, which keeps its own size; what the
+ * caller's has beyond ours stays as it is. */
 void hf__fill_sized(void *to, uint32_t size, const void *from, size_t known);
 
 uint64_t hf__thread_number(void); /* of the calling thread; never used again in the process */

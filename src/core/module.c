@@ -7,16 +7,16 @@
  * us and be writable by nobody else. Its one symbol carries the build id of the seam; another
  * one is HF_EVERSION, naming both.
  *
- * The table of loaded modules is process-wide; `lock` guards it, and is held while a module is
- * being loaded, so that nobody loads it twice.
+ * The table of loaded modules is process-wide; `lock` guards it, and is held while a module
+ * is being loaded, so that nobody loads it twice.
  *
- * Fork: a thread that loads a module does not exist in the child, and would leave there the lock
- * taken and the dynamic linker's own tables half changed. So the handler before the fork takes
- * the lock: fork waits until the module is loaded, and parent and child find the table whole. It
- * waits for the dynamic linker only: under the lock nothing else is waited for, no other lock of
- * ours is taken, and no code of a module runs but what its libraries do when they are loaded.
- * Such code may register fork handlers itself: since version 2.36 the C library runs handlers
- * without the lock that registering takes. */
+ * Fork: a thread that loads a module does not exist in the child, and would leave there the
+ * lock taken and the dynamic linker's own tables half changed. So the handler before the
+ * fork takes the lock: fork waits until the module is loaded, and parent and child find the
+ * table whole. It waits for the dynamic linker only: under the lock nothing else is waited
+ * for, no other lock of ours is taken, and no code of a module runs but what its libraries
+ * do when they are loaded. Such code may register fork handlers itself: since version 2.36
+ * the C library runs handlers without the lock that registering takes. */
 #include "core/core.h"
 #include "driver/builtin.h"
 

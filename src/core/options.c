@@ -1,14 +1,15 @@
 /* options.c: what an application passes is checked here, once, before anything is changed
  * (G11).
  *
- * Structures begin with their size, as the header that the program was compiled with has it.
- * Shorter than ours: an older header; the fields it does not have are zero, which is their
- * default. Longer: a newer header, which is fine if all that we do not know is zero. What version
- * 0.1 had is the least (HF_..._SIZE_0_1). The rules that keep this true, for whoever adds a field:
+ * Structures begin with their size, as the header that the program was compiled with has
+ * it. Shorter than ours: an older header; the fields it does not have are zero, which is
+ * their default. Longer: a newer header, which is fine if all that we do not know is zero.
+ * What version 0.1 had is the least (HF_..._SIZE_0_1). The rules that keep this true, for
+ * whoever adds a field:
  *
- * - It goes to the end, never into what was padding at the end of an older form: the program that
- *   has that form may leave anything in its padding. hf_options of 0.1 has such padding where
- *   pointers have 4 bytes and int64_t is aligned to 8, as on armhf.
+ * - It goes to the end, never into what was padding at the end of an older form: the
+ *   program that has that form may leave anything in its padding. hf_options of 0.1 has
+ *   such padding where pointers have 4 bytes and int64_t is aligned to 8, as on armhf.
  * - Its size is a multiple of 8, with a reserved field if need be: no new padding.
  * - The assertions below then fail, and get the new fields; the sizes of 0.1 stay.
  */
@@ -39,8 +40,8 @@ _Static_assert(sizeof(hf_request) == HF_REQUEST_SIZE_0_1, "fields after cancel: 
 
 enum { SIZE_MOST = 4096 };
 
-/* The size of every structure with a pointer in it is a multiple of a pointer's alignment; another
- * one is no header's, and would give us a part of a field. */
+/* The size of every structure with a pointer in it is a multiple of a pointer's alignment;
+ * another one is no header's, and would give us a part of a field. */
 bool hf__copy_sized(void *to, size_t known, const void *from, size_t size, size_t least)
 {
     const unsigned char *p = from;

@@ -1,6 +1,6 @@
-/* newer.c: a program that was compiled with a newer header than the library's: its structures have
- * more fields. While those are zero, which is their default, the library takes them; a value in
- * one asks for something that the library does not know: HF_EINVAL.
+/* newer.c: a program that was compiled with a newer header than the library's: its
+ * structures have more fields. While those are zero, which is their default, the library
+ * takes them; a value in one asks for something that the library does not know: HF_EINVAL.
  */
 #include <holdfast/async.h>
 #include <holdfast/tool.h>

@@ -1,7 +1,8 @@
-/* old.c: a program of version 0.1, as it was: compiled with the headers of then (holdfast-0.1.h and
- * async-0.1.h, which this build finds as <holdfast/...>), run with the library of today, on an
- * embedded store in a temporary folder. Structures have the size and fields of then. It calls
- * every function that there was; tests/abi/symbols checks that.
+/* old.c: a program of version 0.1, as it was: compiled with the headers of then
+ * (holdfast-0.1.h and async-0.1.h, which this build finds as <holdfast/...>), run with the
+ * library of today, on an embedded store in a temporary folder. Structures have the size
+ * and fields of then. It calls every function that there was; tests/abi/symbols checks
+ * that.
  */
 #include <errno.h>
 #include <holdfast/async.h>
@@ -54,7 +55,8 @@ static int remove_folder(void **state)
 static int setup(void **state)
 {
     (void)state;
-    return hf_open(url, HF_OPTIONS(.drive = HF_DRIVE_PROMPT, .ttl_ms = 20000), &a, &err) < 0 ||
+    return hf_open(url, HF_OPTIONS(.drive = HF_DRIVE_PROMPT, .ttl_ms = 20000), &a, &err) <
+               0 ||
            hf_open(url, NULL, &b, &err) < 0;
 }
 
@@ -110,8 +112,9 @@ static void numbers_of_errors_are_those_of_then(void **state)
 
 static void locks_and_permits(void **state)
 {
-    const hf_request slot = { .size = sizeof slot, .mode = HF_PERMITS, .permits = 2,
-                              .capacity = 3 };
+    const hf_request slot = {
+        .size = sizeof slot, .mode = HF_PERMITS, .permits = 2, .capacity = 3
+    };
     hf_lease *l = taken(a, "job", HF_REQUEST(.ttl_ms = 15000, .note = "old")), *m;
 
     (void)state;
@@ -307,7 +310,8 @@ static void what_tools_ask(void **state)
     OK(hf_preload("local", &err));
     for (size_t i = 0; hf_backend_at(i, &s) == 0; i++)
         if (strcmp(s.name, "local") == 0)
-            local += s.state == HF_BACKEND_BUILTIN && strstr(s.schemes, "local") && *s.detail;
+            local +=
+                s.state == HF_BACKEND_BUILTIN && strstr(s.schemes, "local") && *s.detail;
     assert_int_equal(local, 1);
     assert_int_equal(s.size, sizeof s);
 }

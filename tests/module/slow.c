@@ -1,7 +1,7 @@
-/* slow.c: the stub once more, in a module that is still being loaded while the test does something
- * else: what its constructor does is what the constructors of a large client library would do.
- * HF_TEST_SLOW has two descriptors: it writes a byte to the first when it has begun, and goes on
- * when it can read one from the second, or after a second.
+/* slow.c: the stub once more, in a module that is still being loaded while the test does
+ * something else: what its constructor does is what the constructors of a large client
+ * library would do. HF_TEST_SLOW has two descriptors: it writes a byte to the first when it
+ * has begun, and goes on when it can read one from the second, or after a second.
  */
 #include "driver/seam.h"
 

@@ -2,8 +2,8 @@
  *
  * Each case makes a folder, puts modules of the build into it (copies: the loader looks at
  * owner and mode of the file and of its folder) and names it in HOLDFAST_MODULE_DIR. Goes
- * wrong: a module of another build, a file or folder that others may write, a file that is no
- * module, none at all: each has its error; a fork while another thread is loading a module.
+ * wrong: a module of another build, a file or folder that others may write, a file that is
+ * no module, none at all: each has its error; a fork while another thread loads a module.
  */
 #include <fcntl.h>
 #include <pthread.h>

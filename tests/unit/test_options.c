@@ -1,5 +1,6 @@
-/* Structures that grow: those of older and of newer headers are copied by the caller's own size.
- * Today only one form of each public structure exists, so the rule is tried on a made-up one. */
+/* Structures that grow: those of older and of newer headers are copied by the caller's own
+ * size. Today only one form of each public structure exists, so the rule is tried on a
+ * made-up one. */
 #include "unit.h"
 
 #include "core/core.h"
@@ -39,7 +40,8 @@ static void the_same_form_is_copied(void **state)
     assert_memory_equal(&to, &given, KNOWN);
 }
 
-/* The caller's memory ends where its size says: exactly so much is allocated, for sanitizers. */
+/* The caller's memory ends where its size says: exactly so much is allocated, for
+ * sanitizers. */
 static void what_an_older_form_lacks_is_zero(void **state)
 {
     struct thing to;
