@@ -8,7 +8,8 @@
  * A callback runs exactly once: in process(), wait(), or in the thread in hf_close
  * (HF_ECLOSED); none after hf_close returned. The lease passed to it belongs to it. What
  * callbacks start may be sent only when they have returned, all of it in one piece: do not
- * linger in one.
+ * linger in one. A callback must return: an exception or a longjmp out of one ends the
+ * program, or the client takes it for running for ever and cannot be closed.
  */
 #ifndef HOLDFAST_ASYNC_H
 #define HOLDFAST_ASYNC_H
