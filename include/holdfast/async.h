@@ -8,7 +8,8 @@
  * A callback runs exactly once: in process(), wait(), or in the thread in hf_close
  * (HF_ECLOSED); none after hf_close returned. The lease passed to it belongs to it. What
  * callbacks start may be sent only when they have returned, all of it in one piece: do not
- * linger in one.
+ * linger in one. A callback must return: an exception or a longjmp out of one ends the
+ * program, or the client takes it for running for ever and cannot be closed.
  */
 #ifndef HOLDFAST_ASYNC_H
 #define HOLDFAST_ASYNC_H
@@ -45,7 +46,7 @@ typedef void hf_seen(hf_op *, int rc, const hf_list *, const hf_error *, void *u
 int hf_watch_start(hf_client *, const char *name, hf_seen *, void *user, hf_op **ret,
                    hf_error *);
 
-int hf_client_fd(hf_client *);      /* never changes */
+int hf_client_fd(hf_client *);      /* never changes; HF_ESYS: errno says why */
 int hf_client_process(hf_client *); /* never blocks; > 0: did something; HF_EREENTRANT ... */
 
 /* Waits until something was done or the time is over, and processes: for programs without a

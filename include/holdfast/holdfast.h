@@ -35,7 +35,8 @@
  * 5 Callbacks run only inside hf_client_process() or hf_client_wait() (and those of
  *   hf_lease_on_change on the keeper thread with HF_DRIVE_PROMPT), never inside the call
  *   that starts them, exactly once, and may start, cancel, release and free. A blocking
- *   call in a callback is HF_EREENTRANT.
+ *   call in a callback is HF_EREENTRANT. A callback returns: it is not left by longjmp or
+ *   a C++ exception, and neither are the body of hf_with and a log function.
  * 6 hf_close releases every hold and ends every wait (HF_ECLOSED), settles for at most 1 s,
  *   and is not called in a callback. It may run beside blocked calls; they return first.
  * 7 In a forked child every call answers HF_EFORKED; giving back frees memory and touches
@@ -132,7 +133,10 @@ enum { HF_DRIVE_CALLER = 0, HF_DRIVE_PROMPT = 1, HF_DRIVE_APP = 2 };
 
 enum { HF_LOG_DEBUG = 0, HF_LOG_INFO = 1, HF_LOG_WARN = 2 };
 
-typedef struct hf_options { /* size first, zero is default, unknown bytes are refused */
+/* hf_options and hf_request may grow. They begin with their size: a library that knows more
+ * takes what an older header lacks as zero, the default; one that knows less refuses what
+ * it does not know unless it is zero. */
+typedef struct hf_options {
     uint32_t size;          /* sizeof(hf_options) */
     uint32_t drive;         /* HF_DRIVE_* */
     int64_t ttl_ms;         /* for requests that name none; 0: the URL's ttl=, or 30 s */
@@ -234,7 +238,9 @@ int hf_release(hf_lease *, hf_error *);
 int hf_release_after(hf_lease *, int64_t keep_ms, hf_error *);
 
 /* Acquire, call, release. *ret_body is what the body returned; the result is that of the
- * acquire, else HF_ELOST if the lease was lost while the body ran. */
+ * acquire, else HF_ELOST if the lease was lost while the body ran. The body must return: an
+ * exception or a longjmp out of it ends the program or leaves the lock held (C++: with() of
+ * holdfast.hpp). */
 int hf_with(hf_client *, const char *name, int64_t wait_ms, const hf_request *,
             int (*body)(hf_lease *, void *user), void *user, int *ret_body, hf_error *);
 

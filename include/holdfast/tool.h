@@ -14,7 +14,8 @@ extern "C" {
 
 /* The descriptors whose last close tells the store that this process died. A guard that
  * keeps copies of them holds back that news. Writes at most n, returns how many there are;
- * 0 where the store sees death by ttl only. They stay the client's. */
+ * 0 where the store sees death by ttl only. They stay the client's. HF_ESYS: errno says
+ * why. */
 int hf_client_life_fds(hf_client *, int *fds, size_t n);
 
 /* The owner as text, for hf_options.owner of a process that acts for it, with the names it
@@ -33,7 +34,8 @@ typedef struct hf_backend {
     char detail[256];    /* where it is, or why it is not there */
 } hf_backend;
 
-/* The i-th driver this library knows of; HF_ENOENT beyond the last. */
+/* The i-th driver this library knows of; HF_ENOENT beyond the last. Writes no more than
+ * ret->size bytes; what a newer header has beyond what this library knows stays as it is. */
 int hf_backend_at(size_t i, hf_backend *ret);
 
 #ifdef __cplusplus

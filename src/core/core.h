@@ -370,7 +370,22 @@ int hf__check_request(const struct client *, const hf_request *in, bool blocking
 int hf__check_needs(const struct client *, uint32_t needs, int64_t ttl_ms, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);
 int hf__check_note(const char *, hf_error *);
-bool hf__size_ok(const void *given, size_t size, size_t known);
+
+/* What sizeof gave in version 0.1, on every ABI. Frozen: programs say these sizes. */
+enum {
+    HF_OPTIONS_SIZE_0_1 = (2 * 4 + 8 + 3 * sizeof(void *) + _Alignof(hf_options) - 1) /
+                          _Alignof(hf_options) * _Alignof(hf_options),
+    HF_REQUEST_SIZE_0_1 = 6 * 4 + 3 * 8 + 2 * sizeof(void *),
+    HF_BACKEND_SIZE_0_1 = 2 * 4 + 2 * sizeof(void *) + 256
+};
+
+/* A structure of the caller's, of the size that the caller's header has, into one of ours;
+ * what the caller's lacks is zero. False: shorter than `least`, or not zero beyond what we
+ * know. */
+bool hf__copy_sized(void *to, size_t known, const void *from, size_t size, size_t least);
+/* One of ours, begun by its size, into the caller's, which keeps its own size; what the
+ * caller's has beyond ours stays as it is. */
+void hf__fill_sized(void *to, uint32_t size, const void *from, size_t known);
 
 uint64_t hf__thread_number(void); /* of the calling thread; never used again in the process */
 struct owner hf__owner_of_thread(uint64_t number);

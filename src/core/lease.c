@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* hf_lease_check in a signal handler must not take a lock, which is what 64 bits at once
+ * would be on some machines of 32 bits. The second macro: clang calls them "sometimes
+ * lock-free" on i386 by the alignment of a plain int64_t; that of an _Atomic one is 8
+ * there, too. */
+#if ATOMIC_LLONG_LOCK_FREE != 2 && !defined __GCC_HAVE_SYNC_COMPARE_AND_SWAP_8
+#error "hf_lease_check needs lock-free atomic access to 64 bits; a newer -march= may have it"
+#endif
+
 struct hf_lease *hf__lease_new(struct client *c, size_t n)
 {
     struct hf_lease *l = calloc(1, sizeof *l + n * sizeof l->parts[0]);

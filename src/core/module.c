@@ -5,7 +5,18 @@
  * A module is searched in $HOLDFAST_MODULE_DIR (not in a set-id program), else in holdfast/
  * beside the library, else in the configured folder; file and folder must belong to root or to
  * us and be writable by nobody else. Its one symbol carries the build id of the seam; another
- * one is HF_EVERSION, naming both. The table of loaded modules is process-wide. */
+ * one is HF_EVERSION, naming both.
+ *
+ * The table of loaded modules is process-wide; `lock` guards it, and is held while a module
+ * is being loaded, so that nobody loads it twice.
+ *
+ * Fork: a thread that loads a module does not exist in the child, and would leave there the
+ * lock taken and the dynamic linker's own tables half changed. So the handler before the
+ * fork takes the lock: fork waits until the module is loaded, and parent and child find the
+ * table whole. It waits for the dynamic linker only: under the lock nothing else is waited
+ * for, no other lock of ours is taken, and no code of a module runs but what its libraries
+ * do when they are loaded. Such code may register fork handlers itself: since version 2.36
+ * the C library runs handlers without the lock that registering takes. */
 #include "core/core.h"
 #include "driver/builtin.h"
 
@@ -25,9 +36,31 @@
 enum { LOADED_MAX = 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct hf_driver *loaded[LOADED_MAX];
 static size_t nloaded;
 static const struct tls_module *loaded_tls;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void set_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void enter(void)
+{
+    pthread_once(&once, set_handlers);
+    pthread_mutex_lock(&lock);
+}
 
 static bool has_word(const char *words, const char *word)
 {
@@ -162,7 +195,7 @@ int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *
 {
     int rc = 0;
 
-    pthread_mutex_lock(&lock);
+    enter();
     if (!known(scheme))
         rc = load_driver(scheme, err);
     *ret = rc == 0 ? known(scheme) : NULL;
@@ -193,7 +226,7 @@ int hf__tls_find(const struct tls_module **ret, hf_error *err)
     *ret = hf__builtin_tls;
     if (*ret)
         return 0;
-    pthread_mutex_lock(&lock);
+    enter();
     if (!loaded_tls)
         rc = load_tls(err);
     *ret = loaded_tls;
@@ -239,29 +272,32 @@ static uint32_t module_state(const char *name, char *detail, size_t size)
     return HF_BACKEND_MISSING;
 }
 
+static void describe(const struct known_driver *k, hf_backend *b)
+{
+    b->name = k->name;
+    b->schemes = k->schemes;
+    b->state = (uint32_t)k->state;
+    if (k->state == HF_BACKEND_MISSING)
+        snprintf(b->detail, sizeof b->detail, "left out when this library was built");
+    else if (k->state == HF_BACKEND_MODULE)
+        b->state = module_state(k->name, b->detail, sizeof b->detail);
+    for (size_t n = 0; k->state == HF_BACKEND_BUILTIN && hf__builtin_drivers[n]; n++)
+        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 && hf__builtin_drivers[n]->detail)
+            hf__builtin_drivers[n]->detail(b->detail, sizeof b->detail);
+}
+
 int hf_backend_at(size_t i, hf_backend *ret)
 {
     const struct known_driver *k = hf__known_drivers;
-    size_t size;
+    hf_backend b = { 0 };
 
-    if (!ret || ret->size < sizeof *ret)
+    if (!ret || ret->size < HF_BACKEND_SIZE_0_1)
         return HF_EINVAL;
     while (k->name && i-- > 0)
         k++;
     if (!k->name)
         return HF_ENOENT;
-    size = ret->size;
-    memset(ret, 0, sizeof *ret);
-    ret->size = (uint32_t)size;
-    ret->name = k->name;
-    ret->schemes = k->schemes;
-    ret->state = (uint32_t)k->state;
-    if (k->state == HF_BACKEND_MISSING)
-        snprintf(ret->detail, sizeof ret->detail, "left out when this library was built");
-    else if (k->state == HF_BACKEND_MODULE)
-        ret->state = module_state(k->name, ret->detail, sizeof ret->detail);
-    for (size_t n = 0; k->state == HF_BACKEND_BUILTIN && hf__builtin_drivers[n]; n++)
-        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 && hf__builtin_drivers[n]->detail)
-            hf__builtin_drivers[n]->detail(ret->detail, sizeof ret->detail);
+    describe(k, &b);
+    hf__fill_sized(ret, ret->size, &b, sizeof b);
     return 0;
 }

@@ -1,27 +1,65 @@
 /* options.c: what an application passes is checked here, once, before anything is changed
- * (G11). Size-first structs: a caller built against a newer header passes a greater size, which is
- * fine if all that we do not know is zero. No older header exists. */
+ * (G11).
+ *
+ * Structures begin with their size, as the header that the program was compiled with has
+ * it. Shorter than ours: an older header; the fields it does not have are zero, which is
+ * their default. Longer: a newer header, which is fine if all that we do not know is zero.
+ * What version 0.1 had is the least (HF_..._SIZE_0_1). The rules that keep this true, for
+ * whoever adds a field:
+ *
+ * - It goes to the end, never into what was padding at the end of an older form: the
+ *   program that has that form may leave anything in its padding. hf_options of 0.1 has
+ *   such padding where pointers have 4 bytes and int64_t is aligned to 8, as on armhf.
+ * - Its size is a multiple of 8, with a reserved field if need be: no new padding.
+ * - The assertions below then fail, and get the new fields; the sizes of 0.1 stay.
+ */
 #include "core/core.h"
 #include "util/text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-_Static_assert(sizeof(hf_options) == 2 * 4 + 8 + 3 * sizeof(void *), "no holes in hf_options");
-_Static_assert(sizeof(hf_request) == 6 * 4 + 3 * 8 + 2 * sizeof(void *), "no holes in hf_request");
+#define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+#define FOLLOWS(type, field, before) (offsetof(type, field) == END_OF(type, before))
+
+_Static_assert(FOLLOWS(hf_options, drive, size) && FOLLOWS(hf_options, ttl_ms, drive) &&
+                   FOLLOWS(hf_options, log, ttl_ms) && FOLLOWS(hf_options, user, log) &&
+                   FOLLOWS(hf_options, owner, user),
+               "no holes in hf_options");
+_Static_assert(FOLLOWS(hf_request, mode, size) && FOLLOWS(hf_request, flags, mode) &&
+                   FOLLOWS(hf_request, permits, flags) &&
+                   FOLLOWS(hf_request, capacity, permits) &&
+                   FOLLOWS(hf_request, reserved, capacity) &&
+                   FOLLOWS(hf_request, ttl_ms, reserved) &&
+                   FOLLOWS(hf_request, max_hold_ms, ttl_ms) &&
+                   FOLLOWS(hf_request, owner, max_hold_ms) && FOLLOWS(hf_request, note, owner) &&
+                   FOLLOWS(hf_request, cancel, note),
+               "no holes in hf_request");
+_Static_assert(sizeof(hf_options) == HF_OPTIONS_SIZE_0_1, "fields after owner: see above");
+_Static_assert(sizeof(hf_request) == HF_REQUEST_SIZE_0_1, "fields after cancel: see above");
 
 enum { SIZE_MOST = 4096 };
 
-bool hf__size_ok(const void *given, size_t size, size_t known)
+/* The size of every structure with a pointer in it is a multiple of a pointer's alignment;
+ * another one is no header's, and would give us a part of a field. */
+bool hf__copy_sized(void *to, size_t known, const void *from, size_t size, size_t least)
 {
-    const unsigned char *p = given;
+    const unsigned char *p = from;
 
-    if (size < known || size > SIZE_MOST)
+    if (size < least || size > SIZE_MOST || (size < known && size % _Alignof(void *) != 0))
         return false;
     for (size_t i = known; i < size; i++)
         if (p[i] != 0)
             return false;
+    memset(to, 0, known);
+    memcpy(to, from, size < known ? size : known);
     return true;
+}
+
+void hf__fill_sized(void *to, uint32_t size, const void *from, size_t known)
+{
+    memcpy(to, from, size < known ? size : known);
+    memcpy(to, &size, sizeof size);
 }
 
 int hf__check_options(const hf_options *in, hf_options *out, hf_error *err)
@@ -29,10 +67,9 @@ int hf__check_options(const hf_options *in, hf_options *out, hf_error *err)
     memset(out, 0, sizeof *out);
     if (!in)
         return 0;
-    if (!hf__size_ok(in, in->size, sizeof *in))
+    if (!hf__copy_sized(out, sizeof *out, in, in->size, HF_OPTIONS_SIZE_0_1))
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "hf_options: size %" PRIu32 " or unknown bytes in it", in->size);
-    *out = *in;
     if (out->drive > HF_DRIVE_APP)
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: drive %" PRIu32, out->drive);
     if (out->ttl_ms < 0)
@@ -172,11 +209,9 @@ int hf__check_request(const struct client *c, const hf_request *given, bool bloc
     int rc;
 
     memset(out, 0, sizeof *out);
-    if (given && !hf__size_ok(given, given->size, sizeof *given))
+    if (given && !hf__copy_sized(&in, sizeof in, given, given->size, HF_REQUEST_SIZE_0_1))
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "hf_request: size %" PRIu32 " or unknown bytes in it", given->size);
-    if (given)
-        in = *given;
     if (in.mode > HF_PERMITS || in.reserved != 0 ||
         (in.flags & ~(uint32_t)(HF_BARGE | HF_NO_RENEW | HF_NEED_DEADLINE)))
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_request: mode %" PRIu32

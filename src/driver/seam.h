@@ -247,8 +247,9 @@ struct hf_driver {
     void (*evict)(struct store *, struct look *);
     void (*stop)(struct store *, struct look *, struct cell *); /* no ev_done follows */
     void (*flush)(struct store *); /* after verbs: send what they wrote; may be NULL */
-    int (*life_fds)(struct store *); /* make store->life_fds now; 0 or HF_E*, HF_EBUSYSTORE:
-                                        ask again; may be NULL */
+    /* make store->life_fds now; 0 or HF_E*: HF_EBUSYSTORE: ask again; with HF_ESYS errno says
+     * why; may be NULL */
+    int (*life_fds)(struct store *);
     /* Why a join has no answer yet, if the driver knows: HF_EBUSYSTORE and the text, or 0; may
      * be NULL. Its call is about to end by its own limit. */
     int (*stalled)(struct store *, const struct ticket *, hf_error *);

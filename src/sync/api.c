@@ -415,7 +415,7 @@ const char *hf_client_url(const hf_client *c)
 
 static int life_fds(hf_client *c, int *fds, size_t n)
 {
-    int rc = hf__enter(c, NULL);
+    int rc = hf__enter(c, NULL), saved;
     const struct store *s;
 
     if (rc < 0)
@@ -427,7 +427,9 @@ static int life_fds(hf_client *c, int *fds, size_t n)
         fds[i] = s->life_fds[i];
     if (rc == 0)
         rc = (int)s->nlife_fds;
-    hf__leave(c);
+    saved = errno;
+    hf__leave(c); /* runs what is queued */
+    errno = saved;
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "sync/cell.h"
 #include "sync/perturb.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -400,8 +401,11 @@ static int make_app_fd(hf_client *c)
         c->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0 || c->news_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
         epoll_ctl(fd, EPOLL_CTL_ADD, c->news_fd, &ev) < 0) {
+        int saved = errno;
+
         if (fd >= 0)
             close(fd);
+        errno = saved;
         return HF_ESYS;
     }
     c->app_fd = fd;
@@ -411,13 +415,15 @@ static int make_app_fd(hf_client *c)
 
 int hf_client_fd(hf_client *c)
 {
-    int rc = hf__enter(c, NULL);
+    int rc = hf__enter(c, NULL), saved;
 
     if (rc < 0)
         return rc;
     if (c->app_fd >= 0 || (rc = make_app_fd(c)) == 0)
         rc = c->app_fd;
-    hf__leave(c);
+    saved = errno;
+    hf__leave(c); /* runs what is queued */
+    errno = saved;
     return rc;
 }
 

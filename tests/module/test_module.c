@@ -2,12 +2,16 @@
  *
  * Each case makes a folder, puts modules of the build into it (copies: the loader looks at
  * owner and mode of the file and of its folder) and names it in HOLDFAST_MODULE_DIR. Goes
- * wrong: a module of another build, a file or folder that others may write, a file that is no
- * module, none at all: each has its error.
+ * wrong: a module of another build, a file or folder that others may write, a file that is
+ * no module, none at all: each has its error; a fork while another thread loads a module.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,7 +65,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     static const char *const names[] = { "holdfast-stub.so", "holdfast-other.so",
-                                         "holdfast-text.so" };
+                                         "holdfast-text.so", "holdfast-slow.so" };
     char path[512];
 
     (void)state;
@@ -251,6 +255,115 @@ static void a_folder_that_others_may_write_is_refused(void **state)
     assert_int_equal(a.rc, HF_EMODULE);
 }
 
+/* ---- fork beside a thread that loads a module ---------------------------------------- */
+
+enum { CHILD_S = 60 };
+
+static void *preload(void *schemes)
+{
+    return (void *)(intptr_t)hf_preload(schemes, NULL);
+}
+
+/* In a forked child, which may hang where it must not: 0, or what went wrong. */
+static int status_of(pid_t pid)
+{
+    int status;
+
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return HF_ESYS;
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status) == SIGALRM ? HF_ETIMEDOUT : HF_EBUG;
+    return -WEXITSTATUS(status);
+}
+
+static int fork_while_a_module_loads(hf_error *err)
+{
+    int begun[2], go[2], rc;
+    char fds[32], byte;
+    pthread_t thread;
+    pid_t pid;
+
+    if (pipe(begun) < 0 || pipe(go) < 0)
+        return HF_ESYS;
+    snprintf(fds, sizeof fds, "%d %d", begun[1], go[0]);
+    setenv("HF_TEST_SLOW", fds, 1);
+    if (pthread_create(&thread, NULL, preload, "slow") != 0 || read(begun[0], &byte, 1) != 1)
+        return HF_ESYS;
+    pid = fork();
+    if (pid == 0) {
+        hf_client *c;
+
+        alarm(CHILD_S);
+        _exit(-hf_open("slow://somewhere", NULL, &c, err));
+    }
+    rc = write(go[1], "", 1) == 1 ? status_of(pid) : HF_ESYS;
+    pthread_join(thread, NULL);
+    return rc;
+}
+
+/* Without waiting in fork the child would find the loader's lock taken by nobody. */
+static void a_fork_waits_for_a_module_that_is_being_loaded(void **state)
+{
+    (void)state;
+    copy_as("holdfast-slow.so", "holdfast-slow.so");
+    assert_int_equal(ask(fork_while_a_module_loads).rc, HF_EUNREACHABLE);
+}
+
+#ifdef REAL_MODULES
+
+static atomic_bool stop;
+
+static void *preload_for_ever(void *arg)
+{
+    while (!atomic_load(&stop))
+        if (hf_preload("redis zk", NULL) < 0)
+            return "a module cannot be loaded";
+    return arg;
+}
+
+static int open_real(const char *url)
+{
+    hf_client *c;
+    int rc = hf_open(url, HF_OPTIONS(.drive = HF_DRIVE_APP), &c, NULL);
+
+    if (rc == 0)
+        hf_close(c);
+    return rc;
+}
+
+static int fork_beside_a_loader(hf_error *err)
+{
+    pthread_t thread;
+    void *failed;
+    int rc = 0;
+
+    (void)err;
+    if (pthread_create(&thread, NULL, preload_for_ever, NULL) != 0)
+        return HF_ESYS;
+    for (int i = 0; rc == 0 && i < 300; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            alarm(CHILD_S);
+            rc = open_real("redis://127.0.0.1:1");
+            _exit(rc < 0 ? -rc : -open_real("zk://127.0.0.1:1"));
+        }
+        rc = status_of(pid);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, &failed);
+    return rc == 0 && failed ? HF_EMODULE : rc;
+}
+
+static void the_child_of_a_loading_process_loads_what_it_needs(void **state)
+{
+    (void)state;
+    unsetenv("HOLDFAST_MODULE_DIR");
+    assert_int_equal(ask(fork_beside_a_loader).rc, 0);
+}
+
+#endif
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -264,6 +377,10 @@ int main(void)
         CASE(a_file_that_is_no_module_is_refused),
         CASE(a_file_that_others_may_write_is_refused),
         CASE(a_folder_that_others_may_write_is_refused),
+        CASE(a_fork_waits_for_a_module_that_is_being_loaded),
+#ifdef REAL_MODULES
+        CASE(the_child_of_a_loading_process_loads_what_it_needs),
+#endif
     };
 
     return cmocka_run_group_tests_name("module", cases, NULL, NULL);

@@ -6,11 +6,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <holdfast/async.h>
+#include <holdfast/tool.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -892,6 +894,57 @@ static void forked_child_gives_everything_back(void **state)
     assert_int_equal(hf_release(y, NULL), 0);
 }
 
+/* What may change errno though it succeeds, here does. */
+static _Thread_local bool errno_lost;
+int __real_close(int);
+int __wrap_close(int);
+int __real_pthread_mutex_unlock(pthread_mutex_t *);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *);
+
+int __wrap_close(int fd)
+{
+    int rc = __real_close(fd);
+
+    if (errno_lost)
+        errno = 0;
+    return rc;
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *m)
+{
+    int rc = __real_pthread_mutex_unlock(m);
+
+    if (errno_lost)
+        errno = 0;
+    return rc;
+}
+
+/* These two have no hf_error: errno must not be overwritten on the way out. */
+static void errno_says_that_there_is_no_descriptor_left(void **state)
+{
+    int free_fd = dup(0), fds[1];
+    struct rlimit lim, none;
+
+    (void)state;
+    assert_true(free_fd >= 0);
+    assert_int_equal(close(free_fd), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+    none = lim;
+    none.rlim_cur = (rlim_t)free_fd;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    errno_lost = true;
+    assert_int_equal(hf_client_life_fds(c, fds, 1), HF_ESYS);
+    assert_int_equal(errno, EMFILE);
+    none.rlim_cur++; /* the first of two */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(hf_client_fd(c), HF_ESYS);
+    assert_int_equal(errno, EMFILE);
+    errno_lost = false;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
+    assert_true(hf_client_fd(c) >= 0);
+    assert_int_equal(hf_client_life_fds(c, fds, 1), 1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define PROMPT(f) cmocka_unit_test_setup_teardown(f, setup_prompt, teardown)
 #define APP(f) cmocka_unit_test_setup_teardown(f, setup_app, teardown)
@@ -923,6 +976,7 @@ int main(void)
         TEST(owner_text_that_ends_in_the_middle),
         TEST(button_fired_in_a_forked_child_wakes_nobody_for_ever),
         TEST(forked_child_gives_everything_back),
+        APP(errno_says_that_there_is_no_descriptor_left),
         PROMPT(lease_given_back_beside_its_callback_can_still_be_asked),
         PROMPT(second_change_waits_for_the_first_callback),
         PROMPT(resident_keeper_tells_loss_with_no_call_under_way),

@@ -164,10 +164,13 @@ static void local_forked(struct store *store)
 static int local_life_fds(struct store *store)
 {
     struct local *ls = local_of(store);
-    int rc = hf__process_register(ls, NULL);
+    hf_error err = { 0 };
+    int rc = hf__process_register(ls, &err);
 
-    if (rc < 0 || (rc = hf__process_socket(ls, NULL)) < 0)
+    if (rc < 0 || (rc = hf__process_socket(ls, &err)) < 0) {
+        errno = err.sys;
         return rc;
+    }
     store->life_fds[0] = ls->sh->lifefd;
     store->nlife_fds = 1;
     return 0;
