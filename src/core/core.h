@@ -78,7 +78,7 @@ struct hold {
     enum ticket_state state;
     unsigned todo; /* DO_JOIN, DO_LEAVE: verbs to call; HOLD_AMEND */
     struct list node, todo_node;
-    struct map_node by_place, by_owner;
+    struct map_node by_owner;
     bool indexed, in_waiting; /* by_place and by_owner; by_owner of client.waiting */
     bool again;       /* DO_AGAIN */
     bool reentrant;   /* an owner was named: G9 */
@@ -89,25 +89,32 @@ struct hold {
     bool leave_sent;      /* leave was called and is not answered */
     bool uncertain;       /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
     uint8_t amend;        /* enum amend_state */
+    uint16_t stepping;    /* inside hf__hold_step: not to be freed */
+    uint16_t pins;        /* leases that a callback has just now */
     uint64_t thread;  /* the thread that acquired it by a blocking call without owner; 0 */
     int64_t max_hold_ms;
-    int64_t max_at;       /* HELD: the end of max_hold_ms; LOOP_NEVER */
-    int64_t ends_at;      /* HELD: given up then, whatever the store renews; LOOP_NEVER */
-    uint32_t needs;       /* HF_CAP_*: without them it must not be granted */
     int64_t join_sent_at; /* 0: join was never called with this token */
-    int64_t settled_by;   /* LEAVING: the store has ended it by then */
+    union { /* ten thousand waiters count: what a hold needs only in some states */
+        struct { /* HELD */
+            struct map_node by_place;
+            int64_t max_at;  /* the end of max_hold_ms; LOOP_NEVER */
+            int64_t ends_at; /* given up then, whatever the store renews; LOOP_NEVER */
+        };
+        struct { /* not HELD */
+            struct hf_op *leaver;  /* the release that waits for it to be out */
+            struct list on_leaver; /* its list: op.leaving */
+            int64_t settled_by;    /* LEAVING: the store has ended it by then */
+            char *reason;          /* why it must join again; NULL: it has been in line since */
+        };
+    };
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
     struct hf_op *op;     /* the acquire that wants it */
-    struct hf_op *leaver; /* the release that waits for it to be out */
-    struct list on_leaver; /* its list: op.leaving */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
     struct list parts;    /* lease_part.on_hold */
-    unsigned stepping; /* inside hf__hold_step: not to be freed */
-    unsigned pins;     /* leases that a callback has just now */
     struct walk *walk; /* WAITING: from its first walk on */
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
-    char *reason;        /* why it must join again; NULL: it has been in line since */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
+    uint32_t needs;            /* HF_CAP_*: without them it must not be granted */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
     _Atomic int64_t given_ms;  /* any thread: the ttl that the store gave, while held */
     char text[];         /* name NUL note NUL */
@@ -223,12 +230,18 @@ struct hf_op {
         struct list leaving; /* OP_RELEASE: hold.on_leaver */
     };
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
-    size_t next;          /* OP_ACQUIRE: how many of its holds are granted */
-    size_t open;          /* OP_RELEASE: how many holds are not settled */
+    union {
+        struct { /* OP_ACQUIRE */
+            size_t next;     /* how many of its holds are granted */
+            struct all *all; /* of several names: what is still to come */
+        };
+        size_t open; /* OP_RELEASE: how many holds are not settled */
+        struct {     /* OP_RENEW, and OP_AMEND of a ttl: else 0 */
+            int64_t began_at; /* what was sent before does not answer it */
+            int64_t old_ttl_ms, old_end_at; /* what to go back to if it is refused */
+        };
+    };
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
-    int64_t began_at;     /* renewal by hand: what was sent before does not answer it */
-    int64_t old_ttl_ms, old_end_at; /* OP_AMEND of a ttl: what to go back to if it is refused */
-    struct all *all;      /* OP_ACQUIRE of several names: what is still to come */
     struct ask *ask;      /* OP_ASK, OP_WATCH */
     struct hf_list *list; /* OP_ASK: the result */
     /* the layer above */

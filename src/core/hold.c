@@ -192,15 +192,31 @@ void hf__hold_count_anew(struct hold *h, int64_t from)
     hf__hold_end_at(h, here ? plus_ms(from, h->t.ttl_ms) : LOOP_NEVER);
 }
 
+static void keep_reason(struct hold *h, const hf_error *err)
+{
+    free(h->reason);
+    h->reason = err ? strdup(err->text) : NULL;
+}
+
 static void became_held(struct hold *h)
 {
     int64_t now = now_of(h);
 
     hf__walk_stop(h->walk);
+    keep_reason(h, NULL);
     hf__held_add(h);
     h->max_at = plus_ms(now, h->max_hold_ms > 0 ? h->max_hold_ms : INT64_MAX);
     hf__hold_count_anew(h, now);
     hf__hold_grade(h, h->t.life && h->t.life->marked ? HF_AT_RISK : HF_HELD);
+}
+
+static void no_longer_held(struct hold *h)
+{
+    hf__held_remove(h);
+    h->leaver = NULL;
+    list_init(&h->on_leaver);
+    h->settled_by = 0;
+    h->reason = NULL;
 }
 
 /* How long after the last request that could have kept it alive the store has ended a ticket,
@@ -285,7 +301,7 @@ static void unsettled(struct hold *h)
 static void moved(struct hold *h, enum ticket_state old)
 {
     if (old == TICKET_HELD && h->state != TICKET_HELD)
-        hf__held_remove(h);
+        no_longer_held(h);
     if (old == TICKET_WAITING && h->state != TICKET_WAITING)
         hf__waiting_remove(h);
     if (old == TICKET_LEAVING && h->state != TICKET_LEAVING)
@@ -321,12 +337,6 @@ static void tell(struct hold *h, unsigned effects, int why, const hf_error *err)
         not_in_line(h);
     if (effects & TELL_OUT)
         is_out(h);
-}
-
-static void keep_reason(struct hold *h, const hf_error *err)
-{
-    free(h->reason);
-    h->reason = err ? strdup(err->text) : NULL;
 }
 
 void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error *err)

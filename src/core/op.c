@@ -42,7 +42,7 @@ void hf__op_done_with(struct hf_op *op)
 
     env->timer(env, &op->timer, LOOP_NEVER);
     list_remove(&op->on_hold);
-    if (op->all) {
+    if (op->kind == OP_ACQUIRE && op->all) {
         free(op->all->names);
         free(op->all);
         op->all = NULL;
@@ -438,11 +438,11 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
         if ((list_empty(&h->parts) || MUTANT(FIRST_HANDLE)) && h->state == TICKET_HELD) {
             atomic_store(&h->until_at, 0);
             h->t.keep_ms = over ? 0 : keep_ms; /* what was lost is not kept */
-            if (op) {
+            hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+            if (op) { /* its leave is queued, not called yet */
                 hf__hold_leaver(h, op);
                 op->open++;
             }
-            hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
         }
         hf__hold_release_memory(h);
     }

@@ -173,7 +173,8 @@ static void free_hold(struct hold *h)
 {
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
-    free(h->reason);
+    if (h->state != TICKET_HELD)
+        free(h->reason);
     free(h);
 }
 

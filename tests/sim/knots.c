@@ -161,8 +161,7 @@ static int64_t found_within(void)
 {
     const struct plan *p = w.plan;
 
-    return 10000 * US + 60 * (2 * p->delay_us + 2 * p->jitter_us + p->look_us) +
-           (p->wake_lost_ppm ? longest_ttl() * US : 0); /* who does not know of its grant */
+    return 10000 * US + 60 * (2 * p->delay_us + 2 * p->jitter_us + p->look_us);
 }
 
 /* Which waiting tickets are in a knot now, and since when? */
@@ -172,7 +171,8 @@ void oracle_knots(void)
     struct tied now[ROWS];
     int n = 0;
 
-    if (!w.plan->calm || w.now < w.tied_look)
+    /* who does not know of its grant does not know what it keeps others from */
+    if (!w.plan->calm || w.plan->wake_lost_ppm > 0 || w.now < w.tied_look)
         return;
     w.tied_look = w.now + 1000 * US;
     find_knots(&k, true);
