@@ -207,10 +207,10 @@ static const struct verb again_verb = { .run = run_again, .fail = fail }; /* of 
 
 void hf__cell_answer(struct local *ls, struct cell *ce)
 {
-    hf__verb(ls, &again_verb, ce);
+    run_verb(ls, &again_verb, ce);
 }
 
 void hf__local_cell(struct store *store, struct cell *ce)
 {
-    hf__verb(local_of(store), &cell_verb, ce);
+    run_verb(local_of(store), &cell_verb, ce);
 }

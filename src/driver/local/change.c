@@ -73,7 +73,7 @@ static const struct verb amend_verb = { .run = run_amend,
 
 void hf__local_amend(struct store *store, struct ticket *t)
 {
-    hf__verb(local_of(store), &amend_verb, t);
+    run_verb(local_of(store), &amend_verb, t);
 }
 
 struct evict {
@@ -169,5 +169,5 @@ static const struct verb evict_verb = { .run = run_evict,
 
 void hf__local_evict(struct store *store, struct look *look)
 {
-    hf__verb(local_of(store), &evict_verb, look);
+    run_verb(local_of(store), &evict_verb, look);
 }

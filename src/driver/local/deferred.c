@@ -181,12 +181,6 @@ void hf__defer(struct local *ls, const struct verb *v, void *of)
         retry_at(ls, ls->end_at);
 }
 
-void hf__verb(struct local *ls, const struct verb *v, void *of)
-{
-    if (ls->shut || v->run(ls, of) == HF_EBUSYSTORE)
-        hf__defer(ls, v, of);
-}
-
 void hf__defer_drop_ticket(struct ticket *t)
 {
     if (t->drv[2] != 0)

@@ -148,7 +148,7 @@ void hf__follow_stop(struct local *ls, struct follow *f, struct list *node)
     list_remove(node);
     env->timer(env, &f->timer, LOOP_NEVER);
     hf__post_clear(ls, f->post);
-    hf__verb(ls, &unfollow_verb, f);
+    run_verb(ls, &unfollow_verb, f);
 }
 
 void hf__local_stop(struct store *store, struct look *look, struct cell *cell)

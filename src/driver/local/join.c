@@ -378,7 +378,7 @@ static const struct verb join_verb = { .run = run_join,
 
 void hf__local_join(struct store *store, struct ticket *t)
 {
-    hf__verb(local_of(store), &join_verb, t);
+    run_verb(local_of(store), &join_verb, t);
 }
 
 /* ---- leave ------------------------------------------------------------------------- */
@@ -507,5 +507,5 @@ void hf__local_leave(struct store *store, struct ticket *t)
     if (waits && t->drv[1] == 0 && hf__ticket_find(ls, t->token) != t)
         ev_left(t, 0); /* that join never ran, and no other has */
     else
-        hf__verb(ls, &leave_verb, t);
+        run_verb(ls, &leave_verb, t);
 }

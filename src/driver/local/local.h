@@ -353,7 +353,6 @@ struct verb {
 struct deferred; /* a verb that waits; at most one for each `of` */
 
 int hf__local_enter(struct local *, hf_error *); /* 0, HF_EBUSYSTORE or HF_E* */
-void hf__verb(struct local *, const struct verb *, void *of);  /* now, or deferred */
 void hf__defer(struct local *, const struct verb *, void *of); /* until the gate is open */
 void hf__defer_drop_ticket(struct ticket *);         /* without an answer */
 void hf__defer_drop(struct local *, const void *of); /* of others than tickets */
@@ -419,6 +418,13 @@ struct local {
 };
 
 extern const struct hf_driver hf__driver_local;
+
+/* Now, or deferred. */
+static inline void run_verb(struct local *ls, const struct verb *v, void *of)
+{
+    if (ls->shut || v->run(ls, of) == HF_EBUSYSTORE)
+        hf__defer(ls, v, of);
+}
 
 static inline struct wait *wait_of(const struct life *l)
 {

@@ -315,10 +315,10 @@ static const struct verb again_verb = { .run = run, .fail = fail }; /* of a foll
 
 void hf__look_answer(struct local *ls, struct look *lk)
 {
-    hf__verb(ls, &again_verb, lk);
+    run_verb(ls, &again_verb, lk);
 }
 
 void hf__local_look(struct store *store, struct look *lk)
 {
-    hf__verb(local_of(store), &look_verb, lk);
+    run_verb(local_of(store), &look_verb, lk);
 }

@@ -295,5 +295,5 @@ void hf__attend(struct local *ls, const unsigned char *token)
     struct ticket *t = waiting(ls, token);
 
     if (t)
-        hf__verb(ls, &attend_verb, t);
+        run_verb(ls, &attend_verb, t);
 }

@@ -292,7 +292,7 @@ static void read_pipe(struct local *ls)
     if (n > 0 && tell_granted(ls, got, (size_t)n, taken))
         return;
     /* If there is an error the mail stays; the safety look reads it. */
-    hf__verb(ls, &mail_verb, &ls->wake);
+    run_verb(ls, &mail_verb, &ls->wake);
 }
 
 void hf__wake_rest(struct local *ls)
