@@ -481,7 +481,7 @@ static void a_stopped_process_is_named(void **state)
     pass_renew(&p); /* unanswered, and soon: after an eighth of the ttl */
     assert_true(hf__loop_now() - began < 5 * 1000000);
     assert_int_equal(p.alive, 0);
-    assert_int_equal(p.dead, 0);
+    assert_false(p.dead);
 
     child_kill(&c, SIGCONT);
     child_tell(&c, 'g');
