@@ -290,6 +290,7 @@ int cli_exit_of(int rc)
     case HF_ECANCELED:
     case HF_EDEADLK:
     case HF_ENOENT:
+    case HF_EEVICTED:
         return EXIT_BUSY;
     case HF_ELOST:
         return EXIT_LOST;

@@ -3,8 +3,8 @@
  * How it goes well: the store is opened without threads, we stand in line, and one poll
  * sees to the client, the signals and the line on the terminal.
  *
- * How it goes wrong: busy, timed out, deadlock: 75 (or -E N), and nothing is left in the
- * line. A signal leaves the line and then ends us as it would have. A place that was lost
+ * How it goes wrong: busy, timed out, deadlock, evicted: 75 (or -E N), and nothing is left
+ * in the line. A signal leaves the line and then ends us as it would have. A place that was lost
  * while we were stopped is taken anew. A nested run for a name of its parent would wait
  * for itself: it is refused at once.
  */
@@ -245,7 +245,8 @@ int run_acquire(struct run *r)
         return RUN_ON;
     if (r->rc == 0)
         return check_given(r);
-    if (r->rc != HF_EBUSY && r->rc != HF_ETIMEDOUT && r->rc != HF_EDEADLK)
+    if (r->rc != HF_EBUSY && r->rc != HF_ETIMEDOUT && r->rc != HF_EDEADLK &&
+        r->rc != HF_EEVICTED)
         return cli_fail(&r->err);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
             r->opt.nnames > 1 ? " and what it goes with" : "",

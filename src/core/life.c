@@ -303,31 +303,39 @@ void ev_risk(struct life *l)
 
 static void died(struct hold *h, const void *arg)
 {
-    const int *why = arg;
-
-    hf__hold_step(h, TICKET_DEAD, *why, NULL);
+    (void)arg;
+    hf__hold_step(h, TICKET_DEAD, HF_ELOST, NULL);
 }
 
-/* A grant that waits to be confirmed cannot be any more: it stands in line again. */
-static void broken(struct hold *h, const void *arg)
-{
-    if (h->state == TICKET_CONFIRMING)
-        hf__hold_step(h, TICKET_DEAD, HF_ELOST, NULL);
-    else
-        at_risk(h, arg);
-}
-
-void ev_dead(struct life *l, int why)
+void ev_dead(struct life *l)
 {
     answered(l->store->client, l);
-    if (why == HF_EBUSY) {
-        l->marked = l->risk_told = true;
-        list_remove(&l->due);
-        each_ticket(l, broken, NULL);
-    } else {
-        l->dead = true;
-        hf__life_end(l->store->client, l);
-        each_ticket(l, died, &why);
-    }
+    l->dead = true;
+    hf__life_end(l->store->client, l);
+    each_ticket(l, died, NULL);
     hf__life_plan(l);
+}
+
+/* A grant that waits to be confirmed cannot be any more, and nobody has been told of it: the
+ * call ends as that of a waiter does. */
+void ev_marked(struct ticket *t)
+{
+    struct hold *h = hold_of(t);
+    const struct life *from = t->life;
+
+    if (h->state == TICKET_CONFIRMING)
+        hf__hold_step(h, TICKET_REFUSED_IN_LINE, HF_EEVICTED, NULL);
+    if (h->state != TICKET_HELD || !from)
+        return;
+    if (from != &t->own) { /* which is renewed for the others on it */
+        t->own.sent_at = from->sent_at;
+        t->own.given_ms = from->given_ms;
+        t->own.tried_at = from->tried_at;
+        hf__hang(t, &t->own);
+    }
+    answered(h->client, &t->own);
+    list_remove(&t->own.due);
+    t->own.marked = t->own.risk_told = true;
+    hf__hold_grade(h, HF_AT_RISK);
+    hf__life_plan(&t->own);
 }

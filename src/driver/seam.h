@@ -265,6 +265,7 @@ struct hf_driver {
 #define ev_amended hf__ev_amended
 #define ev_alive hf__ev_alive
 #define ev_dead hf__ev_dead
+#define ev_marked hf__ev_marked
 #define ev_risk hf__ev_risk
 #define ev_row hf__ev_row
 #define ev_done hf__ev_done
@@ -282,12 +283,15 @@ void ev_left(struct ticket *, int rc);
  * waits joins again after retry_ms, at the end and with another token; the driver spreads
  * retry_ms if many may be told at once. If the caller's limit passes before that, the call
  * fails as it does for any limit (HF_ETIMEDOUT), with the text of `err`.
- * -1: the call ends with `why`: HF_EBUSY (a try), HF_EMISMATCH, HF_EBUSYSTORE ... */
+ * -1: the call ends with `why`: HF_EBUSY (a try), HF_EEVICTED (somebody has taken it out of
+ * the queue, of which the driver is sure: a hold is lost then), HF_EMISMATCH ... */
 void ev_gone(struct ticket *, int why, int64_t retry_ms, const hf_error *);
 void ev_amended(struct ticket *, int rc);
 void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
-/* HF_EBUSY: marked by evict; it lives until its deadline and cannot be renewed. Else: dead */
-void ev_dead(struct life *, int why);
+void ev_dead(struct life *);
+/* Of a held ticket: evict has marked it. It stays held until its deadline and is renewed no
+ * more. If it hangs on a life that others share, the core gives it its own. */
+void ev_marked(struct ticket *);
 void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_alive */
 void ev_row(struct look *, const struct row *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);

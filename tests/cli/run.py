@@ -358,6 +358,22 @@ def stopped_while_waiting(box):
 
 
 @case
+def evicted_while_waiting(box):
+    """Who was taken out of the queue does not queue again."""
+    p = hold(box, "a")
+    for status, args in ((75, []), (3, ["-E", "3"])):
+        w = box.start(*args, "a", "true")
+        until(lambda: box.waiters("a") == 1, "it waits")
+        same(box.end(box.popen([os.environ["HF_EVICT"], "a"]))[0], 0, "evict")
+        code, _, err = box.end(w)
+        same((code, err), (status, "holdfast: a: taken out of the queue by an administrator\n"),
+             "result")
+        same(box.waiters("a"), 0, "nobody waits")
+    box.write("go")
+    box.end(p)
+
+
+@case
 def also_stopped_while_waiting(box):
     """--also: a name that was lost while we were stopped, waiting for the other, is taken anew."""
     p = hold(box, "b")

@@ -215,28 +215,87 @@ static void break_that_or_nothing(void)
     closed(b);
 }
 
-/* A waiter that is broken loses its place, not its wish: it stands at the end again. */
-static void break_waiter(void)
+/* The waiter with this note is evicted: its call ends, and it does not stand in line again. */
+static void evicted(hf_client *by, struct pend *p, const char *note, uint32_t flags,
+                    size_t left)
 {
-    hf_client *a = opened(), *b = opened();
-    hf_lease *l = taken(a, nm("n"), NULL);
-    struct pend *first = queued(a, nm("n"), 1, HF_REQUEST(.note = "first")),
-                *second = queued(a, nm("n"), 2, HF_REQUEST(.note = "second"));
     struct seen s;
+    size_t i = 0;
 
-    CHECK(see(b, nm("n"), 1, &s) && s.position == 1);
-    CHECK_STR(s.note, "first");
-    CHECK_RC(hf_evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
-    AWAIT(see(b, nm("n"), 1, &s) && !strcmp(s.note, "second") && see(b, nm("n"), 2, &s) &&
-          !strcmp(s.note, "first"));
-    CHECK_RC(hf_lease_check(l), 0);
+    while (see(by, nm("n"), i, &s) && strcmp(s.note, note) != 0)
+        i++;
+    CHECK_STR(s.note, note);
+    CHECK_NUM(s.position, >, 0);
+    CHECK_RC(hf_evict(by, nm("n"), s.id, flags, E()), 0);
+    CHECK_RC(pend_end(p, NULL), HF_EEVICTED);
+    await_line(by, nm("n"), 1, left);
+    STAYS(line_is(by, nm("n"), 1, left), 100);
+    CHECK_RC(hf_evict(by, nm("n"), s.id, flags, E()), HF_ENOENT);
+}
+
+/* In the middle, at the end, and alone; of the holder's client and of another; marked, which
+ * for a waiter is the same, and at once. */
+static void break_waiter_as(const hf_request *as)
+{
+    hf_client *a = opened(), *b = opened(), *c = opened();
+    hf_request with[3] = { *as, *as, *as };
+    hf_lease *l = taken(a, nm("n"), as);
+
+    with[0].note = "first";
+    with[1].note = "second";
+    with[2].note = "third";
+    with[0].mode = as->mode == HF_READ ? HF_WRITE : as->mode;
+    for (uint32_t flags = 0; flags <= HF_EVICT_NOW; flags += HF_EVICT_NOW) {
+        struct pend *p[3];
+
+        p[0] = queued(a, nm("n"), 1, &with[0]);
+        p[1] = queued(b, nm("n"), 2, &with[1]);
+        p[2] = queued(b, nm("n"), 3, &with[2]);
+        evicted(c, p[1], "second", flags, 2);
+        evicted(c, p[2], "third", flags, 1);
+        evicted(c, p[0], "first", flags, 0);
+        CHECK_RC(hf_lease_check(l), 0);
+    }
     given(l);
-    l = pend_granted(second);
-    CHECK(!pend_done(first));
-    given(l);
-    given(pend_granted(first));
+    given(taken(b, nm("n"), as));
     closed(a);
     closed(b);
+    closed(c);
+}
+
+static void break_waiter(void)
+{
+    break_waiter_as(HF_REQUEST(.mode = HF_MUTEX));
+}
+
+static void break_waiter_shared(void)
+{
+    break_waiter_as(HF_REQUEST(.mode = HF_READ));
+}
+
+static void break_waiter_permits(void)
+{
+    break_waiter_as(HF_REQUEST(.mode = HF_PERMITS, .permits = 2, .capacity = 3));
+}
+
+/* What stands behind it does not wait for it any more. */
+static void break_waiter_in_the_way(void)
+{
+    hf_client *a = opened(), *b = opened(), *c = opened();
+    hf_lease *l = taken(a, nm("n"), HF_REQUEST(.mode = HF_READ));
+    struct pend *writer = queued(b, nm("n"), 1, HF_REQUEST(.note = "writer")),
+                *reader = queued(c, nm("n"), 2, HF_REQUEST(.mode = HF_READ));
+    struct seen s;
+
+    CHECK(see(a, nm("n"), 1, &s));
+    CHECK_STR(s.note, "writer");
+    CHECK_RC(hf_evict(a, nm("n"), s.id, 0, E()), 0);
+    CHECK_RC(pend_end(writer, NULL), HF_EEVICTED);
+    given(pend_granted(reader));
+    given(l);
+    closed(a);
+    closed(b);
+    closed(c);
 }
 
 const struct test_case loss_cases[] = {
@@ -249,6 +308,11 @@ const struct test_case loss_cases[] = {
     { "break-marks", break_marks, ON_ALL, HF_CAP_LINE | HF_CAP_TTL, 0 },
     { "break-now", break_now, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
     { "break-that-or-nothing", break_that_or_nothing, ON_ALL, 0, 0 },
-    { "break-waiter", break_waiter, ON_ALL, HF_CAP_LINE, 0 },
+    { "break-waiter", break_waiter, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
+    { "break-waiter-shared", break_waiter_shared, ON_ALL, HF_CAP_LINE | HF_CAP_SHARED, 0 },
+    { "break-waiter-permits", break_waiter_permits, ON_ALL, HF_CAP_LINE | HF_CAP_PERMITS,
+      0 },
+    { "break-waiter-in-the-way", break_waiter_in_the_way, ON_ALL,
+      HF_CAP_LINE | HF_CAP_SHARED, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -301,7 +301,7 @@ static void reader_behind_dead_writer(void)
 }
 
 /* More waiters of one client than a look names, and the last of them is evicted while no message
- * comes through, nor can it join again. It is found, and then the looking ends. */
+ * comes through and the server has no memory left. It is found, and then the looking ends. */
 static void looking_ends(void)
 {
     enum { WAITERS = 9 };
@@ -326,7 +326,7 @@ static void looking_ends(void)
     CHECK(see(b, nm("n"), WAITERS, &s) && s.position == WAITERS);
     CHECK_RC(hf_evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
     proxy_refuse(proxy, false);
-    CHECK_RC(pend_end(p[WAITERS - 1], NULL), HF_EFULL);
+    CHECK_RC(pend_end(p[WAITERS - 1], NULL), HF_EEVICTED);
     before = redis_calls(&server, "evalsha");
     STAYS(!pend_done(p[0]), 500);
     CHECK_NUM(redis_calls(&server, "evalsha") - before, <, 20);

@@ -271,6 +271,39 @@ static void lost_release(void)
     done();
 }
 
+/* The message that a waiter was evicted is lost with its connection: the next look finds out,
+ * also when nothing else of the line is left. It is neither granted nor in line again. */
+static void evicted_unheard(void)
+{
+    hf_client *c, *direct;
+    struct pend *p;
+    struct seen s;
+    hf_lease *l;
+
+    use_proxied_server("");
+    c = opened();
+    direct = opened_directly();
+    for (int empty = 0; empty < 2; empty++) {
+        l = taken(direct, nm("n"), NULL);
+        p = queued(c, nm("n"), 1, HF_REQUEST(.ttl_ms = 60000));
+        CHECK(see(direct, nm("n"), 1, &s));
+        proxy_refuse(proxy, true);
+        proxy_drop(proxy);
+        CHECK_RC(hf_evict(direct, nm("n"), s.id, 0, E()), 0);
+        if (empty)
+            given(l);
+        CHECK(!pend_done(p));
+        proxy_refuse(proxy, false);
+        CHECK_RC(pend_end(p, NULL), HF_EEVICTED);
+        if (!empty)
+            given(l);
+        AWAIT(line_is(direct, nm("n"), 0, 0));
+    }
+    closed(c);
+    closed(direct);
+    done();
+}
+
 const struct test_case redis_net_cases[] = {
     { "replies-cut", replies_cut, ON_ALL, 0, CASE_LONG },
     { "greeting-cut", greeting_cut, ON_ALL, 0, CASE_LONG },
@@ -281,5 +314,6 @@ const struct test_case redis_net_cases[] = {
     { "late-join", late_join, ON_ALL, 0, CASE_LONG },
     { "late-join-after-close", late_join_after_close, ON_ALL, 0, 0 },
     { "lost-release", lost_release, ON_ALL, 0, 0 },
+    { "evicted-unheard", evicted_unheard, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

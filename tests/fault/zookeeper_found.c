@@ -38,6 +38,7 @@ static void made_anew(struct hand *h, int tickets)
 
 struct result {
     bool done;
+    int rc;
     hf_lease *l;
 };
 
@@ -47,7 +48,7 @@ static void on_done(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *u
 
     (void)op;
     (void)err;
-    CHECK_RC(rc, 0);
+    r->rc = rc;
     r->l = l;
     r->done = true;
 }
@@ -98,8 +99,9 @@ static void line_made_anew(void)
     made_anew(&h, 2);
     second = start(c, NULL, &b);
     drive(c, 1000);
-    CHECK(!a.done && !b.done); /* two of others stand before them */
-    CHECK_NUM(count_lines(hand_children(&h, "/fault/n")), ==, 4);
+    CHECK(a.done && !b.done); /* two of others stand before it */
+    CHECK_RC(a.rc, HF_EEVICTED);
+    CHECK_NUM(count_lines(hand_children(&h, "/fault/n")), ==, 3);
     hf_op_free(first);
     hf_op_free(second);
     hand_close(&h);

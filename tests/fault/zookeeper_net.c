@@ -369,6 +369,42 @@ static void proof_refused(void)
     fake_end();
 }
 
+/* A waiter is evicted while its connection is away; its session lives, so that is what has
+ * become of it. Its session ends: its place is taken anew. */
+static void evicted_unheard(void)
+{
+    hf_client *c, *direct;
+    struct pend *p;
+    struct seen s;
+    hf_lease *l;
+
+    use_one_by_proxy("");
+    c = opened();
+    direct = opened_directly(0);
+    l = taken(direct, "n", NULL);
+    for (int ends = 0; ends < 2; ends++) {
+        p = queued(c, "n", 1, NULL);
+        CHECK(see(direct, "n", 1, &s));
+        proxy_refuse(proxy, true);
+        proxy_drop(proxy);
+        if (ends)
+            AWAIT(line_is(direct, "n", 1, 0));
+        else
+            CHECK_RC(hf_evict(direct, "n", s.id, 0, E()), 0);
+        CHECK(!pend_done(p));
+        proxy_refuse(proxy, false);
+        if (ends)
+            AWAIT(line_is(direct, "n", 1, 1));
+        else
+            CHECK_RC(pend_end(p, NULL), HF_EEVICTED);
+    }
+    given(l);
+    given(pend_granted(p));
+    closed(c);
+    closed(direct);
+    done();
+}
+
 const struct test_case zookeeper_net_cases[] = {
     { "replies-cut", replies_cut, ON_ALL, 0, CASE_LONG },
     { "create-unanswered", create_unanswered, ON_ALL, 0, 0 },
@@ -380,5 +416,6 @@ const struct test_case zookeeper_net_cases[] = {
     { "server-stopped", server_stopped, ON_ALL, 0, 0 },
     { "nonsense", nonsense, ON_ALL, 0, 0 },
     { "proof-refused", proof_refused, ON_ALL, 0, 0 },
+    { "evicted-unheard", evicted_unheard, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

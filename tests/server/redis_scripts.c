@@ -41,7 +41,7 @@ static redisContext *way;
 static unsigned seed, seed0;
 static int step;
 static const char *call_name;
-static char keys[4][32];
+static char keys[5][32];
 static int kind, capacity;
 static uint64_t highest; /* fence */
 static bool barges;      /* the join that is made */
@@ -121,10 +121,10 @@ static struct words script(enum script_id id, int nkeys)
     call_name = hf__redis_scripts[id].name;
     text(&w, "EVAL");
     word(&w, hf__redis_scripts[id].text, hf__redis_scripts[id].len);
-    text(&w, nkeys == 4 ? "4" : "1");
+    text(&w, nkeys == 5 ? "5" : nkeys == 4 ? "4" : "1");
     for (int i = 0; i < nkeys; i++)
         text(&w, keys[i]);
-    if (nkeys == 4)
+    if (nkeys > 1)
         text(&w, "pwake:");
     return w;
 }
@@ -379,7 +379,7 @@ static void amend(int t, struct line_seen *was)
 
 static void evict(int t, struct line_seen *was)
 {
-    struct words w = script(SCRIPT_EVICT, 4);
+    struct words w = script(SCRIPT_EVICT, 5);
     char token[TOKEN + 1];
 
     token_of(t, token);
@@ -402,7 +402,7 @@ static void renew(int t, struct line_seen *was)
 /* Of all tokens with this one's client and ttl: one group. */
 static void stay(int t, struct line_seen *was)
 {
-    struct words w = script(SCRIPT_WAIT, 4);
+    struct words w = script(SCRIPT_WAIT, 5);
     char tokens[TOKENS][TOKEN + 1];
     unsigned named = 0;
 
@@ -467,8 +467,8 @@ static void scripts_at_random(void)
     begin();
     way = redisConnectUnix(server.socket);
     CHECK(way && !way->err);
-    for (int i = 0; i < 4; i++)
-        snprintf(keys[i], sizeof(keys[i]), "{0}%c", "lwqm"[i]);
+    for (int i = 0; i < 5; i++)
+        snprintf(keys[i], sizeof(keys[i]), "{0}%c", "lwqme"[i]);
     begin_anew(&was);
     for (step = 0; step < STEPS; step++) {
         if (below(200) == 0)

@@ -74,7 +74,7 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
     if ((d->state != DT_JOINING && d->state != DT_WAITING) || d->withdrawing)
         return;
     if (!r) {
-        drv_gone(c, d, HF_ELOST);
+        drv_gone(c, d, oracle_was_evicted(d->token) ? HF_EEVICTED : HF_ELOST);
         return;
     }
     if (s->rows[0].kind != t->kind || s->rows[0].capacity != t->capacity) {
@@ -193,8 +193,10 @@ static void renewed(struct sim_client *c, const struct msg *m)
         return;
     if (m->rc == 0)
         ev_alive(&d->t->own, m->sent_at, m->ttl_ms);
-    else if (m->rc == HF_EBUSY || w.plan->deaths_by_dead)
-        ev_dead(&d->t->own, m->rc);
+    else if (m->rc == HF_EBUSY)
+        ev_marked(d->t);
+    else if (w.plan->deaths_by_dead)
+        ev_dead(&d->t->own);
     else
         drv_gone(c, d, HF_ELOST);
 }
@@ -228,8 +230,8 @@ static void looked(struct sim_client *c, const struct msg *m)
             continue;
         if (m->rc == HF_EAUTH) {
             drv_gone(c, d, HF_EAUTH);
-        } else if (!r) {
-            drv_gone(c, d, HF_ELOST);
+        } else if (!r) { /* the store remembers for a while whom it has evicted */
+            drv_gone(c, d, oracle_was_evicted(d->token) ? HF_EEVICTED : HF_ELOST);
         } else if (r->position == 0) {
             d->state = DT_HELD;
             ev_granted(t, r->fence, MUTANT(OUTDATED) ? m->sent_at : r->sent_at);
@@ -307,9 +309,9 @@ static void told(struct sim_client *c, struct msg *m)
     if (!d)
         return;
     if (m->kind == N_GONE && d->state != DT_LEAVING && d->state != DT_JOINING) {
-        drv_gone(c, d, HF_ELOST);
+        drv_gone(c, d, oracle_was_evicted(d->token) ? HF_EEVICTED : HF_ELOST);
     } else if (m->kind == N_MARK && d->state == DT_HELD) {
-        ev_dead(&d->t->own, HF_EBUSY);
+        ev_marked(d->t);
     } else if (m->kind == N_FIRED && d->state == DT_WAITING) {
         read_again(c, d, d->watch);
     } else if (m->kind == N_GRANT && d->state == DT_JOINING) {

@@ -101,6 +101,7 @@ struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *
 void drv_gone(struct sim_client *c, struct dt *d, int why)
 {
     struct ticket *t = d->t;
+    bool evicted = why == HF_EEVICTED;
     int64_t retry_ms = why == HF_ELOST ? 0 : why == HF_EBUSYSTORE ? d->retry_ms : -1;
 
     drv_forget(c, d);
@@ -108,6 +109,7 @@ void drv_gone(struct sim_client *c, struct dt *d, int why)
         tally_sight(S_PUT_OFF);
         t->drv[1] = (uint64_t)(now_of(c) + retry_ms * US);
     }
+    t->drv[2] = evicted;
     ev_gone(t, why, retry_ms, NULL);
 }
 
@@ -170,7 +172,7 @@ void drv_session_dead(struct sim_client *c)
         return;
     c->session = NULL;
     drv_retire(c, l);
-    ev_dead(l, HF_ELOST);
+    ev_dead(l);
 }
 
 /* ---- verbs -------------------------------------------------------------------------- */
@@ -194,6 +196,9 @@ static void join(struct store *s, struct ticket *t)
     if (now_of(c) < (int64_t)t->drv[1])
         violate("liveness", "client %u joins %s again before it may", c->id, t->name);
     t->drv[1] = 0;
+    if (t->drv[2])
+        violate("G7", "client %u stands in line %s again after its eviction", c->id,
+                t->name);
     if (!d) {
         ev_gone(t, HF_EFULL, -1, NULL);
         return;

@@ -116,7 +116,7 @@ void oracle_dropped(const struct st *s, const char *id)
                     line_names[s->line], TOK(s->token));
 }
 
-static bool was_evicted(uint64_t token)
+bool oracle_was_evicted(uint64_t token)
 {
     for (unsigned i = 0; i < 32; i++)
         if (w.evicted[i] == token)
@@ -201,7 +201,7 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
                       .proc = l->c->proc,
                       .handles = 1,
                       .by_hand = h->no_renew || h->max_hold_ms > 0 };
-    o->excused = was_evicted(o->token) ||
+    o->excused = oracle_was_evicted(o->token) ||
                  (s ? s->early : w.forgot_at >= 0 || w.plan->by_wall);
     if (s && s->fence != h->t.fence)
         violate("G2", "%s: the store gave fence %" PRIu64 ", told is %" PRIu64, h->t.name,

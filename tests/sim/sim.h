@@ -469,6 +469,7 @@ void oracle_left(const struct ticket *); /* leave is being sent */
 void oracle_lease_changed(struct hf_lease *);
 void oracle_gone(uint8_t id);            /* all of a client */
 void oracle_evicted(const struct st *);
+bool oracle_was_evicted(uint64_t token); /* lately */
 void oracle_forgot(void);
 void oracle_early(const struct st *);    /* the store's clock ends it too early */
 void oracle_forked(int proc);

@@ -171,10 +171,15 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
         pass_of(container_of(n, struct ticket, on_life))->alive++;
 }
 
-void ev_dead(struct life *l, int why)
+void ev_dead(struct life *l)
 {
     list_for (n, &l->tickets)
-        pass_of(container_of(n, struct ticket, on_life))->dead = why;
+        pass_of(container_of(n, struct ticket, on_life))->dead = 1;
+}
+
+void ev_marked(struct ticket *t)
+{
+    pass_of(t)->marked = 1;
 }
 
 void ev_row(struct look *l, const struct row *r)

@@ -27,7 +27,7 @@ struct pass { /* one ticket and what was said about it */
     char name[HF_NAME_MAX + 1];
     int granted, waiting, left, gone, amended; /* how often */
     int why;                                   /* of gone, left or amended */
-    int dead;                                  /* why of ev_dead; 0: none */
+    int dead, marked;
     int alive;
     int64_t sent_at, recheck_ms;
     uint32_t position;

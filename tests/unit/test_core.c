@@ -269,6 +269,46 @@ static void hold_that_is_gone_a_while_is_lost(void **state)
     free(l);
 }
 
+/* Whoever was evicted does not stand in line again: neither one that waits nor one whose
+ * grant was not told yet. */
+static void evicted_waiter_is_told(void **state)
+{
+    struct hf_op op;
+
+    (void)state;
+    for (int confirming = 0; confirming < 2; confirming++) {
+        core_start(&op, NULL, HF_FOREVER, NULL);
+        w.now += SEC;
+        if (confirming)
+            ev_granted(w.joined, 5, w.now - 8 * (int64_t)SEC);
+        else
+            ev_waiting(w.joined, 1, -1);
+        assert_false(op.done);
+        if (confirming)
+            ev_marked(w.joined);
+        else
+            ev_gone(w.joined, HF_EEVICTED, -1, NULL);
+        assert_int_equal(op.rc, HF_EEVICTED);
+        hf__client_run(&w.c);
+        ev_left(w.left, 0);
+        assert_true(list_empty(&w.c.holds));
+    }
+    assert_int_equal(w.joins, 2);
+    assert_int_equal(w.leaves, 2);
+}
+
+static void evicted_hold_is_lost(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+
+    (void)state;
+    ev_gone(w.joined, HF_EEVICTED, -1, NULL);
+    assert_int_equal(hf_lease_check(l), HF_ELOST);
+    assert_int_equal(w.leaves, 0);
+    assert_int_equal(hf__release(NULL, l, 0), HF_ELOST);
+    free(l);
+}
+
 static void refused_join_tells_why(void **state)
 {
     struct hf_op op;
@@ -465,7 +505,7 @@ static void several_names_are_not_granted_with_one_lost(void **state)
     ev_granted(first, 7, w.now);
     hf__client_run(&w.c);
     assert_ptr_not_equal(w.joined, first);
-    ev_dead(&first->own, HF_ELOST); /* while it waits for the second */
+    ev_dead(&first->own); /* while it waits for the second */
     hf__client_run(&w.c);
     assert_ptr_equal(w.left, first);
     ev_left(first, 0);
@@ -527,7 +567,7 @@ static void lost_hold_is_not_reentered(void **state)
     struct hf_op op;
 
     (void)state;
-    ev_dead(&w.joined->own, HF_ELOST);
+    ev_dead(&w.joined->own);
     core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.owner = 5));
     assert_false(op.done);
     assert_int_equal(w.joins, 2);
@@ -603,6 +643,8 @@ int main(void)
         CORE_TEST(delay_that_is_past_is_no_reason),
         CORE_TEST(delayed_join_while_the_store_is_down),
         CORE_TEST(hold_that_is_gone_a_while_is_lost),
+        CORE_TEST(evicted_waiter_is_told),
+        CORE_TEST(evicted_hold_is_lost),
         CORE_TEST(refused_join_tells_why),
         CORE_TEST(refused_waiter_is_left),
         CORE_TEST(repeated_join_that_is_refused_is_left),

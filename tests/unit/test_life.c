@@ -182,7 +182,7 @@ static void marked_hold_is_at_risk_and_ends_at_its_deadline(void **state)
     int64_t sent = w.now;
 
     (void)state;
-    ev_dead(&w.joined->own, HF_EBUSY);
+    ev_marked(w.joined);
     assert_int_equal(hf_lease_state(l), HF_AT_RISK);
     assert_int_equal(hf_lease_check(l), 0);
     core_pass(5 * SEC);
@@ -194,13 +194,48 @@ static void marked_hold_is_at_risk_and_ends_at_its_deadline(void **state)
     core_release(l);
 }
 
+/* A session serves the others that hang on it, and is renewed for them. */
+static void marked_hold_leaves_the_life_that_others_share(void **state)
+{
+    struct life *session = hf__life_new(&w.store, LIFE_WIDE, TTL);
+    struct hf_op op[2];
+    struct ticket *t[2];
+    int64_t sent = w.now;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        core_start(&op[i], NULL, HF_FOREVER, NULL);
+        t[i] = w.joined;
+        hf__hang(t[i], session);
+        ev_alive(session, sent, TTL);
+        ev_granted(t[i], 7, sent);
+        assert_int_equal(op[i].rc, 0);
+    }
+    ev_marked(t[0]);
+    assert_int_equal(hf_lease_state(op[0].lease), HF_AT_RISK);
+    assert_int_equal(hf_lease_state(op[1].lease), HF_HELD);
+    core_pass(4 * SEC);
+    assert_int_equal(w.nrenewed, 1);
+    assert_ptr_equal(w.renewed[0], session);
+    ev_alive(session, w.now, TTL);
+    core_pass(hf__deadline(sent, TTL) - w.now);
+    assert_int_equal(hf_lease_check(op[0].lease), HF_ELOST);
+    assert_int_equal(hf_lease_check(op[1].lease), 0);
+    assert_ptr_equal(w.left, t[0]);
+    ev_left(t[0], 0);
+    w.left = NULL;
+    core_release(op[0].lease);
+    core_release(op[1].lease);
+    hf__life_free(session);
+}
+
 static void dead_life_loses_the_hold_at_once(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
 
     (void)state;
     assert_int_equal(hf_lease_check(l), 0);
-    ev_dead(&w.joined->own, HF_ELOST);
+    ev_dead(&w.joined->own);
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     hf__client_run(&w.c);
     assert_int_equal(w.leaves, 1);
@@ -336,6 +371,7 @@ int main(void)
         CORE_TEST(late_answer_does_not_revive),
         CORE_TEST(max_hold_gives_the_place_up),
         CORE_TEST(marked_hold_is_at_risk_and_ends_at_its_deadline),
+        CORE_TEST(marked_hold_leaves_the_life_that_others_share),
         CORE_TEST(dead_life_loses_the_hold_at_once),
         CORE_TEST(no_renew_is_not_renewed),
         CORE_TEST(shorter_ttl_counts_from_its_sending),

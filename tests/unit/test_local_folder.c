@@ -501,7 +501,7 @@ static void a_replaced_folder_is_noticed(void **state)
     assert_int_equal(p.alive, 1);
     assert_int_equal(rename(folder, moved), 0);
     pass_renew(&p);
-    assert_int_equal(p.dead, HF_ELOST);
+    assert_true(p.dead);
     s.ahead_us = 2 * 1000000;
     pass_init(&q, &s, "y");
     assert_int_equal(pass_join(&q), HF_EDAMAGED);
@@ -509,7 +509,7 @@ static void a_replaced_folder_is_noticed(void **state)
     assert_int_equal(side_open(&t, folder, ""), 0); /* a new one under the old name */
     p.dead = 0;
     pass_renew(&p);
-    assert_int_equal(p.dead, HF_ELOST);
+    assert_true(p.dead);
     pass_init(&q, &t, "x");
     assert_int_equal(pass_join(&q), 1);
     pass_leave(&q);
@@ -532,7 +532,7 @@ static void a_removed_gate_is_noticed(void **state)
     assert_int_equal(side_open(&t, folder, ""),
                      HF_EDAMAGED); /* open here, but not the same */
     pass_renew(&p);
-    assert_int_equal(p.dead, HF_ELOST);
+    assert_true(p.dead);
     pass_leave(&p);
     side_close(&s);
     assert_int_equal(open_and_close(""), 0);

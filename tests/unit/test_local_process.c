@@ -479,7 +479,7 @@ static void a_stopped_process_is_named(void **state)
     assert_int_equal(pass_leave(&q), HF_EUNKNOWN);
     pass_renew(&p);
     assert_int_equal(p.alive, 0);
-    assert_int_equal(p.dead, 0);
+    assert_false(p.dead);
 
     child_kill(&c, SIGCONT);
     child_tell(&c, 'g');

@@ -250,7 +250,8 @@ enum mail_kind {                /* in the order in which they are to be read */
                  MAIL_GRANTED,  /* value: fence; and the expiry that the hold has */
                  MAIL_MARKED,
                  MAIL_EVICTED,
-                 MAIL_CHANGED /* value: hash of the name; token: its table byte */
+                 MAIL_CHANGED, /* value: hash of the name; token: its table byte */
+                 MAIL_EXPIRED  /* a note of our own only */
 };
 
 struct note { /* news for a ticket of our own, told after the gate is left */

@@ -196,9 +196,13 @@ void hf__hear(struct local *ls, const struct note *n)
         break;
     case MAIL_MARKED:
         if (t->life == &t->own)
-            ev_dead(t->life, HF_EBUSY);
+            ev_marked(t);
         break;
     case MAIL_EVICTED:
+        hf__ticket_out(ls, t);
+        ev_gone(t, HF_EEVICTED, -1, NULL);
+        break;
+    case MAIL_EXPIRED:
         hf__ticket_out(ls, t);
         ev_gone(t, HF_ELOST, 0, NULL);
         break;

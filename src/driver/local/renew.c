@@ -105,8 +105,10 @@ static void send_part(struct batch *b, size_t from, size_t to)
     for (size_t i = from; i < to; i++)
         if (b->results[i] == 0)
             ev_alive(b->lives[i], b->now, b->lives[i]->ttl_ms);
+        else if (b->results[i] == HF_EBUSY)
+            ev_marked(container_of(b->lives[i], struct ticket, own));
         else
-            ev_dead(b->lives[i], b->results[i]);
+            ev_dead(b->lives[i]);
 }
 
 static void send_batch(struct batch *b)
@@ -144,7 +146,7 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
             if (rc == 0 && l->f.id == t->drv[0])
                 rc = hf__queue_remove(tx, l, w.seq);
             if (rc >= 0)
-                rc = hf__note(tx, MAIL_EVICTED, t->token, 0, 0);
+                rc = hf__note(tx, MAIL_EXPIRED, t->token, 0, 0);
         }
         if (rc < 0)
             return rc;
@@ -168,7 +170,7 @@ static int look_ahead(struct tx *tx, struct look_life *k, struct line *l)
         if ((rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) < 0)
             return rc;
         if (rc == DB_NONE) {
-            if ((rc = hf__note(tx, MAIL_EVICTED, t->token, 0, 0)) < 0)
+            if ((rc = hf__note(tx, MAIL_EXPIRED, t->token, 0, 0)) < 0)
                 return rc;
             continue;
         }
@@ -232,7 +234,7 @@ static void all_lost(struct local *ls, struct life *const *lives, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (lives[i]->kind == LIFE_WAIT)
             hf__wait_unindex(ls, wait_of(lives[i]));
-        ev_dead(lives[i], HF_ELOST);
+        ev_dead(lives[i]);
     }
 }
 

@@ -24,11 +24,15 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct requ
 {
     char key[1 + KEY_MAX];
 
-    hf__redis_request_script(c, q, id, 4, 1 + args);
+    bool evicted = id == SCRIPT_EVICT || id == SCRIPT_WAIT;
+
+    hf__redis_request_script(c, q, id, evicted ? 5 : 4, 1 + args);
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'l', name, name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'w', name, name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'q', name, name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
+    if (evicted)
+        hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'e', name, name_len));
     key[0] = r->sharded ? 's' : 'p';
     hf__redis_command_arg(c, key, 1 + hf__redis_bucket_wake(r, key + 1, q->bucket));
 }

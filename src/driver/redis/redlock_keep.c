@@ -98,7 +98,7 @@ void hf__redlock_extended(struct bid *b, unsigned i, const redisReply *reply)
         hf__redlock_spread(b, b->missing);
     } else if ((said == 0 || said == -1) && ++b->lost == r->nnodes - need + 1) {
         hf__redlock_kept(b, 0, 0);
-        ev_dead(&b->t->own, HF_ELOST);
+        ev_dead(&b->t->own);
     } else if (said != 1 && b->alive >= need) {
         hf__redlock_spread(b, 1u << i);
     }

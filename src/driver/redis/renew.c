@@ -78,12 +78,12 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
             ev_alive(&t->own, q->sent_at, k->holds[i].ttl_ms);
             break;
         case 2:
-            ev_dead(&t->own, HF_EBUSY);
+            ev_marked(t);
             break;
         case 3:
             break;
         default:
-            ev_dead(&t->own, HF_ELOST);
+            ev_dead(&t->own);
             break;
         }
     }

@@ -361,7 +361,7 @@ static void refuse(struct redis *r, struct ticket *t, int why, const hf_error *e
     if (leaving)
         ev_left(t, 0);
     else
-        ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
+        ev_gone(t, why, -1, err);
 }
 
 static void lost_join(struct redis *r, struct ticket *t, unsigned bucket)
@@ -400,7 +400,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
     } else if (hf__redis_reply_is(reply, 0, "b")) {
         refuse(r, t, HF_EBUSY, NULL);
     } else if (hf__redis_reply_is(reply, 0, "x")) {
-        refuse(r, t, HF_ELOST, NULL);
+        refuse(r, t, HF_EEVICTED, NULL);
     } else if (hf__redis_reply_is(reply, 0, "m")) {
         mismatch(r, t, reply);
     } else if (reply->type != REDIS_REPLY_INTEGER && !hf__redis_reply_is(reply, 0, "w")) {

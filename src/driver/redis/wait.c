@@ -137,9 +137,9 @@ static size_t tell_each(struct redis *r, const struct wait_request *k,
 
         if (!t || t->life != k->w->life || !stays(t))
             continue;
-        if (state == 0) {
+        if (state <= 0) {
             hf__redis_seat_out(r, t);
-            ev_gone(t, HF_ELOST, 0, NULL);
+            ev_gone(t, state < 0 ? HF_EEVICTED : HF_ELOST, state < 0 ? -1 : 0, NULL);
         } else if (state == 1) {
             if (waiting++ == 0)
                 ev_waiting(t, 1, hf__redis_reply_number(reply, 2));

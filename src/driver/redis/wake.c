@@ -224,11 +224,11 @@ static void hear(struct redis *r, const char *entry)
         break;
     case 'x':
         hf__redis_seat_out(r, t);
-        ev_gone(t, HF_ELOST, 0, NULL);
+        ev_gone(t, HF_EEVICTED, -1, NULL);
         break;
     case 'm':
         if (t->life == &t->own)
-            ev_dead(&t->own, HF_EBUSY);
+            ev_marked(t);
         break;
     case 'l':
         if (t->life && t->life->kind == LIFE_WAIT)

@@ -1,15 +1,22 @@
 /* evict.c: ending a ticket by its token.
  *
- * It is found among the names. At once: its node is deleted. Else a mark is written into
- * its data, under its version so that nothing is overwritten, which its holder watches;
- * another program's ticket has nobody who would heed it (HF_ENOTSUP).
+ * It is found among the names. At once: its node is deleted. Else, if it holds, a mark is
+ * written into its data, under its version so that nothing is overwritten, which its
+ * holder watches; another program's ticket has nobody who would heed it (HF_ENOTSUP).
  *
- * Goes wrong: its node is gone, or its data is another, when that comes to be done. It may
- * have become shared, or has another note: it is looked for again, and if it has left
- * nothing is ended (HF_ENOENT). */
+ * One that waits is deleted, too, but only as long as it waits (G1): in one transaction
+ * with checks that tickets ahead of it are there which leave it no room. Whoever counts
+ * it among the holders must have seen one of those end.
+ *
+ * Goes wrong: its node is gone, or its data is another, or a ticket ahead of it is gone
+ * when that comes to be done. It may have become shared, or hold, or has another note: it
+ * is looked for again, and if it has left nothing is ended (HF_ENOENT). If the
+ * transaction is refused (rights) it is marked, and its owner deletes it. */
 #include "driver/zookeeper/look.h"
 
 #include <string.h>
+
+enum { AHEAD_MAX = 500 }; /* in one transaction */
 
 static void none(struct job *j)
 {
@@ -50,6 +57,68 @@ static void end_it(struct job *j, int32_t version)
     hf__zk_send(j->zk, q);
 }
 
+static void answer_taken_out(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    struct job *j = job_of(q);
+    int32_t failed = 0;
+
+    (void)z;
+    j->open--;
+    if (reply)
+        failed = reply->err != 0 ? reply->err : hf__jute_multi_error(&reply->body);
+    if (!reply)
+        hf__zk_job_fail(j, reply);
+    else if (failed != 0)
+        again(j);
+    j->marks = failed != 0 && failed != JUTE_NO_NODE;
+    hf__zk_job_finish(j);
+}
+
+/* From which ticket on those ahead of the victim leave it no room; the victim itself: that
+ * is not so, it holds. */
+static size_t first_in_its_way(const struct job *j)
+{
+    const struct form *head = &j->entries[0]->form;
+    const struct form *mine = &j->entries[j->victim]->form;
+    int64_t room = head->capacity - mine->weight;
+    size_t i = j->victim;
+
+    if (j->victim > 0 && !hf__zk_same_kind(mine, head))
+        return 0;
+    while (i > 0 && room >= 0) {
+        const struct form *f = &j->entries[--i]->form;
+
+        room -= hf__zk_same_kind(f, head) ? f->weight : head->capacity;
+    }
+    return room < 0 ? i : j->victim;
+}
+
+static bool take_out(struct job *j)
+{
+    size_t from = first_in_its_way(j);
+    char path[NODE_PATH_MAX];
+    struct request *q;
+    struct jute_out *o;
+
+    if (j->marks || from == j->victim || j->victim - from > AHEAD_MAX)
+        return false;
+    q = hf__zk_job_request(j, answer_taken_out, 0);
+    if (!q)
+        return true;
+    o = hf__zk_begin(j->zk, q, JUTE_MULTI);
+    for (size_t i = from; i < j->victim; i++) {
+        hf__jute_put_part(o, JUTE_CHECK);
+        hf__jute_put_text(o, path, hf__zk_job_path(j, i, path));
+        hf__jute_put_int(o, -1);
+    }
+    hf__jute_put_part(o, JUTE_DELETE);
+    hf__jute_put_text(o, path, hf__zk_job_path(j, j->victim, path));
+    hf__jute_put_int(o, -1);
+    hf__jute_put_part(o, 0);
+    hf__zk_send(j->zk, q);
+    return true;
+}
+
 static void mark_it(struct job *j, struct jute_text data, const struct jute_stat *stat)
 {
     char path[NODE_PATH_MAX], marked[RECORD_MAX];
@@ -62,6 +131,8 @@ static void mark_it(struct job *j, struct jute_text data, const struct jute_stat
                          "the ticket is another program's, which would not heed a mark");
         return;
     }
+    if (take_out(j))
+        return;
     q = hf__zk_job_request(j, answer_evicted, 0);
     if (!q)
         return;

@@ -65,7 +65,12 @@ static void miss(struct line *line)
             (s->state != SEAT_CREATED && s->state != SEAT_WAITING && s->state != SEAT_HELD))
             continue;
         if (!s->listed && !known(line, s)) {
-            hf__zk_seat_gone(s, HF_ELOST, NULL);
+            /* we are heard, so our session lives and somebody else has ended it */
+            hf__zk_seat_gone(s,
+                             s->state == SEAT_HELD ? HF_ELOST
+                             : s->why != 0         ? s->why
+                                                   : HF_EEVICTED,
+                             NULL);
             continue;
         }
         s->placed = true;
@@ -163,7 +168,10 @@ static void read_own(struct line *line, struct entry *e, struct jute_reply *repl
     struct record rec;
 
     if (!hf__jute_stat(&reply->body, &stat) || stat.owner != line->zk->session.id) {
-        hf__zk_line_ended(line, e); /* of another session: not ours any more */
+        if (e->seat->state == SEAT_HELD) /* of another session: not ours any more */
+            hf__zk_line_ended(line, e);
+        else
+            hf__zk_seat_withdraw(e->seat, HF_ELOST);
         return;
     }
     hf__zk_record_read(&rec, data.at, data.len);
@@ -265,8 +273,8 @@ static void decide_waiting(struct line *line, size_t i, size_t holders)
         watch_children(line);
     } else if ((on = target(line, i)) != NULL) {
         hf__zk_line_watch(line, on);
-        if (!on->seat) /* what a grant needs to know is asked while there is time */
-            hf__zk_line_watch(line, e);
+        /* what a grant needs to know is asked while there is time; and it may be evicted */
+        hf__zk_line_watch(line, e);
     }
     hf__zk_seat_waits(s, (uint32_t)(i - holders + 1));
 }

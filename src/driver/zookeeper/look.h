@@ -18,6 +18,7 @@ struct job {
     void (*show)(struct job *);   /* all is read; NULL: there is nothing to show */
     bool follow;
     unsigned tries;
+    bool marks; /* evict: a waiter cannot be taken out at once */
     struct entry **entries;
     struct seen *seen;
     size_t n, open, victim;

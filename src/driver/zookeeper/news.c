@@ -91,7 +91,9 @@ void hf__zk_line_ended(struct line *line, struct entry *e)
         hf__zk_line_cut(line, e);
         if (!leaving) /* not our doing: perhaps all of the line has gone, and is another now */
             line->stale = true;
-        if (!leaving && !s->dead)
+        /* of one that waits the list says what it was: an eviction, if that is answered; the
+         * end of our session comes with such an event, too, and the connection ends */
+        if (s->state == SEAT_HELD && !s->dead)
             hf__zk_seat_gone(s, HF_ELOST, NULL);
         if (line->stale && hf__zk_line_waits(line))
             must_list(line);

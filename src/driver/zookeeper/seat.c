@@ -258,20 +258,14 @@ void hf__zk_seat_withdraw(struct seat *s, int why)
 }
 
 /* The mark of `break`: a holder keeps its place until its time is over and is not
- * renewed; its own life from now on, because the session's serves the others. */
+ * renewed. */
 void hf__zk_seat_marked(struct seat *s)
 {
-    struct ticket *t = s->t;
-
     s->marked = true;
-    if (s->state == SEAT_WAITING || s->state == SEAT_CREATED) {
-        hf__zk_seat_withdraw(s, HF_ELOST);
-    } else if (s->state == SEAT_HELD && t->life && t->life->kind == LIFE_WIDE) {
-        t->own.sent_at = t->own.tried_at = s->zk->base_at;
-        t->own.given_ms = s->zk->session.timeout_ms;
-        hf__hang(t, &t->own);
-        ev_dead(&t->own, HF_EBUSY);
-    }
+    if (s->state == SEAT_WAITING || s->state == SEAT_CREATED)
+        hf__zk_seat_withdraw(s, HF_EEVICTED);
+    else if (s->state == SEAT_HELD && s->t->life && s->t->life->kind == LIFE_WIDE)
+        ev_marked(s->t);
 }
 
 /* ---- what line.c has decided ----------------------------------------------------- */

@@ -162,7 +162,7 @@ static void marked_over(struct zk *z, const struct life *l)
             struct seat *s = seat_in(k);
 
             if (s->state == SEAT_HELD && s->t->life && s->t->life != l)
-                ev_dead(s->t->life, HF_ELOST);
+                ev_dead(s->t->life);
         }
 }
 
@@ -189,7 +189,7 @@ static void session_over(struct zk *z)
         return;
     l->drv[0] = (uint64_t)(uintptr_t)z->old;
     z->old = l;
-    ev_dead(l, HF_ELOST);
+    ev_dead(l);
 }
 
 /* ---- ending it ------------------------------------------------------------------- */

@@ -1,11 +1,18 @@
 -- evict.lua: end one ticket, named by its token (G8): at once, or (a holder) by ending its renewal.
 -- ARGV 2 token 3 '1': at once. Answers 1, 0: no such ticket, {'f', format}.
+-- KEYS 5: hash, the tokens that were taken out at once. A message may be lost; the next look of
+-- its owner finds it there, and knows that its place has not merely expired. After the time of
+-- that place it would have.
 --> line.lua
 --> admit.lua
 local token = ARGV[2]
 local pair = call('HMGET', L, '', token)
 local other = parse(pair[1])
 local waiter
+local function remember()
+    call('HSET', KEYS[5], token, '')
+    call('PEXPIREAT', KEYS[5], format(TEXT, till))
+end
 if other then
     return { 'f', other }
 end
@@ -17,6 +24,7 @@ if pair[2] then
         n = n - 1
         sum = sum - w
         tell(c, 'x', token, 0, 0)
+        remember()
         purge()
         admit()
     elseif bits == 0 then
@@ -33,6 +41,7 @@ end
 local _, _, _, client, _, group, group_till, count = read(waiter)
 dequeue(token, group, group_till, count)
 tell(client, 'x', token, 0, 0)
+remember()
 purge()
 admit()
 save()
