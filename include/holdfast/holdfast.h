@@ -248,13 +248,26 @@ int hf_lease_check(const hf_lease *);
 int hf_lease_state(const hf_lease *);             /* HF_HELD, HF_AT_RISK, HF_LOST */
 int64_t hf_lease_remaining_ms(const hf_lease *);  /* until check says lost; never negative */
 
-/* The ttl that the store really gave: a server may give less than was asked for (ZooKeeper cuts
- * the time-out of a session to its own limits, also when it is attached to another server).
- * Several names: the least. A lost lease: the last one. */
+/* The ttl that the store really gave: a server may give less than was asked for (ZooKeeper
+ * cuts the time-out of a session to its own limits, also when the session is attached to
+ * another server). Several names: the least. A lost lease: the last one. */
 int64_t hf_lease_ttl_ms(const hf_lease *);
+
 uint64_t hf_lease_fence(const hf_lease *);        /* several names: of the first by bytes */
 uint64_t hf_lease_fence_of(const hf_lease *, const char *name); /* 0: not in this lease */
 const char *hf_lease_name(const hf_lease *);      /* several names: the first by bytes */
+size_t hf_lease_count(const hf_lease *);          /* how many names it has */
+const char *hf_lease_name_at(const hf_lease *, size_t i); /* by bytes; NULL beyond the end */
+
+/* How the place is held: HF_READ, HF_WRITE or HF_PERMITS. HF_READ after a downgrade; HF_WRITE
+ * for a handle that has re-entered an exclusive hold, whatever it asked for. Several names:
+ * HF_WRITE only if all are held exclusively. */
+int hf_lease_mode(const hf_lease *);
+uint32_t hf_lease_permits(const hf_lease *);      /* HF_PERMITS: how many; else 0 */
+
+/* Sleeps until the lease is lost (HF_ELOST) or the time is over (0), and drives the client
+ * meanwhile. At risk is not lost. HF_ECLOSED, HF_EREENTRANT ... Not beside hf_release. */
+int hf_lease_wait(hf_lease *, int64_t wait_ms, hf_error *);
 
 /* A descriptor that is readable while the state is not HF_HELD. Made at the first call, the
  * lease's own: do not read or close it. */
@@ -264,7 +277,10 @@ int hf_lease_fd(hf_lease *, hf_error *);
 int hf_lease_on_change(hf_lease *, void (*cb)(hf_lease *, int state, void *user), void *user,
                        hf_error *);
 
-/* With HF_NO_RENEW: counts the ttl anew from now; ttl_ms 0: as before. HF_ELOST, ... */
+/* Changes. Of several names each is tried, whatever becomes of the others; the result is the
+ * first failure. HF_EBUSY: another change of the same hold is under way. HF_EUNKNOWN: no answer
+ * in time; the store may or may not have done it. HF_ELOST, HF_ENOTSUP ...
+ * With HF_NO_RENEW: counts the ttl anew from now; ttl_ms 0: as before. */
 int hf_lease_renew(hf_lease *, int64_t ttl_ms, hf_error *);
 
 /* Exclusive to shared; nobody gets between, the fence stays. HF_EBUSY with several handles. */
@@ -283,6 +299,14 @@ void hf_cancel_reset(hf_cancel *);
 void hf_cancel_free(hf_cancel *);  /* not while a call uses it */
 
 /* ---- looking ------------------------------------------------------------------------ */
+
+/* HF_FREE: nobody holds it. HF_SHARED: readers hold it, or some permits of a semaphore are
+ * taken and at least one is left. HF_TAKEN: held exclusively, or all permits are taken. */
+enum { HF_FREE = 0, HF_SHARED = 1, HF_TAKEN = 2 };
+
+/* One of these, or an error. One small request, whatever the length of the queue. A snapshot to
+ * be shown, never a reason to go ahead: it may be over before you read it. */
+int hf_name_state(hf_client *, const char *name, hf_error *);
 
 /* One line with all its tickets; a name that nobody uses gives an empty list. */
 int hf_look(hf_client *, const char *name, hf_list **ret, hf_error *);
@@ -323,7 +347,8 @@ enum { HF_EVICT_NOW = 1u << 0 };
 /* Breaks that one ticket or nothing (HF_ENOENT). By default it only ends its renewal: the
  * owner is told at once and the line moves at its expiry (a place that hf_release_after
  * left has no owner any more and ends at once). HF_EVICT_NOW admits the next at
- * once; from then on only the fence protects the resource. */
+ * once; from then on only the fence protects the resource. A ticket that waits loses its
+ * place, in both cases; its client stands in line again, at the end. */
 int hf_evict(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
              hf_error *);
 

@@ -72,19 +72,19 @@ struct hold {
     bool again;       /* DO_AGAIN */
     bool reentrant;   /* an owner was named: G9 */
     bool no_renew;
+    bool joined_again;    /* join was called before with this token, and had no answer */
+    bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
+    bool leave_sent;      /* leave was called and is not answered */
+    bool lost;
     uint64_t thread;  /* the thread that acquired it by a blocking call without owner; 0 */
     int64_t max_hold_ms;
     int64_t join_sent_at; /* 0: join was never called with this token */
     int64_t settled_by;   /* LEAVING: the store has ended it by then */
-    bool joined_again;    /* join was called before with this token, and had no answer */
-    bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
-    bool leave_sent;      /* leave was called and is not answered */
     struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING: repeat */
     struct hf_op *op;     /* the acquire that wants it */
     struct hf_op *leaver; /* the release that waits for it to be out */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
     struct list parts;    /* lease_part.on_hold */
-    bool lost;
     unsigned stepping; /* inside hf__hold_step: not to be freed */
     unsigned pins;     /* leases that a callback has just now */
     struct walk *walk;
@@ -92,6 +92,8 @@ struct hold {
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
+    uint32_t position;         /* WAITING: as the store told it at position_at; 0: not known */
+    int64_t position_at;
     _Atomic int64_t given_ms;  /* any thread: the ttl that the store gave, while held */
     char text[];         /* name NUL note NUL */
 };
@@ -158,10 +160,11 @@ struct hf_lease {
     void *owner;              /* the layer above: its client, counted */
     size_t n;
     struct list changed_node; /* the layer above: changes to be told */
+    char *ids;                /* the layer above: its tickets' ids, once somebody has asked */
     void (*on_change)(struct hf_lease *, int, void *);
     void *on_change_user;
     int fd;                   /* -1: none */
-    int told;                 /* the state told last */
+    unsigned char told;       /* the state told last */
     bool telling, released;
     struct lease_part parts[];
 };
@@ -176,7 +179,10 @@ int hf__lease_state(const struct hf_lease *); /* any thread */
 
 /* ---- operations ----------------------------------------------------------------------- */
 
-enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH };
+/* OP_CHANGE: of the layer above; an OP_AMEND or OP_RENEW for each name of a lease */
+enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH, OP_CHANGE };
+enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
+struct ask;
 
 struct hf_op {
     struct client *client;
@@ -206,6 +212,7 @@ struct hf_op {
     void *user;
     hf_cancel *cancel;
     struct list on_cancel;
+    bool part; /* OP_AMEND, OP_RENEW: of the OP_CHANGE in `waiter` */
     bool queued, running, freed, again;
     bool lazy_err; /* err is allocated when there is something to say; free it */
 };
@@ -224,10 +231,9 @@ int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait
 int hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms);
 int hf__amend(struct hf_op *, struct hold *, const char *note, bool downgrade);
 int hf__renew(struct hf_op *, struct hold *, int64_t ttl_ms);
-int hf__look(struct hf_op *, struct ask *, const char *name, bool list, size_t limit,
-             bool follow);
-int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bool now);
-int hf__cell(struct hf_op *, struct ask *, struct cell *);
+/* What is asked for stands in a look as the driver's verb reads it; its name is copied. */
+int hf__ask(struct hf_op *, struct ask *, enum ask_kind, const struct look *, hf_error *);
+int hf__cell(struct hf_op *, struct ask *, struct cell *, hf_error *);
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
 void hf__op_wait_ask(struct hf_op *);
 int hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out; HF_ENOMEM: not */
@@ -263,6 +269,7 @@ struct hf_line {
     int mode;
     uint32_t capacity;
     int64_t full; /* the capacity in weight */
+    int64_t held; /* of a brief look: the holders' weight */
     size_t holders, waiters, ntickets, room;
     int64_t oldest_ms;
     struct hf_ticket *tickets;
@@ -272,8 +279,6 @@ struct hf_list {
     struct hf_line *lines;
     size_t n, room;
 };
-
-enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
 
 struct ask { /* a look, an eviction or a cell request on its way */
     enum ask_kind kind;
@@ -293,9 +298,6 @@ struct ask { /* a look, an eviction or a cell request on its way */
 /* The ask is the caller's; it must stay until `answer` was called (no follow) or hf__ask_stop. */
 int hf__ask_look(struct ask *, struct client *, const char *name, size_t len, bool list,
                  size_t limit, bool follow);
-int hf__ask_evict(struct ask *, struct client *, const char *name,
-                  const unsigned char *token, bool now);
-void hf__ask_cell(struct ask *, struct client *, struct cell *);
 void hf__ask_run(struct ask *);  /* calls its verb */
 void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
 void hf__ask_store_down(struct ask *);
@@ -332,6 +334,8 @@ int hf__check_request(const struct client *, const hf_request *in, bool blocking
                       struct request *out, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);
 int hf__check_note(const char *, hf_error *);
+int hf__check_keep(const struct client *, int64_t keep_ms, hf_error *);
+int hf__check_id(const char *, unsigned char token[HF_TOKEN], hf_error *); /* of a ticket */
 bool hf__size_ok(const void *given, size_t size, size_t known);
 
 uint64_t hf__thread_number(void); /* of the calling thread; never used again in the process */

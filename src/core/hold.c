@@ -401,7 +401,10 @@ void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
 {
     struct hold *h = hold_of(t);
 
-    (void)position; /* what an application sees of it, it sees by looking */
+    if (position > 0) { /* else the store does not say it this time */
+        h->position = position;
+        h->position_at = now_of(h);
+    }
     if (recheck_ms >= 0 && t->life) {
         int64_t at = plus_ms(now_of(h), recheck_ms) + 1000;
 

@@ -154,7 +154,7 @@ static void lost_not_reentered(void)
     struct seen s;
 
     CHECK(see(other, nm("n"), 0, &s));
-    CHECK_RC(hf_evict(other, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
+    CHECK_RC(rig.face->evict(other, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
     AWAIT(hf_lease_check(old) == HF_ELOST);
     new = taken(c, nm("n"), req);
     CHECK(hf_lease_fence(new) > hf_lease_fence(old));
@@ -205,7 +205,7 @@ static void lease_used_elsewhere(void)
     in_thread(take_in_thread, &ask);
     CHECK_RC(hf_lease_check(ask.lease), 0);
     CHECK(hf_lease_state(ask.lease) == HF_HELD && hf_lease_remaining_ms(ask.lease) > 0);
-    CHECK_RC(hf_lease_note(ask.lease, "from elsewhere", E()),
+    CHECK_RC(rig.face->note(ask.lease, "from elsewhere", E()),
              hf_client_caps(c) & HF_CAP_LINE ? 0 : HF_ENOTSUP);
     CHECK(hf_lease_fd(ask.lease, E()) >= 0);
     in_thread(give_in_thread, ask.lease);

@@ -139,9 +139,9 @@ static size_t tell_each(struct redis *r, const struct wait_request *k,
         if (state == 0) {
             hf__redis_seat_out(r, t);
             ev_gone(t, HF_ELOST, NULL);
-        } else if (state == 1) {
-            if (waiting++ == 0)
-                ev_waiting(t, 1, hf__redis_reply_number(reply, 2));
+        } else if (state < 0) {
+            ev_waiting(t, (uint32_t)-state,
+                       waiting++ == 0 ? hf__redis_reply_number(reply, 2) : -1);
         } else {
             hf__redis_seat_granted(r, t, (uint64_t)state, k->q.sent_at);
         }

@@ -3,8 +3,8 @@
 -- none of the others was granted.
 -- ARGV 2 client 3 ttl 4.. tokens, the oldest first
 -- Answers {group's till (0: no such group), its count, recheck, then for each token: 0 gone,
--- 1 waits, or its fence: it holds, and its time counts anew (its expiry is `now + ttl` too)},
--- or {'f', format}.
+-- below 0: it waits, at minus its position, or its fence: it holds, and its time counts anew (its
+-- expiry is `now + ttl` too)}, or {'f', format}.
 --> line.lua
 --> admit.lua
 local expiry = now + ARGV[3]
@@ -37,7 +37,7 @@ for i = 4, #ARGV do
     elseif nw > 0 then
         local rank = call('ZRANK', Q, ARGV[i])
         if rank then
-            state = 1
+            state = -1 - rank
             foremost = foremost or rank
         end
     end
