@@ -185,6 +185,10 @@ enum {
     HF_NEED_DEADLINE = 1u << 2 /* refuse a store whose check is not certain */
 };
 
+/* Re-entry (G9). A request for a lock that its owner holds already enters that hold again: a
+ * further handle, released as any other. Of such a request mode, owner, wait and cancel count.
+ * The hold keeps its ttl and its note. It has one end, so max_hold_ms is HF_EINVAL, and so is
+ * HF_NO_RENEW that says otherwise than the hold's own. */
 #define HF_OWNER_CALL 0u            /* a new owner for each acquire: never reentrant */
 #define HF_OWNER_THREAD UINT64_MAX  /* the calling thread */
 
@@ -212,6 +216,10 @@ typedef struct hf_request { /* all but name and wait; NULL: an exclusive, renewe
  * 0 with *ret; HF_EBUSY (did not want to wait), HF_ETIMEDOUT, HF_ECANCELED, HF_EDEADLK,
  * HF_EMISMATCH, HF_ENOTSUP, HF_EINVAL, HF_EUNREACHABLE ... A failed call leaves nothing in
  * the line (G7).
+ * There is no upgrade: HF_WRITE inside HF_READ of the same owner, or of the same thread
+ * without owner, is HF_EDEADLK at once, because two readers who both wanted it would wait for
+ * each other for ever. Take HF_WRITE first and hf_lease_downgrade() it when reading is enough; or
+ * release, acquire HF_WRITE, and read again: somebody may have written in between.
  *     hf_acquire(c, "jobs/42", HF_FOREVER, NULL, &lease, &err);
  *     hf_acquire(c, "jobs/42", 0, HF_REQUEST(.mode = HF_READ, .note = "report"), &lease, NULL);
  */
@@ -288,7 +296,8 @@ int hf_lease_downgrade(hf_lease *, hf_error *);
 int hf_lease_note(hf_lease *, const char *note, hf_error *);
 
 /* From now on the lease belongs to this owner (HF_OWNER_THREAD: the calling thread), for
- * reentrancy and for deadlock detection: call it after handing a lease to another thread. */
+ * reentrancy and for deadlock detection: call it after handing a lease to another thread.
+ * HF_EBUSY if one of its holds has other handles: they would change their owner, too. */
 int hf_lease_adopt(hf_lease *, uint64_t owner, hf_error *);
 
 /* ---- stop buttons ------------------------------------------------------------------- */

@@ -266,10 +266,11 @@ int hf_lease_adopt(hf_lease *l, uint64_t owner, hf_error *err)
         o = hf__owner_of_thread(hf__thread_number());
     else if (owner != HF_OWNER_CALL)
         o = hf__owner_of_number(owner);
-    for (size_t i = 0; i < l->n; i++)
+    rc = only_handles(l, err);
+    for (size_t i = 0; rc == 0 && i < l->n; i++)
         hf__hold_adopt(l->parts[i].hold, o, owner != HF_OWNER_CALL);
     hf__leave(l->owner);
-    return 0;
+    return rc;
 }
 
 int hf_lease_owner(const hf_lease *l, char *buf, size_t size)
