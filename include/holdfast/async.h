@@ -1,4 +1,5 @@
-/* async.h: the same calls for programs with an event loop.
+/* async.h: the same calls for programs with an event loop: each call that waits for the store
+ * has a form that starts it and tells the end.
  *
  * A client has one descriptor, the same from hf_open to hf_close: poll it for input, level-
  * triggered, and call hf_client_process() when it is readable. Timers are inside. Header-only
@@ -20,7 +21,10 @@
 extern "C" {
 #endif
 
+/* lease: of an acquire; else NULL. */
 typedef void hf_done(hf_op *, int rc, hf_lease *lease, const hf_error *, void *user);
+/* The list is valid during the callback, and belongs to the library. */
+typedef void hf_seen(hf_op *, int rc, const hf_list *, const hf_error *, void *user);
 
 /* As hf_acquire. The op is yours: hf_op_free it, in the callback or later. */
 int hf_acquire_start(hf_client *, const char *name, int64_t wait_ms, const hf_request *,
@@ -32,17 +36,47 @@ int hf_acquire_all_start(hf_client *, const char *const *names, size_t n, int64_
  * be NULL: then nobody is told. HF_ECLOSED while the client closes: released, no callback. */
 int hf_release_start(hf_lease *, hf_done *, void *user, hf_op **ret, hf_error *);
 
-/* Its callback still runs once: with HF_ECANCELED, or with the grant that came first. */
+/* As hf_release_after: HF_ENOTSUP, HF_EINVAL, HF_EBUSY: the handle is still yours; else as
+ * hf_release_start. */
+int hf_release_after_start(hf_lease *, int64_t keep_ms, hf_done *, void *user, hf_op **ret,
+                           hf_error *);
+
+/* As hf_lease_renew, hf_lease_note, hf_lease_downgrade. The lease may be released before the
+ * end: then it is HF_ELOST, or what the store answered first. */
+int hf_renew_start(hf_lease *, int64_t ttl_ms, hf_done *, void *user, hf_op **ret, hf_error *);
+int hf_note_start(hf_lease *, const char *note, hf_done *, void *user, hf_op **ret,
+                  hf_error *);
+int hf_downgrade_start(hf_lease *, hf_done *, void *user, hf_op **ret, hf_error *);
+
+/* As hf_look, hf_ls, hf_evict; hf_name_state: rc is the state. */
+int hf_look_start(hf_client *, const char *name, hf_seen *, void *user, hf_op **ret,
+                  hf_error *);
+int hf_ls_start(hf_client *, const char *prefix, size_t limit, hf_seen *, void *user,
+                hf_op **ret, hf_error *);
+int hf_evict_start(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
+                   hf_done *, void *user, hf_op **ret, hf_error *);
+
+int hf_name_state_start(hf_client *, const char *name, hf_done *, void *user, hf_op **ret,
+                        hf_error *);
+
+/* Where an acquire stands in its queue (several names: in that which it waits for now): 1 is
+ * the head; 0 is not known: the store has not answered yet, or the wait is over. As the store
+ * told it last, age_ms ago (-1: not known); others may have left since. Asking causes no
+ * request; hf_async(3) says when each store tells it. HF_ENOTSUP where lines cannot be looked
+ * at. Both may be NULL. */
+int hf_op_position(const hf_op *, uint32_t *position, int64_t *age_ms);
+
+/* Ends an acquire or a look. Its callback still runs once: with HF_ECANCELED, or with the
+ * grant or answer that came first. What gives back or changes something goes on to its end. */
 void hf_op_cancel(hf_op *);
 
-/* At any time, also in its callback. Before completion: the callback never runs and a grant
- * is released. While it runs in another thread: takes effect when it returns. */
+/* At any time, also in its callback. Before completion: the callback never runs, a grant is
+ * released, and a change may or may not have been made. While it runs in another thread: takes
+ * effect when it returns. */
 void hf_op_free(hf_op *);
 
 /* Follows a line: the callback gets its state now and after each change (changes close
- * together may be told once), until hf_op_free; rc < 0 is its last call. The list is valid
- * during the callback. */
-typedef void hf_seen(hf_op *, int rc, const hf_list *, const hf_error *, void *user);
+ * together may be told once), until hf_op_free; rc < 0 is its last call. */
 int hf_watch_start(hf_client *, const char *name, hf_seen *, void *user, hf_op **ret,
                    hf_error *);
 

@@ -190,6 +190,10 @@ enum {
     HF_NEED_DEADLINE = 1u << 2 /* refuse a store whose check is not certain */
 };
 
+/* Re-entry (G9). A request for a lock that its owner holds already enters that hold again: a
+ * further handle, released as any other. Of such a request mode, owner, wait and cancel count.
+ * The hold keeps its ttl and its note. It has one end, so max_hold_ms is HF_EINVAL, and so is
+ * HF_NO_RENEW that says otherwise than the hold's own. */
 #define HF_OWNER_CALL 0u            /* a new owner for each acquire: never reentrant */
 #define HF_OWNER_THREAD UINT64_MAX  /* the calling thread */
 
@@ -217,6 +221,10 @@ typedef struct hf_request { /* all but name and wait; NULL: an exclusive, renewe
  * 0 with *ret; HF_EBUSY (did not want to wait), HF_ETIMEDOUT, HF_ECANCELED, HF_EDEADLK,
  * HF_EMISMATCH, HF_ENOTSUP, HF_EINVAL, HF_EUNREACHABLE ... A failed call leaves nothing in
  * the line (G7).
+ * There is no upgrade: HF_WRITE inside HF_READ of the same owner, or of the same thread
+ * without owner, is HF_EDEADLK at once, because two readers who both wanted it would wait for
+ * each other for ever. Take HF_WRITE first and hf_lease_downgrade() it when reading is enough; or
+ * release, acquire HF_WRITE, and read again: somebody may have written in between.
  *     hf_acquire(c, "jobs/42", HF_FOREVER, NULL, &lease, &err);
  *     hf_acquire(c, "jobs/42", 0, HF_REQUEST(.mode = HF_READ, .note = "report"), &lease, NULL);
  */
@@ -255,13 +263,26 @@ int hf_lease_check(const hf_lease *);
 int hf_lease_state(const hf_lease *);             /* HF_HELD, HF_AT_RISK, HF_LOST */
 int64_t hf_lease_remaining_ms(const hf_lease *);  /* until check says lost; never negative */
 
-/* The ttl that the store really gave: a server may give less than was asked for (ZooKeeper cuts
- * the time-out of a session to its own limits, also when it is attached to another server).
- * Several names: the least. A lost lease: the last one. */
+/* The ttl that the store really gave: a server may give less than was asked for (ZooKeeper
+ * cuts the time-out of a session to its own limits, also when the session is attached to
+ * another server). Several names: the least. A lost lease: the last one. */
 int64_t hf_lease_ttl_ms(const hf_lease *);
+
 uint64_t hf_lease_fence(const hf_lease *);        /* several names: of the first by bytes */
 uint64_t hf_lease_fence_of(const hf_lease *, const char *name); /* 0: not in this lease */
 const char *hf_lease_name(const hf_lease *);      /* several names: the first by bytes */
+size_t hf_lease_count(const hf_lease *);          /* how many names it has */
+const char *hf_lease_name_at(const hf_lease *, size_t i); /* by bytes; NULL beyond the end */
+
+/* How the place is held: HF_READ, HF_WRITE or HF_PERMITS. HF_READ after a downgrade; HF_WRITE
+ * for a handle that has re-entered an exclusive hold, whatever it asked for. Several names:
+ * HF_WRITE only if all are held exclusively. */
+int hf_lease_mode(const hf_lease *);
+uint32_t hf_lease_permits(const hf_lease *);      /* HF_PERMITS: how many; else 0 */
+
+/* Sleeps until the lease is lost (HF_ELOST) or the time is over (0), and drives the client
+ * meanwhile. At risk is not lost. HF_ECLOSED, HF_EREENTRANT ... Not beside hf_release. */
+int hf_lease_wait(hf_lease *, int64_t wait_ms, hf_error *);
 
 /* A descriptor that is readable while the state is not HF_HELD. Made at the first call, the
  * lease's own: do not read or close it. */
@@ -271,7 +292,10 @@ int hf_lease_fd(hf_lease *, hf_error *);
 int hf_lease_on_change(hf_lease *, void (*cb)(hf_lease *, int state, void *user), void *user,
                        hf_error *);
 
-/* With HF_NO_RENEW: counts the ttl anew from now; ttl_ms 0: as before. HF_ELOST, ... */
+/* Changes. Of several names each is tried, whatever becomes of the others; the result is the
+ * first failure. HF_EBUSY: another change of the same hold is under way. HF_EUNKNOWN: no answer
+ * in time; the store may or may not have done it. HF_ELOST, HF_ENOTSUP ...
+ * With HF_NO_RENEW: counts the ttl anew from now; ttl_ms 0: as before. */
 int hf_lease_renew(hf_lease *, int64_t ttl_ms, hf_error *);
 
 /* Exclusive to shared; nobody gets between, the fence stays. HF_EBUSY with several handles. */
@@ -279,7 +303,8 @@ int hf_lease_downgrade(hf_lease *, hf_error *);
 int hf_lease_note(hf_lease *, const char *note, hf_error *);
 
 /* From now on the lease belongs to this owner (HF_OWNER_THREAD: the calling thread), for
- * reentrancy and for deadlock detection: call it after handing a lease to another thread. */
+ * reentrancy and for deadlock detection: call it after handing a lease to another thread.
+ * HF_EBUSY if one of its holds has other handles: they would change their owner, too. */
 int hf_lease_adopt(hf_lease *, uint64_t owner, hf_error *);
 
 /* ---- stop buttons ------------------------------------------------------------------- */
@@ -290,6 +315,14 @@ void hf_cancel_reset(hf_cancel *);
 void hf_cancel_free(hf_cancel *);  /* not while a call uses it */
 
 /* ---- looking ------------------------------------------------------------------------ */
+
+/* HF_FREE: nobody holds it. HF_SHARED: readers hold it, or some permits of a semaphore are
+ * taken and at least one is left. HF_TAKEN: held exclusively, or all permits are taken. */
+enum { HF_FREE = 0, HF_SHARED = 1, HF_TAKEN = 2 };
+
+/* One of these, or an error. One small request, whatever the length of the queue. A snapshot to
+ * be shown, never a reason to go ahead: it may be over before you read it. */
+int hf_name_state(hf_client *, const char *name, hf_error *);
 
 /* One line with all its tickets; a name that nobody uses gives an empty list. */
 int hf_look(hf_client *, const char *name, hf_list **ret, hf_error *);
@@ -330,7 +363,8 @@ enum { HF_EVICT_NOW = 1u << 0 };
 /* Breaks that one ticket or nothing (HF_ENOENT). By default it only ends its renewal: the
  * owner is told at once and the line moves at its expiry (a place that hf_release_after
  * left has no owner any more and ends at once). HF_EVICT_NOW admits the next at
- * once; from then on only the fence protects the resource. */
+ * once; from then on only the fence protects the resource. A ticket that waits loses its
+ * place, in both cases; its client stands in line again, at the end. */
 int hf_evict(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
              hf_error *);
 

@@ -22,6 +22,20 @@ int hf_client_life_fds(hf_client *, int *fds, size_t n);
  * holds. Returns the length needed, as snprintf does. */
 int hf_lease_owner(const hf_lease *, char *buf, size_t size);
 
+/* ---- tickets ------------------------------------------------------------------------ */
+
+/* The id of its ticket, as hf_ticket_id shows it and hf_evict takes it; several names: of the
+ * first by bytes, or the i-th. Lives as long as the lease. NULL: no memory, beyond the end. */
+const char *hf_lease_ticket(const hf_lease *);
+const char *hf_lease_ticket_at(const hf_lease *, size_t i);
+
+/* Lets a place that hf_release_after left be taken for `keep_ms` from now instead, in one step;
+ * also for less than was left. Whoever knows the id may do it; fence and place stay. HF_ENOENT
+ * if it has ended, was broken, or is not such a place: a ticket with which somebody holds or
+ * waits is not touched. HF_ENOTSUP without HF_CAP_KEEP and HF_CAP_LINE, HF_EINVAL ... */
+int hf_keep_renew(hf_client *, const char *name, const char *ticket_id, int64_t keep_ms,
+                  hf_error *);
+
 /* ---- stores ------------------------------------------------------------------------- */
 
 enum { HF_BACKEND_BUILTIN = 0, HF_BACKEND_MODULE = 1, HF_BACKEND_MISSING = 2 };

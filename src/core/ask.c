@@ -11,24 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int prepare(struct ask *a, struct client *c, enum ask_kind kind, const char *name,
-                   size_t len)
+static void init(struct ask *a, struct client *c, enum ask_kind kind)
 {
     memset(a, 0, sizeof *a);
     list_init(&a->todo_node);
-    list_init(&a->look.drv_node);
     a->kind = kind;
     a->client = c;
-    a->look.store = c->store;
-    a->look.core = a;
-    a->name = malloc(len + 1);
-    if (!a->name)
-        return HF_ENOMEM;
-    memcpy(a->name, name, len);
-    a->name[len] = '\0';
-    a->look.name = a->name;
-    a->look.name_len = len;
-    return 0;
 }
 
 static void enqueue(struct ask *a)
@@ -36,45 +24,43 @@ static void enqueue(struct ask *a)
     list_push(&a->client->asks, &a->todo_node);
 }
 
+static int ask(struct ask *a, struct client *c, enum ask_kind kind, const struct look *what)
+{
+    char *name = malloc(what->name_len + 1);
+
+    init(a, c, kind);
+    a->list = kind == ASK_LOOK ? calloc(1, sizeof *a->list) : NULL;
+    if (!name || (kind == ASK_LOOK && !a->list)) {
+        free(name);
+        free(a->list);
+        return HF_ENOMEM;
+    }
+    memcpy(name, what->name, what->name_len);
+    name[what->name_len] = '\0';
+    a->look = *what;
+    a->look.name = a->name = name;
+    a->look.store = c->store;
+    a->look.core = a;
+    list_init(&a->look.drv_node);
+    a->follow = what->follow;
+    enqueue(a);
+    return 0;
+}
+
 int hf__ask_look(struct ask *a, struct client *c, const char *name, size_t len, bool list,
                  size_t limit, bool follow)
 {
-    int rc = prepare(a, c, ASK_LOOK, name, len);
-
-    if (rc < 0)
-        return rc;
-    a->look.list = list;
-    a->look.limit = limit;
-    a->look.follow = a->follow = follow;
-    a->list = calloc(1, sizeof *a->list);
-    if (!a->list) {
-        free(a->name);
-        a->name = NULL;
-        return HF_ENOMEM;
-    }
-    enqueue(a);
-    return 0;
+    return ask(a, c, ASK_LOOK,
+               &(struct look){ .name = name,
+                               .name_len = len,
+                               .list = list,
+                               .limit = limit,
+                               .follow = follow });
 }
 
-int hf__ask_evict(struct ask *a, struct client *c, const char *name,
-                  const unsigned char *token, bool now)
+static void ask_cell(struct ask *a, struct client *c, struct cell *cell)
 {
-    int rc = prepare(a, c, ASK_EVICT, name, strlen(name));
-
-    if (rc < 0)
-        return rc;
-    memcpy(a->look.token, token, HF_TOKEN);
-    a->look.now = now;
-    enqueue(a);
-    return 0;
-}
-
-void hf__ask_cell(struct ask *a, struct client *c, struct cell *cell)
-{
-    memset(a, 0, sizeof *a);
-    list_init(&a->todo_node);
-    a->kind = ASK_CELL;
-    a->client = c;
+    init(a, c, ASK_CELL);
     a->cell = cell;
     a->follow = cell->follow;
     cell->store = c->store;
@@ -137,6 +123,7 @@ static struct hf_line *line_for(struct hf_list *l, const struct row *r)
     line->mode = r->kind == LINE_PERMITS ? HF_PERMITS : HF_WRITE;
     line->capacity = r->kind == LINE_PERMITS ? (uint32_t)r->capacity : 0;
     line->full = r->capacity;
+    line->held = r->has_ticket ? 0 : r->weight;
     line->holders = (size_t)r->holders;
     line->waiters = (size_t)r->waiters;
     line->oldest_ms = r->oldest_ms;
@@ -289,6 +276,13 @@ GETTER(const char *, hf_ticket_note, hf_ticket, note, NULL)
 
 /* ---- operations that ask ------------------------------------------------------------------------ */
 
+static int name_state(const struct hf_list *l)
+{
+    const struct hf_line *line = l->n ? &l->lines[0] : NULL;
+
+    return !line || line->held == 0 ? HF_FREE : line->held < line->full ? HF_SHARED : HF_TAKEN;
+}
+
 static void answer_op(struct ask *a, int rc, const hf_error *err)
 {
     struct hf_op *op = a->user;
@@ -306,6 +300,8 @@ static void answer_op(struct ask *a, int rc, const hf_error *err)
         hf__op_seen(op, rc, err);
         return;
     }
+    if (rc == 0 && a->look.brief)
+        rc = name_state(a->list);
     op->list = a->list;
     a->list = NULL;
     op->ask = NULL;
@@ -320,39 +316,33 @@ void hf__ask_store_down(struct ask *a)
         hf__op_store_down(a->user);
 }
 
-static int begin(struct hf_op *op, struct ask *a, int rc)
+static void begin(struct hf_op *op, struct ask *a)
 {
-    if (rc < 0)
-        return hf__fail(op->err, rc, 0, NULL, "%s", hf_strerror(rc));
     a->answer = answer_op;
     a->user = op;
     op->ask = a;
     hf__op_wait_ask(op);
+}
+
+int hf__ask(struct hf_op *op, struct ask *a, enum ask_kind kind, const struct look *what,
+            hf_error *err)
+{
+    int rc = ask(a, op->client, kind, what);
+
+    if (rc < 0)
+        return hf__fail(err, rc, 0, NULL, "no memory for a question");
+    begin(op, a);
     return 0;
 }
 
-int hf__look(struct hf_op *op, struct ask *a, const char *name, bool list, size_t limit,
-             bool follow)
-{
-    return begin(op, a, hf__ask_look(a, op->client, name, strlen(name), list, limit, follow));
-}
-
-int hf__evict(struct hf_op *op, struct ask *a, const char *name, const char *id, bool now)
-{
-    unsigned char token[HF_TOKEN];
-
-    if (!id || !hf__unhex(token, sizeof token, id))
-        return hf__fail(op->err, HF_EINVAL, 0, NULL, "not the id of a ticket");
-    return begin(op, a, hf__ask_evict(a, op->client, name, token, now));
-}
-
-int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell)
+int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell, hf_error *err)
 {
     if (!(op->client->caps & HF_CAP_CELL) ||
         (cell->ttl_ms > 0 && !(op->client->caps & HF_CAP_CELL_EXPIRY)))
-        return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
+        return hf__fail(err, HF_ENOTSUP, 0, op->client->url.shown,
                         "this store does not have %s",
                         cell->ttl_ms > 0 ? "cells that expire" : "cells");
-    hf__ask_cell(a, op->client, cell);
-    return begin(op, a, 0);
+    ask_cell(a, op->client, cell);
+    begin(op, a);
+    return 0;
 }

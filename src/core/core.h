@@ -194,10 +194,11 @@ struct hf_lease {
     void *owner;              /* the layer above: its client, counted */
     size_t n;
     struct list changed_node; /* the layer above: changes to be told */
+    char *ids;                /* the layer above: its tickets' ids, once somebody has asked */
     void (*on_change)(struct hf_lease *, int, void *);
     void *on_change_user;
     int fd;                   /* -1: none */
-    int told;                 /* the state told last */
+    unsigned char told;       /* the state told last */
     bool telling, released;
     struct lease_part parts[];
 };
@@ -212,7 +213,10 @@ int hf__lease_state(const struct hf_lease *); /* any thread */
 
 /* ---- operations ----------------------------------------------------------------------- */
 
-enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH };
+/* OP_CHANGE: of the layer above; an OP_AMEND or OP_RENEW for each name of a lease */
+enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH, OP_CHANGE };
+enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
+struct ask;
 
 struct hf_op {
     struct client *client;
@@ -221,8 +225,10 @@ struct hf_op {
     bool done;
     bool explained;       /* err has the text already */
     bool try_only;
-    bool queued, running, freed, again; /* the layer above */
-    bool lazy_err; /* err is allocated when there is something to say; free it */
+    bool queued : 1, running : 1, freed : 1, again : 1; /* the layer above */
+    bool lists : 1;    /* it wants `seen`, not `callback` */
+    bool part : 1;     /* OP_AMEND, OP_RENEW: of the OP_CHANGE in `waiter` */
+    bool lazy_err : 1; /* err is allocated when there is something to say; free it */
     hf_error *err;        /* filled if rc < 0; may be NULL */
     struct timer timer;   /* the end of its waiting */
     union {
@@ -232,8 +238,10 @@ struct hf_op {
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
     union {
         struct { /* OP_ACQUIRE */
-            size_t next;     /* how many of its holds are granted */
-            struct all *all; /* of several names: what is still to come */
+            uint32_t next;       /* how many of its holds are granted */
+            uint32_t position;   /* of the next one, as the store told it last; 0: not known */
+            int64_t position_at; /* when it told that */
+            struct all *all;     /* of several names: what is still to come */
         };
         size_t open; /* OP_RELEASE: how many holds are not settled */
         struct {     /* OP_RENEW, and OP_AMEND of a ttl: else 0 */
@@ -248,8 +256,10 @@ struct hf_op {
     void *owner;
     void *waiter;
     struct list node;
-    hf_done *callback;
-    hf_seen *seen;
+    union {
+        hf_done *callback;
+        hf_seen *seen;
+    };
     void *user;
     hf_cancel *cancel;
     struct list on_cancel;
@@ -269,10 +279,9 @@ int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait
 int hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms);
 int hf__amend(struct hf_op *, struct hold *, const char *note, bool downgrade);
 int hf__renew(struct hf_op *, struct hold *, int64_t ttl_ms);
-int hf__look(struct hf_op *, struct ask *, const char *name, bool list, size_t limit,
-             bool follow);
-int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bool now);
-int hf__cell(struct hf_op *, struct ask *, struct cell *);
+/* What is asked for stands in a look as the driver's verb reads it; its name is copied. */
+int hf__ask(struct hf_op *, struct ask *, enum ask_kind, const struct look *, hf_error *);
+int hf__cell(struct hf_op *, struct ask *, struct cell *, hf_error *);
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
 void hf__op_wait_ask(struct hf_op *);
 void hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out */
@@ -308,6 +317,7 @@ struct hf_line {
     int mode;
     uint32_t capacity;
     int64_t full; /* the capacity in weight */
+    int64_t held; /* of a brief look: the holders' weight */
     size_t holders, waiters, ntickets, room;
     int64_t oldest_ms;
     struct hf_ticket *tickets;
@@ -317,8 +327,6 @@ struct hf_list {
     struct hf_line *lines;
     size_t n, room;
 };
-
-enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
 
 struct ask { /* a look, an eviction or a cell request on its way */
     enum ask_kind kind;
@@ -338,9 +346,6 @@ struct ask { /* a look, an eviction or a cell request on its way */
 /* The ask is the caller's; it must stay until `answer` was called (no follow) or hf__ask_stop. */
 int hf__ask_look(struct ask *, struct client *, const char *name, size_t len, bool list,
                  size_t limit, bool follow);
-int hf__ask_evict(struct ask *, struct client *, const char *name,
-                  const unsigned char *token, bool now);
-void hf__ask_cell(struct ask *, struct client *, struct cell *);
 void hf__ask_run(struct ask *);  /* calls its verb */
 void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
 void hf__ask_store_down(struct ask *);
@@ -383,6 +388,8 @@ int hf__check_request(const struct client *, const hf_request *in, bool blocking
 int hf__check_needs(const struct client *, uint32_t needs, int64_t ttl_ms, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);
 int hf__check_note(const char *, hf_error *);
+int hf__check_keep(const struct client *, int64_t keep_ms, hf_error *);
+int hf__check_id(const char *, unsigned char token[HF_TOKEN], hf_error *); /* of a ticket */
 
 /* What sizeof gave in version 0.1, on every ABI. Frozen: programs say these sizes. */
 enum {

@@ -420,6 +420,8 @@ static void call_join(struct hold *h)
     struct store *s = h->client->store;
 
     h->todo &= ~(unsigned)DO_JOIN;
+    if (h->op)
+        h->op->position = 0; /* not known before the store has said it */
     if (!set_hints(h)) {
         hf__hold_step(h, h->join_sent_at > 0 ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED,
                       HF_ENOMEM, NULL);
@@ -451,7 +453,10 @@ void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
 {
     struct hold *h = hold_of(t);
 
-    (void)position; /* what an application sees of it, it sees by looking */
+    if (position > 0 && h->op) { /* else the store does not say it this time */
+        h->op->position = position;
+        h->op->position_at = now_of(h);
+    }
     if (recheck_ms >= 0 && t->life) {
         /* Only the head of the queue is told such a time: the last answer is the truth. */
         t->life->recheck_at = plus_ms(now_of(h), recheck_ms) + 1000;

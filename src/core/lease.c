@@ -158,3 +158,20 @@ const char *hf_lease_name(const hf_lease *l)
 {
     return l ? l->parts[0].hold->t.name : NULL;
 }
+
+size_t hf_lease_count(const hf_lease *l)
+{
+    return l ? l->n : 0;
+}
+
+const char *hf_lease_name_at(const hf_lease *l, size_t i)
+{
+    return l && i < l->n ? l->parts[i].hold->t.name : NULL;
+}
+
+uint32_t hf_lease_permits(const hf_lease *l)
+{
+    const struct ticket *t = l ? &l->parts[0].hold->t : NULL;
+
+    return t && t->kind == LINE_PERMITS ? (uint32_t)t->weight : 0; /* which never changes */
+}

@@ -195,6 +195,27 @@ static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,
     return HF_EDEADLK;
 }
 
+/* One hold has one end: what another handle asks for cannot be had, and is not left out in silence. */
+static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct request *r)
+{
+    const char *why = NULL;
+
+    if (r->weight > h->t.weight)
+        return refuse_own(op, h->t.name, h, "exclusive inside shared would never be granted");
+    if (r->max_hold_ms > 0)
+        why = "max_hold_ms is for the first acquire";
+    else if (r->no_renew && !h->no_renew)
+        why = "it is renewed, whatever HF_NO_RENEW says here";
+    else if (!r->no_renew && h->no_renew)
+        why = "it is not renewed: say HF_NO_RENEW here, too";
+    if (why) {
+        hf__op_text(op, HF_EINVAL, "'%s' is held by its owner already: %s", h->t.name, why);
+        return HF_EINVAL;
+    }
+    hf__lease_attach(op->lease, i, h);
+    return 1;
+}
+
 /* 1: reentered, nothing to wait for; 0: standing in line; negative: refused. */
 static int enter(struct hf_op *op, size_t i, const char *name, const struct request *r)
 {
@@ -203,12 +224,8 @@ static int enter(struct hf_op *op, size_t i, const char *name, const struct requ
 
     if (r->kind == LINE_LOCK && r->reentrant) {
         h = hf__hold_find(c, name, r);
-        if (h && r->weight > h->t.weight)
-            return refuse_own(op, name, h, "exclusive inside shared would never be granted");
-        if (h) {
-            hf__lease_attach(op->lease, i, h);
-            return 1;
-        }
+        if (h)
+            return reenter(op, i, h, r);
     } else if (r->kind == LINE_LOCK && r->thread && !op->try_only) {
         h = hf__hold_find(c, name, r);
         if (h && (r->weight > 1 || h->t.weight > 1))

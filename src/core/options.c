@@ -107,6 +107,23 @@ int hf__check_note(const char *note, hf_error *err)
     return note ? check_text("note", note, HF_NOTE_MAX, err) : 0;
 }
 
+int hf__check_keep(const struct client *c, int64_t keep_ms, hf_error *err)
+{
+    if (keep_ms <= 0 || keep_ms > c->most_ttl_ms)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "keep_ms %" PRId64 " is out of range", keep_ms);
+    if (!(c->caps & HF_CAP_KEEP))
+        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
+                        "this store cannot end a place by itself");
+    return 0;
+}
+
+int hf__check_id(const char *id, unsigned char token[HF_TOKEN], hf_error *err)
+{
+    if (!id || !hf__unhex(token, HF_TOKEN, id))
+        return hf__fail(err, HF_EINVAL, 0, NULL, "not the id of a ticket");
+    return 0;
+}
+
 static int check_weight(const hf_request *in, struct request *out, hf_error *err)
 {
     if (in->mode != HF_PERMITS) {

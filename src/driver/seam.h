@@ -160,7 +160,7 @@ struct row { /* strings are valid during ev_row */
     unsigned char token[HF_TOKEN];
     uint64_t fence;    /* 0: waits */
     uint32_t position; /* 0: holds */
-    int64_t weight;
+    int64_t weight;    /* of a brief look: the sum of the holders' */
     struct owner owner;
     const char *host; /* NUL-terminated */
     int64_t pid;
@@ -178,12 +178,16 @@ struct look {
     const char *name; /* the line, or with `list` the prefix */
     size_t name_len;
     bool list, follow;
+    bool brief; /* of one line: one row without a ticket, or none if nobody holds; one request (to each
+                   node), which may be a little older than the call */
     size_t limit;                   /* of lines in a list; 0: none */
     unsigned char token[HF_TOKEN];  /* evict, front */
     /* Hints for cheaper answers; more may be answered than asked for. */
     bool no_notes;                  /* notes may be left out */
     bool front;                     /* only `token` and what stands in front of it */
     bool now;                       /* evict: at once; else only end its renewal */
+    int64_t keep_ms; /* evict: > 0: end nothing, but let a kept ticket last for so long from now;
+                        HF_ENOENT if it is not a kept one. Only with HF_CAP_KEEP */
     struct list drv_node;           /* the driver's own (init by the core) */
     void *drv_ptr;
     void *core;
@@ -274,7 +278,8 @@ struct hf_driver {
 
 enum store_state { STORE_UP, STORE_DOWN };
 
-void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms); /* recheck -1: none */
+/* position: 1 is the head of the queue; 0: not known, or as told before. recheck -1: none */
+void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms);
 /* sent_at: of the owner's own last answered request (its join, or its life's sent_at) */
 void ev_granted(struct ticket *, uint64_t fence, int64_t sent_at);
 void ev_left(struct ticket *, int rc);

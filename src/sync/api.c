@@ -2,7 +2,6 @@
 #include "sync/sync.h"
 
 #include "core/url.h"
-#include "sync/cell.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,6 +50,7 @@ static hf_client *new_client(const hf_options *o)
     list_init(&c->ready);
     list_init(&c->changed);
     list_init(&c->cancels);
+    list_init(&c->losses);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->quiet, NULL);
     return c;
@@ -315,91 +315,6 @@ int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *r
     if (rc == 0 || rc == HF_EUNKNOWN) /* the body had it to its end */
         return 0;
     return hf__fail(err, rc == HF_ECLOSED ? HF_ELOST : rc, 0, NULL, "%s", why.text);
-}
-
-/* ---- asking ------------------------------------------------------------------------------------- */
-
-enum question { LOOK, LS, EVICT, CELL };
-
-struct asking {
-    enum question what;
-    const char *name, *id;
-    size_t limit;
-    bool now;
-    struct cell *cell;
-};
-
-static int ask(hf_client *c, const struct asking *q, hf_list **ret, hf_error *err)
-{
-    struct hf_op op;
-    struct ask a;
-    int rc;
-
-    hf__op_init(&op, &c->core, OP_ASK, err);
-    op.owner = c;
-    list_push(&c->ops, &op.node);
-    if (q->what == EVICT)
-        rc = hf__evict(&op, &a, q->name, q->id, q->now);
-    else if (q->what == CELL)
-        rc = hf__cell(&op, &a, q->cell);
-    else
-        rc = hf__look(&op, &a, q->name, q->what == LS, q->limit, false);
-    if (rc == 0 && !op.done)
-        hf__wait(c, &op);
-    list_remove(&op.node);
-    rc = rc < 0 ? rc : op.rc;
-    if (rc == 0 && ret)
-        *ret = op.list;
-    else
-        hf_list_free(op.list);
-    return rc;
-}
-
-static int ask_blocking(hf_client *c, const struct asking *q, hf_list **ret, hf_error *err)
-{
-    int rc = hf__enter_blocking(c, err);
-
-    if (rc < 0)
-        return rc;
-    if (q->what != LS)
-        rc = hf__check_name(&c->core, q->what == CELL ? q->cell->name : q->name, err);
-    if (rc == 0)
-        rc = ask(c, q, ret, err);
-    hf__leave(c);
-    return rc;
-}
-
-int hf_look(hf_client *c, const char *name, hf_list **ret, hf_error *err)
-{
-    if (!ret)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
-    return ask_blocking(c, &(struct asking){ .what = LOOK, .name = name }, ret, err);
-}
-
-int hf_ls(hf_client *c, const char *prefix, size_t limit, hf_list **ret, hf_error *err)
-{
-    if (!ret)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
-    if (prefix && strnlen(prefix, HF_NAME_MAX + 1) > HF_NAME_MAX)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "the prefix is too long");
-    return ask_blocking(
-        c, &(struct asking){ .what = LS, .name = prefix ? prefix : "", .limit = limit }, ret,
-        err);
-}
-
-int hf_evict(hf_client *c, const char *name, const char *id, uint32_t flags, hf_error *err)
-{
-    if (flags & ~(uint32_t)HF_EVICT_NOW)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_evict: flags are not known");
-    return ask_blocking(
-        c, &(struct asking){ .what = EVICT, .name = name, .id = id, .now = flags & HF_EVICT_NOW },
-        NULL, err);
-}
-
-int hf__cell_call(hf_client *c, struct cell *cell, hf_error *err)
-{
-    cell->follow = false;
-    return ask_blocking(c, &(struct asking){ .what = CELL, .cell = cell }, NULL, err);
 }
 
 /* ---- about the client ----------------------------------------------------------------------------- */

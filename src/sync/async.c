@@ -51,7 +51,8 @@ static void callback_ends(const hf_client *before)
     callback_of = before;
 }
 
-static struct hf_op *new_op(hf_client *c, enum op_kind kind, size_t size, hf_error *err)
+struct hf_op *hf__op_new(hf_client *c, enum op_kind kind, size_t size,
+                         const struct listener *l, hf_error *err)
 {
     struct hf_op *op = calloc(1, size);
 
@@ -62,19 +63,29 @@ static struct hf_op *new_op(hf_client *c, enum op_kind kind, size_t size, hf_err
     hf__op_init(op, &c->core, kind, NULL);
     op->owner = c;
     op->lazy_err = true;
+    if (l) {
+        op->lists = l->seen != NULL;
+        if (op->lists)
+            op->seen = l->seen;
+        else
+            op->callback = l->done;
+        op->user = l->user;
+    }
     list_push(&c->ops, &op->node);
     c->refs++;
     return op;
 }
 
-/* With what the application will never get. Under the lock. */
-static void free_op(hf_client *c, struct hf_op *op)
+/* With what the application will never get. */
+void hf__op_drop(hf_client *c, struct hf_op *op)
 {
     struct hf_lease *l = op->done && op->rc == 0 ? op->lease : NULL;
 
     list_remove(&op->node);
     if (op->ask)
         hf__ask_stop(op->ask);
+    if (op->kind == OP_CHANGE)
+        hf__change_drop(op);
     hf_list_free(op->list);
     if (l) {
         hf__release(NULL, l, 0);
@@ -118,7 +129,7 @@ static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list
     before = callback_begins(op->owner);
     if (op->kind == OP_WATCH && w->cell_seen)
         w->cell_seen(w->cell, rc, op->user);
-    else if (op->kind == OP_WATCH)
+    else if (op->lists)
         op->seen(op, rc, list, rc < 0 ? err : NULL, op->user);
     else
         op->callback(op, rc, lease, rc < 0 ? err : NULL, op->user);
@@ -146,7 +157,7 @@ static void run_op(hf_client *c, struct hf_op *op)
     pthread_mutex_lock(&c->lock);
     op->running = false;
     if (op->freed)
-        free_op(c, op);
+        hf__op_drop(c, op);
     else if (op->again) {
         op->again = false;
         hf__op_ready(op);
@@ -162,7 +173,7 @@ static void run_change(hf_client *c, struct hf_lease *l)
 
     if (!cb || state == l->told)
         return;
-    l->told = state;
+    l->told = (unsigned char)state;
     l->telling = true;
     hf__lease_pin(l);
     pthread_mutex_unlock(&c->lock);
@@ -209,7 +220,7 @@ int hf__run_callbacks(hf_client *c, bool keeper)
 /* ---- starting ----------------------------------------------------------------------------- */
 
 static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
-                   const hf_request *req, hf_done *done, void *user, hf_op **ret,
+                   const hf_request *req, const struct listener *l, hf_op **ret,
                    hf_error *err)
 {
     struct request r;
@@ -220,11 +231,9 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
         rc = hf__check_name(&c->core, names[i], err);
     if (rc < 0)
         return rc;
-    op = new_op(c, OP_ACQUIRE, sizeof *op, err);
+    op = hf__op_new(c, OP_ACQUIRE, sizeof *op, l, err);
     if (!op)
         return HF_ENOMEM;
-    op->callback = done;
-    op->user = user;
     op->cancel = req ? req->cancel : NULL;
     if (op->cancel && atomic_load(&op->cancel->fired)) {
         hf__op_end(op, HF_ECANCELED, NULL);
@@ -240,7 +249,7 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
     if (rc < 0) {
         op->freed = true;
         hf__cancel(op, rc);
-        free_op(c, op);
+        hf__op_drop(c, op);
         return rc;
     }
     *ret = op;
@@ -251,6 +260,7 @@ int hf_acquire_all_start(hf_client *c, const char *const *names, size_t n, int64
                          const hf_request *req, hf_done *done, void *user, hf_op **ret,
                          hf_error *err)
 {
+    const struct listener l = { .done = done, .user = user };
     int rc;
 
     if (!done || !ret || !names || n == 0)
@@ -258,7 +268,7 @@ int hf_acquire_all_start(hf_client *c, const char *const *names, size_t n, int64
     rc = hf__enter(c, err);
     if (rc < 0)
         return rc;
-    rc = acquire(c, names, n, wait_ms, req, done, user, ret, err);
+    rc = acquire(c, names, n, wait_ms, req, &l, ret, err);
     hf__leave(c);
     return rc;
 }
@@ -269,32 +279,42 @@ int hf_acquire_start(hf_client *c, const char *name, int64_t wait_ms, const hf_r
     return hf_acquire_all_start(c, &name, 1, wait_ms, req, done, user, ret, err);
 }
 
-int hf_release_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_error *err)
+static int release(hf_lease *l, const int64_t *keep_ms, const struct listener *to,
+                   hf_op **ret, hf_error *err)
 {
     hf_client *c = l ? l->owner : NULL;
     struct hf_op *op = NULL;
     int rc;
 
-    if (!l || (done && !ret))
+    if (!l || (to->done && !ret))
         return hf__fail(err, HF_EINVAL, 0, NULL, "the lease or ret is NULL");
-    rc = hf__lease_enter(l, err);
+    rc = hf__lease_enter(l, keep_ms, err);
     if (rc < 0)
         return rc;
-    if (!done || c->closing)
-        return hf__lease_give_back(l, NULL, false, 0, err);
-    op = new_op(c, OP_RELEASE, sizeof *op, err);
-    if (op) {
-        op->callback = done;
-        op->user = user;
+    if (!to->done || c->closing)
+        return hf__lease_give_back(l, NULL, false, keep_ms, err);
+    op = hf__op_new(c, OP_RELEASE, sizeof *op, to, err);
+    if (op)
         *ret = op;
-    }
-    hf__lease_give_back(l, op, false, 0, NULL);
+    hf__lease_give_back(l, op, false, keep_ms, NULL);
     return op ? 0 : HF_ENOMEM;
+}
+
+int hf_release_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_error *err)
+{
+    return release(l, NULL, &(struct listener){ .done = done, .user = user }, ret, err);
+}
+
+int hf_release_after_start(hf_lease *l, int64_t keep_ms, hf_done *done, void *user,
+                           hf_op **ret, hf_error *err)
+{
+    return release(l, &keep_ms, &(struct listener){ .done = done, .user = user }, ret, err);
 }
 
 int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf_op **ret,
                    hf_error *err)
 {
+    const struct listener l = { .seen = seen, .user = user };
     struct watcher *w;
     int rc;
 
@@ -304,15 +324,15 @@ int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf
     if (rc < 0)
         return rc;
     rc = hf__check_name(&c->core, name, err);
-    w = rc == 0 ? (struct watcher *)(void *)new_op(c, OP_WATCH, sizeof *w, err) : NULL;
+    w = rc == 0 ? (struct watcher *)(void *)hf__op_new(c, OP_WATCH, sizeof *w, &l, err) : NULL;
     if (rc == 0 && !w)
         rc = HF_ENOMEM;
     if (w) {
-        w->op.seen = seen;
-        w->op.user = user;
-        rc = hf__look(&w->op, &w->ask, name, false, 0, true);
+        rc = hf__ask(&w->op, &w->ask, ASK_LOOK,
+                     &(struct look){ .name = name, .name_len = strlen(name), .follow = true },
+                     err);
         if (rc < 0)
-            free_op(c, &w->op);
+            hf__op_drop(c, &w->op);
         else
             *ret = &w->op;
     }
@@ -328,16 +348,16 @@ int hf__cell_follow(hf_client *c, struct cell *cell, hf__cell_seen *seen, void *
 
     if (rc < 0)
         return rc;
-    w = (struct watcher *)(void *)new_op(c, OP_WATCH, sizeof *w, err);
+    w = (struct watcher *)(void *)hf__op_new(c, OP_WATCH, sizeof *w, NULL, err);
     if (w) {
         w->cell_seen = seen;
         w->cell = cell;
         w->op.user = user;
         cell->verb = CELL_GET;
         cell->follow = true;
-        rc = hf__cell(&w->op, &w->ask, cell);
+        rc = hf__cell(&w->op, &w->ask, cell, err);
         if (rc < 0)
-            free_op(c, &w->op);
+            hf__op_drop(c, &w->op);
         else
             *ret = &w->op;
     }
@@ -353,7 +373,8 @@ void hf_op_cancel(hf_op *op)
 
     if (!op || hf__enter_any(c) < 0)
         return;
-    if (!op->done && op->kind == OP_ACQUIRE)
+    if (!op->done && (op->kind == OP_ACQUIRE ||
+                      (op->kind == OP_ASK && op->ask->kind == ASK_LOOK)))
         hf__cancel(op, HF_ECANCELED);
     hf__leave(c);
 }
@@ -374,7 +395,7 @@ void hf_op_free(hf_op *op)
     if (!op->done)
         hf__cancel(op, HF_ECANCELED);
     if (!op->running)
-        free_op(c, op);
+        hf__op_drop(c, op);
     hf__leave(c);
 }
 
@@ -450,17 +471,34 @@ int hf_client_process(hf_client *c)
     return did;
 }
 
-struct limit { /* of a wait for callbacks */
-    struct timer timer;
-    struct waiter waiter;
-    hf_client *client;
-};
-
 static void time_over(struct timer *t)
 {
     struct limit *l = container_of(t, struct limit, timer);
 
     hf__wake(l->client, &l->waiter);
+}
+
+void hf__limit_begin(struct limit *l, hf_client *c, int64_t wait_ms, bool pumps)
+{
+    int64_t now = hf__loop_now();
+
+    l->client = c;
+    l->end = LOOP_NEVER;
+    if (wait_ms < (LOOP_NEVER - now) / 1000 - 1)
+        l->end = now + (wait_ms > 0 ? wait_ms : 0) * 1000;
+    timer_init(&l->timer, time_over);
+    hf__waiter_init(&l->waiter, pumps);
+    c->inside++;
+    hf__loop_timer(&c->loop, &l->timer, l->end);
+}
+
+void hf__limit_end(struct limit *l)
+{
+    hf_client *c = l->client;
+
+    hf__loop_timer(&c->loop, &l->timer, LOOP_NEVER);
+    inside_ends(c);
+    hf__waiter_done(&l->waiter);
 }
 
 static int pump(hf_client *c, struct waiter *w, int64_t end)
@@ -482,22 +520,14 @@ static int pump(hf_client *c, struct waiter *w, int64_t end)
 
 int hf_client_wait(hf_client *c, int64_t wait_ms)
 {
-    struct limit l = { .client = c };
-    int64_t now = hf__loop_now(), end = LOOP_NEVER;
+    struct limit l;
     int rc = hf__enter_blocking(c, NULL);
 
     if (rc < 0)
         return rc;
-    if (wait_ms < (LOOP_NEVER - now) / 1000 - 1)
-        end = now + (wait_ms > 0 ? wait_ms : 0) * 1000;
-    timer_init(&l.timer, time_over);
-    hf__waiter_init(&l.waiter, true);
-    c->inside++;
-    hf__loop_timer(&c->loop, &l.timer, end);
-    rc = pump(c, &l.waiter, end);
-    hf__loop_timer(&c->loop, &l.timer, LOOP_NEVER);
-    inside_ends(c);
-    hf__waiter_done(&l.waiter);
+    hf__limit_begin(&l, c, wait_ms, true);
+    rc = pump(c, &l.waiter, l.end);
+    hf__limit_end(&l);
     hf__leave(c);
     return rc;
 }

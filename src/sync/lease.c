@@ -4,6 +4,8 @@
  * when it returns, under the lock, so that it is readable exactly while the state is another. */
 #include "sync/sync.h"
 
+#include "util/text.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +13,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+struct loss { /* a thread in hf_lease_wait, on its stack */
+    struct limit limit;
+    const struct hf_lease *lease;
+    struct list node; /* client.losses */
+};
 
 static void show_on_fd(const struct hf_lease *l, int state)
 {
@@ -24,6 +32,16 @@ static void show_on_fd(const struct hf_lease *l, int state)
         (void)!write(l->fd, &n, sizeof n); /* full means readable */
 }
 
+static void wake_for_loss(hf_client *c, const struct hf_lease *l)
+{
+    list_for(n, &c->losses) {
+        struct loss *loss = container_of(n, struct loss, node);
+
+        if (loss->lease == l)
+            hf__wake(c, &loss->limit.waiter);
+    }
+}
+
 void hf__lease_changed(struct hf_lease *l)
 {
     hf_client *c = l->owner;
@@ -33,6 +51,8 @@ void hf__lease_changed(struct hf_lease *l)
         return; /* not in the application's hands yet */
     state = hf__lease_state(l);
     show_on_fd(l, state);
+    if (state == HF_LOST)
+        wake_for_loss(c, l);
     if (l->on_change && state != l->told && !l->telling && list_empty(&l->changed_node)) {
         list_push(&c->changed, &l->changed_node);
         hf__news(c);
@@ -58,15 +78,38 @@ void hf__lease_free(struct hf_lease *l)
 {
     if (l->fd >= 0)
         close(l->fd);
+    free(l->ids);
     free(l);
 }
 
-int hf__lease_enter(struct hf_lease *l, hf_error *err)
+/* What concerns the whole hold is done by its only handle. */
+static int only_handles(const struct hf_lease *l, hf_error *err)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->parts[i].hold->parts.next->next != &l->parts[i].hold->parts)
+            return hf__fail(err, HF_EBUSY, 0, NULL, "'%s' is held by several handles",
+                            l->parts[i].hold->t.name);
+    return 0;
+}
+
+static int may_keep(const struct hf_lease *l, int64_t keep_ms, hf_error *err)
+{
+    int rc = hf__check_keep(l->client, keep_ms, err);
+
+    return rc < 0 ? rc : only_handles(l, err);
+}
+
+int hf__lease_enter(struct hf_lease *l, const int64_t *keep_ms, hf_error *err)
 {
     hf_client *c = l->owner;
+    int rc;
 
-    if (hf__enter_any(c) == 0)
-        return 0;
+    if (hf__enter_any(c) == 0) {
+        rc = keep_ms && !c->closing ? may_keep(l, *keep_ms, err) : 0;
+        if (rc < 0)
+            hf__leave(c);
+        return rc;
+    }
     hf__lease_free(l);
     hf__drop_forked(c);
     return hf__fail(err, HF_EFORKED, 0, NULL, "the lease belongs to the parent process");
@@ -85,11 +128,12 @@ static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms, h
     return op.rc;
 }
 
-int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t keep_ms,
-                        hf_error *err)
+int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
+                        const int64_t *keep, hf_error *err)
 {
     hf_client *c = l->owner;
     bool closing = c->closing;
+    int64_t keep_ms = keep ? *keep : 0;
     int rc;
 
     silence(l);
@@ -110,42 +154,22 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t
     return rc;
 }
 
-static int release(hf_lease *l, int64_t keep_ms, hf_error *err)
+static int release(hf_lease *l, const int64_t *keep_ms, hf_error *err)
 {
-    int rc = hf__lease_enter(l, err);
+    int rc = hf__lease_enter(l, keep_ms, err);
 
     return rc < 0 ? rc : hf__lease_give_back(l, NULL, !hf__in_callback(), keep_ms, err);
 }
 
 int hf_release(hf_lease *l, hf_error *err)
 {
-    return l ? release(l, 0, err) : 0;
-}
-
-static int may_keep(const struct hf_lease *l, int64_t keep_ms, hf_error *err)
-{
-    if (keep_ms <= 0 || keep_ms > l->client->most_ttl_ms)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "keep_ms %" PRId64 " is out of range", keep_ms);
-    if (!(l->client->caps & HF_CAP_KEEP))
-        return hf__fail(err, HF_ENOTSUP, 0, l->client->url.shown,
-                        "this store cannot end a place by itself");
-    for (size_t i = 0; i < l->n; i++)
-        if (l->parts[i].hold->parts.next->next != &l->parts[i].hold->parts)
-            return hf__fail(err, HF_EBUSY, 0, NULL, "'%s' is held by several handles",
-                            l->parts[i].hold->t.name);
-    return 0;
+    return l ? release(l, NULL, err) : 0;
 }
 
 int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
 {
-    hf_client *c = l ? l->owner : NULL;
-    int rc = l ? 0 : hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
-
-    if (rc == 0 && hf__enter_any(c) == 0) {
-        rc = c->closed ? 0 : may_keep(l, keep_ms, err);
-        hf__leave(c);
-    }
-    return rc < 0 ? rc : release(l, keep_ms, err);
+    return l ? release(l, &keep_ms, err)
+             : hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
 }
 
 /* ---- being told ------------------------------------------------------------------------------ */
@@ -188,30 +212,24 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
     return 0;
 }
 
-/* ---- changing ---------------------------------------------------------------------------------- */
-
-enum change { CHANGE_NOTE, CHANGE_WEIGHT, CHANGE_TTL };
-
-static int change_one(hf_client *c, struct hold *h, enum change what, const char *note,
-                      int64_t ttl_ms, hf_error *err)
+/* Every loss is told by hf__lease_changed, which wakes us; one that is only due (nobody renews any more) has a
+ * timer of the core, which whoever drives serves, we ourselves among them. */
+static int await_loss(hf_client *c, hf_lease *l, struct limit *limit)
 {
-    struct hf_op op;
-    int rc;
-
-    hf__op_init(&op, &c->core, what == CHANGE_TTL ? OP_RENEW : OP_AMEND, err);
-    op.owner = c;
-    list_push(&c->ops, &op.node);
-    rc = what == CHANGE_TTL ? hf__renew(&op, h, ttl_ms)
-                            : hf__amend(&op, h, note, what == CHANGE_WEIGHT);
-    if (rc == 0 && !op.done)
-        hf__wait(c, &op);
-    list_remove(&op.node);
-    return rc < 0 ? rc : op.rc;
+    for (;;) {
+        if (c->closing)
+            return HF_ECLOSED;
+        if (hf__lease_state(l) == HF_LOST)
+            return HF_ELOST;
+        if (hf__loop_now() >= limit->end)
+            return 0;
+        hf__wait_turn(c, &limit->waiter);
+    }
 }
 
-static int change(hf_lease *l, enum change what, const char *note, int64_t ttl_ms,
-                  hf_error *err)
+int hf_lease_wait(hf_lease *l, int64_t wait_ms, hf_error *err)
 {
+    struct loss me = { .lease = l };
     hf_client *c;
     int rc;
 
@@ -221,35 +239,16 @@ static int change(hf_lease *l, enum change what, const char *note, int64_t ttl_m
     rc = hf__enter_blocking(c, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; rc == 0 && i < l->n; i++)
-        rc = change_one(c, l->parts[i].hold, what, note, ttl_ms, err);
+    hf__limit_begin(&me.limit, c, wait_ms, false);
+    list_push(&c->losses, &me.node);
+    rc = await_loss(c, l, &me.limit);
+    list_remove(&me.node);
+    hf__limit_end(&me.limit);
     hf__leave(c);
-    return rc;
+    return rc < 0 ? hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc)) : 0;
 }
 
-int hf_lease_renew(hf_lease *l, int64_t ttl_ms, hf_error *err)
-{
-    if (ttl_ms < 0)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "ttl_ms is negative");
-    if (l && ttl_ms > 0 &&
-        (ttl_ms < l->client->least_ttl_ms || ttl_ms > l->client->most_ttl_ms))
-        return hf__fail(err, HF_ENOTSUP, 0, NULL,
-                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64 " ms",
-                        ttl_ms, l->client->least_ttl_ms, l->client->most_ttl_ms);
-    return change(l, CHANGE_TTL, NULL, ttl_ms, err);
-}
-
-int hf_lease_downgrade(hf_lease *l, hf_error *err)
-{
-    return change(l, CHANGE_WEIGHT, NULL, 0, err);
-}
-
-int hf_lease_note(hf_lease *l, const char *note, hf_error *err)
-{
-    int rc = hf__check_note(note, err);
-
-    return rc < 0 ? rc : change(l, CHANGE_NOTE, note ? note : "", 0, err);
-}
+/* ---- owners ---------------------------------------------------------------------------------- */
 
 int hf_lease_adopt(hf_lease *l, uint64_t owner, hf_error *err)
 {
@@ -265,10 +264,11 @@ int hf_lease_adopt(hf_lease *l, uint64_t owner, hf_error *err)
         o = hf__owner_of_thread(hf__thread_number());
     else if (owner != HF_OWNER_CALL)
         o = hf__owner_of_number(owner);
-    for (size_t i = 0; i < l->n; i++)
+    rc = only_handles(l, err);
+    for (size_t i = 0; rc == 0 && i < l->n; i++)
         hf__hold_adopt(l->parts[i].hold, o, owner != HF_OWNER_CALL);
     hf__leave(l->owner);
-    return 0;
+    return rc;
 }
 
 int hf_lease_owner(const hf_lease *l, char *buf, size_t size)
@@ -296,4 +296,48 @@ int hf_lease_owner(const hf_lease *l, char *buf, size_t size)
     }
     text[n] = '\0';
     return snprintf(buf, size, "%s", text);
+}
+
+/* ---- what it is ------------------------------------------------------------------------------- */
+
+static int mode_of(const struct ticket *t)
+{
+    return t->kind == LINE_PERMITS ? HF_PERMITS : t->weight < HF_FULL ? HF_READ : HF_WRITE;
+}
+
+int hf_lease_mode(const hf_lease *l)
+{
+    int mode;
+
+    if (!l)
+        return HF_EINVAL;
+    if (hf__enter_any(l->owner) < 0)
+        return HF_EFORKED;
+    mode = mode_of(&l->parts[0].hold->t);
+    for (size_t i = 1; i < l->n && mode == HF_WRITE; i++)
+        mode = mode_of(&l->parts[i].hold->t);
+    hf__leave(l->owner);
+    return mode;
+}
+
+/* The texts are made under the lock by whoever asks first, and stay as they are. */
+const char *hf_lease_ticket_at(const hf_lease *l, size_t i)
+{
+    enum { ID = 2 * HF_TOKEN + 1 };
+    hf_lease *mine = (hf_lease *)(uintptr_t)l;
+    const char *id;
+
+    if (!l || i >= l->n || hf__enter_any(l->owner) < 0)
+        return NULL;
+    if (!mine->ids && (mine->ids = malloc(l->n * ID)) != NULL)
+        for (size_t k = 0; k < l->n; k++)
+            hf__hex(mine->ids + k * ID, l->parts[k].hold->t.token, HF_TOKEN);
+    id = mine->ids ? mine->ids + i * ID : NULL;
+    hf__leave(l->owner);
+    return id;
+}
+
+const char *hf_lease_ticket(const hf_lease *l)
+{
+    return hf_lease_ticket_at(l, 0);
 }

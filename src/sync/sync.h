@@ -18,6 +18,13 @@ struct waiter { /* a thread in a blocking call, on its stack */
     bool pumps; /* hf_client_wait: wants any callback, not one operation */
 };
 
+struct limit { /* a thread that waits until something happens, or the time is over */
+    struct waiter waiter;
+    struct timer timer;
+    hf_client *client;
+    int64_t end; /* LOOP_NEVER: no limit */
+};
+
 enum keeper_state { KEEPER_NONE, KEEPER_RUNS, KEEPER_ENDED };
 
 struct hf_client {
@@ -38,6 +45,7 @@ struct hf_client {
     struct list ready;   /* op.node: done (or seen), callback to be run */
     struct list changed; /* lease.changed_node: on_change to be run */
     struct list cancels; /* cancel_watch.node */
+    struct list losses;  /* threads in hf_lease_wait: lease.c */
     pthread_cond_t quiet; /* hf_close waits for the threads inside */
     uint32_t drive;
     pthread_t keeper;
@@ -72,6 +80,8 @@ void hf__promote(hf_client *);                 /* on leaving: somebody else lead
 void hf__wait(hf_client *, struct hf_op *);    /* until it is done */
 void hf__waiter_init(struct waiter *, bool pumps);
 void hf__waiter_done(struct waiter *);
+/* Of an operation without a callback: waits for it, takes the result, frees it. */
+int hf__op_take(hf_client *, struct hf_op *, hf_list **, hf_error *);
 extern const struct host hf__host;
 
 /* keeper.c */
@@ -80,6 +90,19 @@ int hf__keeper_start(hf_client *, hf_error *);
 void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhile */
 
 /* async.c */
+struct listener { /* who is told of the end of an operation */
+    hf_done *done;
+    hf_seen *seen;
+    void *user;
+};
+/* A started operation, `size` bytes that begin with it; NULL: no memory. Without a listener it is for
+ * hf__op_take. hf__op_drop frees it, and what nobody has taken of its result. */
+struct hf_op *hf__op_new(hf_client *, enum op_kind, size_t size, const struct listener *,
+                         hf_error *);
+void hf__op_drop(hf_client *, struct hf_op *);
+/* Under the lock; HF_ENOMEM. Between the two the thread counts as inside. */
+void hf__limit_begin(struct limit *, hf_client *, int64_t wait_ms, bool pumps);
+void hf__limit_end(struct limit *);
 int hf__run_callbacks(hf_client *, bool keeper);
 const hf_client *hf__callback_of(void); /* whose callback this thread runs; or NULL */
 bool hf__in_callback(void);
@@ -94,12 +117,18 @@ struct hf_cancel {
 int hf__cancel_attach(hf_client *, struct hf_op *, hf_error *); /* op->cancel */
 void hf__cancel_detach(struct hf_op *);
 
+/* change.c */
+void hf__change_part_done(struct hf_op *part); /* of an OP_CHANGE has ended */
+void hf__change_drop(struct hf_op *);          /* ends what is still under way of it */
+
 /* lease.c */
 void hf__lease_changed(struct hf_lease *);
 void hf__lease_given(hf_client *, struct hf_lease *); /* it goes to the application */
-int hf__lease_enter(struct hf_lease *, hf_error *); /* to give it back; forked: has done so */
+/* To give it back; forked: has done so. With keep_ms it may be refused (hf_release_after): then nothing
+ * has changed and the lock is not taken. */
+int hf__lease_enter(struct hf_lease *, const int64_t *keep_ms, hf_error *);
 /* Entered; consumes the lease and leaves. With op: that operation is the release. */
-int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait, int64_t keep_ms,
+int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait, const int64_t *keep_ms,
                         hf_error *);
 void hf__lease_free(struct hf_lease *);
 

@@ -211,6 +211,25 @@ void hf__wait(hf_client *c, struct hf_op *op)
     hf__waiter_done(&w);
 }
 
+int hf__op_take(hf_client *c, struct hf_op *op, hf_list **list, hf_error *err)
+{
+    int rc;
+
+    if (!op->done)
+        hf__wait(c, op);
+    rc = op->rc;
+    if (rc < 0 && err && op->err)
+        *err = *op->err;
+    else if (rc < 0) /* there was no memory for a better one */
+        hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
+    if (rc >= 0 && list) {
+        *list = op->list;
+        op->list = NULL;
+    }
+    hf__op_drop(c, op);
+    return rc;
+}
+
 /* ---- what the core tells ---------------------------------------------------------------- */
 
 void hf__wake(hf_client *c, struct waiter *w)
@@ -228,9 +247,11 @@ static void op_done(struct hf_op *op)
     if (!op->queued) /* a watch with news is in `ready`, and stays there */
         list_remove(&op->node);
     hf__cancel_detach(op);
-    if (op->waiter)
+    if (op->part)
+        hf__change_part_done(op);
+    else if (op->waiter)
         hf__wake(c, op->waiter);
-    else if (op->callback || op->kind == OP_WATCH)
+    else if (op->callback || op->kind == OP_WATCH) /* or `seen` in its place */
         hf__op_ready(op);
 }
 

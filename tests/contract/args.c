@@ -136,6 +136,16 @@ static int no_body(hf_lease *l, void *user)
     check_failed(__FILE__, __LINE__, "the body must not run");
 }
 
+static void no_callback(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    (void)op;
+    (void)rc;
+    (void)lease;
+    (void)err;
+    (void)user;
+    check_failed(__FILE__, __LINE__, "a callback of what was not started");
+}
+
 static void null_handles(void)
 {
     const char *name = nm("n");
@@ -167,6 +177,20 @@ static void null_handles(void)
     CHECK_RC(hf_lease_renew(NULL, 0, E()), HF_EINVAL);
     CHECK_RC(hf_lease_renew(l, -1, E()), HF_EINVAL);
     CHECK_RC(hf_watch_start(c, name, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_look_start(c, name, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_ls_start(c, NULL, 0, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_name_state_start(c, name, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_evict_start(c, name, hf_lease_ticket(l), 0, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_renew_start(l, 0, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_renew_start(NULL, 0, no_callback, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_note_start(l, "x", no_callback, NULL, NULL, E()), HF_EINVAL);
+    CHECK_RC(hf_note_start(NULL, "x", no_callback, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_downgrade_start(NULL, no_callback, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_release_after_start(NULL, 1, no_callback, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_release_after_start(l, 1, no_callback, NULL, NULL, E()), HF_EINVAL);
+    CHECK_RC(hf_release_after_start(l, 0, no_callback, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_evict(c, name, hf_lease_ticket(l), 6, E()), HF_EINVAL);
+    CHECK(strstr(last_error()->text, "0x6"));
     CHECK(!none && !list && !op);
     CHECK(line_is(c, nm("m"), 0, 0) && line_is(c, name, 1, 0));
     CHECK_RC(hf_lease_check(l), 0);

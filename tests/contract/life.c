@@ -86,7 +86,7 @@ static void no_renew_ends(void)
     AWAIT(pend_done(p));
     CHECK_NUM(p->ended_ms, >=, held_until);
     given(pend_granted(p));
-    CHECK_RC(hf_lease_renew(l, 0, E()), HF_ELOST);
+    CHECK_RC(rig.face->renew(l, 0, E()), HF_ELOST);
     CHECK_RC(rig.face->release(l, E()), HF_ELOST);
     closed(a);
     closed(b);
@@ -105,18 +105,18 @@ static void renew_by_hand(void)
         CHECK_RC(hf_lease_check(l), 0);
         CHECK_NUM(hf_lease_remaining_ms(l), <=, ttl);
         if (hf_lease_remaining_ms(l) < ttl / 2)
-            CHECK_RC(hf_lease_renew(l, 0, E()), 0);
+            CHECK_RC(rig.face->renew(l, 0, E()), 0);
         nap();
     }
     CHECK_RC(tried(b, nm("n"), NULL), HF_EBUSY);
     if (hf_client_caps(a) & HF_CAP_TTL) {
-        CHECK_RC(hf_lease_renew(l, 20000, E()), 0);
+        CHECK_RC(rig.face->renew(l, 20000, E()), 0);
         CHECK_NUM(hf_lease_remaining_ms(l), >, 15000);
         CHECK_NUM(hf_lease_remaining_ms(l), <=, 20000);
         CHECK(hf_lease_fence(l) == fence);
         given(l);
     } else { /* a session that lives on: but the lease ends */
-        CHECK_RC(hf_lease_renew(l, ttl + 1, E()), HF_ENOTSUP);
+        CHECK_RC(rig.face->renew(l, ttl + 1, E()), HF_ENOTSUP);
         AWAIT(hf_lease_check(l) == HF_ELOST);
         CHECK_RC(rig.face->release(l, E()), HF_ELOST);
     }
@@ -139,7 +139,7 @@ static void ttl_given(void)
         CHECK_NUM(hf_lease_ttl_ms(l), ==, 9000);
         CHECK_RC(rig.face->acquire_all(c, names, 2, LIMIT_MS, longer, &all, E()), 0);
         CHECK_NUM(hf_lease_ttl_ms(all), ==, 9000);
-        CHECK_RC(hf_lease_renew(l, 30000, E()), 0);
+        CHECK_RC(rig.face->renew(l, 30000, E()), 0);
         CHECK_NUM(hf_lease_ttl_ms(l), ==, 30000);
         CHECK_NUM(hf_lease_ttl_ms(all), ==, 20000);
         given(all);
@@ -197,15 +197,15 @@ static void kept_by_last_handle_only(void)
     hf_lease *outer = taken(c, nm("n"), req), *inner = taken(c, nm("n"), req);
     struct seen s;
 
-    CHECK_RC(hf_release_after(inner, 60000, E()), HF_EBUSY);
+    CHECK_RC(rig.face->release_after(inner, 60000, E()), HF_EBUSY);
     CHECK_RC(hf_lease_check(inner), 0);
     given(inner);
     if (hf_client_caps(c) & HF_CAP_LINE) {
         CHECK(see(c, nm("n"), 0, &s) && !s.kept && s.owner[0]);
-        CHECK_RC(hf_release_after(outer, SHORT_MS, E()), 0);
+        CHECK_RC(rig.face->release_after(outer, SHORT_MS, E()), 0);
         CHECK(!see(c, nm("n"), 0, &s) || (s.kept && !s.owner[0])); /* nobody's */
     } else
-        CHECK_RC(hf_release_after(outer, SHORT_MS, E()), 0);
+        CHECK_RC(rig.face->release_after(outer, SHORT_MS, E()), 0);
     CHECK_RC(tried(c, nm("n"), req), HF_EBUSY); /* its owner cannot re-enter */
     given(taken(c, nm("n"), req));
     closed(c);

@@ -38,7 +38,7 @@ static void broken(hf_client *by, const char *name, uint32_t flags)
     CHECK(see(by, name, 0, &s));
     CHECK(s.position == 0 && !s.broken);
     CHECK(s.fence > 0 || !(hf_client_caps(by) & HF_CAP_LINE));
-    CHECK_RC(hf_evict(by, name, s.id, flags, E()), 0);
+    CHECK_RC(rig.face->evict(by, name, s.id, flags, E()), 0);
 }
 
 static void loss_told(void)
@@ -197,17 +197,17 @@ static void break_that_or_nothing(void)
 
     CHECK(see(b, nm("n"), 0, &s));
     given(l);
-    CHECK_RC(hf_evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), HF_ENOENT);
+    CHECK_RC(rig.face->evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), HF_ENOENT);
     l = taken(a, nm("n"), NULL);
-    CHECK_RC(hf_evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), HF_ENOENT);
-    CHECK_RC(hf_evict(b, nm("n"), s.id, 0, E()), none);
+    CHECK_RC(rig.face->evict(b, nm("n"), s.id, HF_EVICT_NOW, E()), HF_ENOENT);
+    CHECK_RC(rig.face->evict(b, nm("n"), s.id, 0, E()), none);
     CHECK(see(b, nm("n"), 0, &s));
-    CHECK_RC(hf_evict(b, nm("another"), s.id, HF_EVICT_NOW, E()), HF_ENOENT);
+    CHECK_RC(rig.face->evict(b, nm("another"), s.id, HF_EVICT_NOW, E()), HF_ENOENT);
     strcpy(wrong, s.id);
     wrong[0] = wrong[0] == '0' ? '1' : '0';
-    CHECK_RC(hf_evict(b, nm("n"), wrong, HF_EVICT_NOW, E()), HF_ENOENT);
-    CHECK_RC(hf_evict(b, nm("n"), wrong, 0, E()), none);
-    CHECK_RC(hf_evict(b, nm("n"), s.id, 1u << 20, E()), HF_EINVAL);
+    CHECK_RC(rig.face->evict(b, nm("n"), wrong, HF_EVICT_NOW, E()), HF_ENOENT);
+    CHECK_RC(rig.face->evict(b, nm("n"), wrong, 0, E()), none);
+    CHECK_RC(rig.face->evict(b, nm("n"), s.id, 1u << 20, E()), HF_EINVAL);
     STAYS(hf_lease_state(l) == HF_HELD && hf_lease_check(l) == 0, 100);
     CHECK(see(b, nm("n"), 0, &s) && !s.broken);
     given(l);
@@ -226,11 +226,11 @@ static void evicted(hf_client *by, struct pend *p, const char *note, uint32_t fl
         i++;
     CHECK_STR(s.note, note);
     CHECK_NUM(s.position, >, 0);
-    CHECK_RC(hf_evict(by, nm("n"), s.id, flags, E()), 0);
+    CHECK_RC(rig.face->evict(by, nm("n"), s.id, flags, E()), 0);
     CHECK_RC(pend_end(p, NULL), HF_EEVICTED);
     await_line(by, nm("n"), 1, left);
     STAYS(line_is(by, nm("n"), 1, left), 100);
-    CHECK_RC(hf_evict(by, nm("n"), s.id, flags, E()), HF_ENOENT);
+    CHECK_RC(rig.face->evict(by, nm("n"), s.id, flags, E()), HF_ENOENT);
 }
 
 /* In the middle, at the end, and alone; of the holder's client and of another; marked, which

@@ -18,7 +18,8 @@ static void keep_refused(hf_client *c)
 {
     hf_lease *l = taken(c, nm("n"), NULL);
 
-    CHECK_RC(hf_release_after(l, 60000, E()), HF_ENOTSUP);
+    CHECK_RC(rig.face->release_after(l, 60000, E()), HF_ENOTSUP);
+    CHECK_RC(hf_keep_renew(c, nm("n"), hf_lease_ticket(l), 60000, E()), HF_ENOTSUP);
     CHECK_RC(hf_lease_check(l), 0);
     given(l);
     CHECK_RC(tried(c, nm("n"), NULL), 0);
@@ -35,12 +36,16 @@ static void line_hidden(hf_client *c)
     struct seen s;
 
     STAYS(line_is(c, nm("n"), 1, 0), 300);
+    if (rig.face->async)
+        CHECK_RC(hf_op_position(p->op, NULL, NULL), HF_ENOTSUP);
+    CHECK_RC(hf_keep_renew(c, nm("n"), hf_lease_ticket(l), 60000, E()), HF_ENOTSUP);
+    CHECK_RC(rig.face->state(c, nm("n"), E()), HF_TAKEN);
     CHECK_RC(hf_ls(c, NULL, 0, &list, E()), HF_ENOTSUP);
     CHECK(!list && last_error()->text[0]);
-    CHECK_RC(hf_lease_note(l, "second", E()), HF_ENOTSUP);
+    CHECK_RC(rig.face->note(l, "second", E()), HF_ENOTSUP);
     CHECK(see(other, nm("n"), 0, &s));
     CHECK_STR(s.note, "first");
-    CHECK_RC(hf_evict(other, nm("n"), s.id, 0, E()), HF_ENOTSUP);
+    CHECK_RC(rig.face->evict(other, nm("n"), s.id, 0, E()), HF_ENOTSUP);
     CHECK(hf_lease_state(l) == HF_HELD && hf_lease_check(l) == 0);
     given(l);
     given(pend_granted(p));

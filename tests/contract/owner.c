@@ -154,7 +154,7 @@ static void lost_not_reentered(void)
     struct seen s;
 
     CHECK(see(other, nm("n"), 0, &s));
-    CHECK_RC(hf_evict(other, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
+    CHECK_RC(rig.face->evict(other, nm("n"), s.id, HF_EVICT_NOW, E()), 0);
     AWAIT(hf_lease_check(old) == HF_ELOST);
     new = taken(c, nm("n"), req);
     CHECK(hf_lease_fence(new) > hf_lease_fence(old));
@@ -205,7 +205,7 @@ static void lease_used_elsewhere(void)
     in_thread(take_in_thread, &ask);
     CHECK_RC(hf_lease_check(ask.lease), 0);
     CHECK(hf_lease_state(ask.lease) == HF_HELD && hf_lease_remaining_ms(ask.lease) > 0);
-    CHECK_RC(hf_lease_note(ask.lease, "from elsewhere", E()),
+    CHECK_RC(rig.face->note(ask.lease, "from elsewhere", E()),
              hf_client_caps(c) & HF_CAP_LINE ? 0 : HF_ENOTSUP);
     CHECK(hf_lease_fd(ask.lease, E()) >= 0);
     in_thread(give_in_thread, ask.lease);
@@ -240,6 +240,74 @@ static void adopted(void)
     closed(c);
 }
 
+/* Refused, and the hold and its handles are as they were. */
+static void refused_inside(hf_client *c, const hf_request *inner, const char *why)
+{
+    const char *const names[] = { nm("a"), nm("n") };
+    hf_lease *none = NULL;
+
+    CHECK_RC(rig.face->acquire(c, nm("n"), LIMIT_MS, inner, &none, E()), HF_EINVAL);
+    CHECK(!none && strstr(last_error()->text, nm("n")) && strstr(last_error()->text, why));
+    CHECK_RC(rig.face->acquire_all(c, names, 2, LIMIT_MS, inner, &none, E()), HF_EINVAL);
+    CHECK(!none);
+    AWAIT(line_is(c, nm("a"), 0, 0));
+    CHECK(line_is(c, nm("n"), 1, 0));
+}
+
+/* What an inner request may say: its ttl and its note do not count, and what cannot be had by one of
+ * several handles is refused. */
+static void inner_request(void)
+{
+    const hf_request *plain = HF_REQUEST(.owner = 7, .note = "outer"),
+                     *by_hand = HF_REQUEST(.owner = 7, .flags = HF_NO_RENEW),
+                     *short_held = HF_REQUEST(.owner = 7, .max_hold_ms = 60000);
+    hf_client *c = opened();
+    hf_lease *outer = taken(c, nm("n"), plain), *inner;
+    int64_t ttl = hf_lease_ttl_ms(outer);
+    struct seen s;
+
+    inner = taken(c, nm("n"),
+                  HF_REQUEST(.owner = 7, .note = "inner", .ttl_ms = ttl_of(2 * ttl)));
+    CHECK_NUM(hf_lease_ttl_ms(inner), ==, ttl);
+    CHECK(see(c, nm("n"), 0, &s));
+    CHECK_STR(s.note, "outer");
+    given(inner);
+    refused_inside(c, short_held, "max_hold_ms");
+    refused_inside(c, by_hand, "HF_NO_RENEW");
+    CHECK_RC(hf_lease_check(outer), 0);
+    given(outer);
+    outer = taken(c, nm("n"), by_hand);
+    refused_inside(c, plain, "HF_NO_RENEW");
+    given(taken(c, nm("n"), by_hand));
+    given(outer);
+    outer = taken(c, nm("n"), short_held); /* its end is that of all handles */
+    given(taken(c, nm("n"), plain));
+    given(outer);
+    closed(c);
+}
+
+static void adopted_by_one_handle_only(void)
+{
+    const hf_request *seven = HF_REQUEST(.owner = 7), *eight = HF_REQUEST(.owner = 8);
+    const char *const names[] = { nm("a"), nm("n") };
+    hf_client *c = opened();
+    hf_lease *outer = taken(c, nm("n"), seven), *inner = taken(c, nm("n"), seven), *all = NULL;
+
+    CHECK_RC(hf_lease_adopt(outer, 8, E()), HF_EBUSY);
+    CHECK(strstr(last_error()->text, "several handles"));
+    CHECK_RC(tried(c, nm("n"), eight), HF_EBUSY);
+    CHECK_RC(tried(c, nm("n"), seven), 0);
+    given(inner);
+    CHECK_RC(rig.face->acquire_all(c, names, 2, LIMIT_MS, seven, &all, E()), 0);
+    CHECK_RC(hf_lease_adopt(all, 8, E()), HF_EBUSY); /* neither of its names */
+    CHECK_RC(tried(c, nm("a"), eight), HF_EBUSY);
+    given(all);
+    CHECK_RC(hf_lease_adopt(outer, 8, E()), 0);
+    CHECK_RC(tried(c, nm("n"), eight), 0);
+    given(outer);
+    closed(c);
+}
+
 /* A client that acts for an owner elsewhere knows what that owner holds. */
 static void acts_for_owner(void)
 {
@@ -271,6 +339,8 @@ const struct test_case owner_cases[] = {
     { "relock-waits", relock_waits, ON_ASYNC, HF_CAP_LINE, 0 },
     { "lease-used-elsewhere", lease_used_elsewhere, ON_ALL, 0, 0 },
     { "adopted", adopted, ON_ALL, 0, 0 },
+    { "inner-request", inner_request, ON_ALL, 0, 0 },
+    { "adopted-by-one-handle-only", adopted_by_one_handle_only, ON_ALL, 0, 0 },
     { "acts-for-owner", acts_for_owner, ON_ALL, HF_CAP_LINE, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -84,7 +84,7 @@ static void all_lost_with_one(void)
 
     CHECK_RC(rig.face->acquire_all(a, names, 3, LIMIT_MS, NULL, &l, E()), 0);
     CHECK(see(b, names[1], 0, &s));
-    CHECK_RC(hf_evict(b, names[1], s.id, HF_EVICT_NOW, E()), 0);
+    CHECK_RC(rig.face->evict(b, names[1], s.id, HF_EVICT_NOW, E()), 0);
     AWAIT(hf_lease_check(l) == HF_ELOST);
     CHECK_NUM(hf_lease_state(l), ==, HF_LOST);
     CHECK_RC(rig.face->release(l, E()), HF_ELOST);
@@ -110,7 +110,7 @@ static int body(hf_lease *l, void *user)
     CHECK_RC(tried(v->other, hf_lease_name(l), NULL), HF_EBUSY);
     if (v->evict) {
         CHECK(see(v->other, hf_lease_name(l), 0, &s));
-        CHECK_RC(hf_evict(v->other, hf_lease_name(l), s.id, HF_EVICT_NOW, E()), 0);
+        CHECK_RC(rig.face->evict(v->other, hf_lease_name(l), s.id, HF_EVICT_NOW, E()), 0);
         AWAIT(hf_lease_check(l) == HF_ELOST);
     }
     return 40 + v->calls;
@@ -150,7 +150,7 @@ static void downgrade(void)
                 *w = queued(b, nm("n"), 3, NULL);
     struct seen s;
 
-    CHECK_RC(hf_lease_downgrade(l, E()), 0);
+    CHECK_RC(rig.face->downgrade(l, E()), 0);
     r1 = pend_granted(p1);
     r2 = pend_granted(p2);
     CHECK_RC(hf_lease_check(l), 0);
@@ -173,10 +173,10 @@ static void downgrade_needs_single_handle(void)
     hf_client *c = opened();
     hf_lease *outer = taken(c, nm("n"), write), *inner = taken(c, nm("n"), write);
 
-    CHECK_RC(hf_lease_downgrade(outer, E()), HF_EBUSY);
+    CHECK_RC(rig.face->downgrade(outer, E()), HF_EBUSY);
     CHECK_RC(tried(c, nm("n"), HF_REQUEST(.mode = HF_READ, .owner = 8)), HF_EBUSY);
     given(inner);
-    CHECK_RC(hf_lease_downgrade(outer, E()), 0);
+    CHECK_RC(rig.face->downgrade(outer, E()), 0);
     CHECK_RC(tried(c, nm("n"), HF_REQUEST(.mode = HF_READ, .owner = 8)), 0);
     CHECK_RC(tried(c, nm("n"), write), HF_EDEADLK); /* it reads now: no way back */
     given(outer);

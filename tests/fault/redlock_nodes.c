@@ -337,6 +337,37 @@ static void old_mark_not_believed(void)
     nodes_done();
 }
 
+/* One word about a name costs one request to each node; the fewest of several, because the client may have
+ * something of its own to do. */
+static void state_asks_each_once(void)
+{
+    hf_client *c;
+    int64_t least[FIVE];
+
+    use_nodes(FIVE, no_guard);
+    c = opened();
+    await_marks(c);
+    CHECK_RC(rig.face->state(c, nm("n"), E()), HF_FREE); /* loads the script */
+    for (size_t i = 0; i < FIVE; i++)
+        least[i] = INT64_MAX;
+    for (int k = 0; k < 20; k++) {
+        int64_t before[FIVE];
+
+        for (size_t i = 0; i < FIVE; i++)
+            before[i] = redis_calls(&servers[i], "evalsha");
+        CHECK_RC(rig.face->state(c, nm("n"), E()), HF_FREE);
+        for (size_t i = 0; i < FIVE; i++) {
+            int64_t now = redis_calls(&servers[i], "evalsha") - before[i];
+
+            least[i] = now < least[i] ? now : least[i];
+        }
+    }
+    for (size_t i = 0; i < FIVE; i++)
+        CHECK_NUM(least[i], ==, 1);
+    closed(c);
+    nodes_done();
+}
+
 const struct test_case redlock_nodes_cases[] = {
     { "two-killed", two_killed, ON_ALL, 0, 0 },
     { "two-paused", two_paused, ON_ALL, 0, 0 },
@@ -352,6 +383,7 @@ const struct test_case redlock_nodes_cases[] = {
     { "lost-with-its-answer", lost_with_its_answer, ON_ALL, 0, 0 },
     { "scripts-forgotten", scripts_forgotten, ON_ALL, 0, 0 },
     { "marks-given-again", marks_given_again, ON_ALL, 0, 0 },
+    { "state-asks-each-once", state_asks_each_once, ON_ALL, 0, 0 },
     { "old-mark-not-believed", old_mark_not_believed, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -155,15 +155,17 @@ static void end_look(void)
 
 static void start_look(unsigned how)
 {
+    struct look what = { .name = how & 1 ? "" : "n",
+                         .name_len = how & 1 ? 0 : 1,
+                         .list = how & 1,
+                         .limit = how >> 4,
+                         .token[HF_TOKEN - 1] = 5,
+                         .now = how & 4 };
+
     end_look();
     hf__op_init(&w.look_op, &w.c, OP_ASK, NULL);
-    if (how & 1)
-        w.looking = hf__look(&w.look_op, &w.look, "", true, how >> 4, false) == 0;
-    else if (how & 2)
-        w.looking = hf__evict(&w.look_op, &w.look, "n", "00000000000000000000000000000005",
-                              how & 4) == 0;
-    else
-        w.looking = hf__look(&w.look_op, &w.look, "n", false, 0, false) == 0;
+    w.looking = hf__ask(&w.look_op, &w.look, (how & 3) == 2 ? ASK_EVICT : ASK_LOOK, &what,
+                        NULL) == 0;
 }
 
 /* ---- the server -------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  *   foreign   *_start() on such a client, a thread per client with a poll(2) loop of its own
  *             around hf_client_fd() and hf_client_process()
  * The driving threads sleep without a limit: a wake-up that the library forgets is a hang
- * here, not a delay. Calls that exist only in blocking form are made as such in every face,
- * beside the driving thread.
+ * here, not a delay. Calls that exist only in blocking form, and calls on clients that a case has
+ * opened without its face, are made as such in every face, beside the driving thread.
  */
 #ifndef HF_TESTS_FACE_H
 #define HF_TESTS_FACE_H
@@ -19,6 +19,8 @@
 
 struct pend;
 
+typedef void show_list(const hf_list *, void *user);
+
 struct face {
     const char *name;
     bool async;
@@ -29,6 +31,16 @@ struct face {
     int (*acquire_all)(hf_client *, const char *const *names, size_t n, int64_t wait_ms,
                        const hf_request *, hf_lease **, hf_error *);
     int (*release)(hf_lease *, hf_error *);
+    int (*release_after)(hf_lease *, int64_t keep_ms, hf_error *);
+    int (*renew)(hf_lease *, int64_t ttl_ms, hf_error *);
+    int (*note)(hf_lease *, const char *, hf_error *);
+    int (*downgrade)(hf_lease *, hf_error *);
+    /* The list is shown once and is gone then. */
+    int (*look)(hf_client *, const char *name, show_list *, void *user, hf_error *);
+    int (*ls)(hf_client *, const char *prefix, size_t limit, show_list *, void *user,
+              hf_error *);
+    int (*state)(hf_client *, const char *name, hf_error *);
+    int (*evict)(hf_client *, const char *name, const char *id, uint32_t flags, hf_error *);
     void (*begin)(struct pend *);
     void (*join)(struct pend *); /* after its end: gives threads and ops back */
 };

@@ -111,6 +111,18 @@ static int foreign_open(const char *url, const hf_options *options, hf_client **
     return async_open(url, options, ret, err, true);
 }
 
+/* NULL: opened past the face. */
+static struct driver *driver_of(const hf_client *c)
+{
+    struct driver *d;
+
+    pthread_mutex_lock(&drivers_lock);
+    for (d = drivers; d && d->client != c;)
+        d = d->next;
+    pthread_mutex_unlock(&drivers_lock);
+    return d;
+}
+
 static struct driver *driver_take(hf_client *c)
 {
     struct driver **at, *d;
@@ -213,6 +225,121 @@ static int async_release(hf_lease *lease, hf_error *err)
     return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
 }
 
+static int async_release_after(hf_lease *lease, int64_t keep_ms, hf_error *err)
+{
+    struct outcome o;
+    hf_op *op;
+    int rc;
+
+    outcome_init(&o);
+    rc = hf_release_after_start(lease, keep_ms, on_done, &o, &op, err);
+    return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
+}
+
+static int async_renew(hf_lease *lease, int64_t ttl_ms, hf_error *err)
+{
+    struct outcome o;
+    hf_op *op;
+    int rc;
+
+    outcome_init(&o);
+    rc = hf_renew_start(lease, ttl_ms, on_done, &o, &op, err);
+    return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
+}
+
+static int async_note(hf_lease *lease, const char *note, hf_error *err)
+{
+    struct outcome o;
+    hf_op *op;
+    int rc;
+
+    outcome_init(&o);
+    rc = hf_note_start(lease, note, on_done, &o, &op, err);
+    return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
+}
+
+static int async_downgrade(hf_lease *lease, hf_error *err)
+{
+    struct outcome o;
+    hf_op *op;
+    int rc;
+
+    outcome_init(&o);
+    rc = hf_downgrade_start(lease, on_done, &o, &op, err);
+    return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
+}
+
+struct view {
+    struct outcome out;
+    show_list *show;
+    void *user;
+};
+
+static void on_seen(hf_op *op, int rc, const hf_list *list, const hf_error *err, void *user)
+{
+    struct view *v = user;
+
+    (void)op;
+    if (rc == 0)
+        v->show(list, v->user);
+    outcome_set(&v->out, rc, NULL, err);
+}
+
+static int async_look(hf_client *c, const char *name, show_list *show, void *user,
+                      hf_error *err)
+{
+    struct view v = { .show = show, .user = user };
+    hf_op *op;
+    int rc;
+
+    if (!driver_of(c))
+        return face_blocking.look(c, name, show, user, err);
+    outcome_init(&v.out);
+    rc = hf_look_start(c, name, on_seen, &v, &op, err);
+    return rc < 0 ? rc : outcome_take(&v.out, op, NULL, err);
+}
+
+static int async_ls(hf_client *c, const char *prefix, size_t limit, show_list *show,
+                    void *user, hf_error *err)
+{
+    struct view v = { .show = show, .user = user };
+    hf_op *op;
+    int rc;
+
+    if (!driver_of(c))
+        return face_blocking.ls(c, prefix, limit, show, user, err);
+    outcome_init(&v.out);
+    rc = hf_ls_start(c, prefix, limit, on_seen, &v, &op, err);
+    return rc < 0 ? rc : outcome_take(&v.out, op, NULL, err);
+}
+
+static int async_state(hf_client *c, const char *name, hf_error *err)
+{
+    struct outcome o;
+    hf_op *op;
+    int rc;
+
+    if (!driver_of(c))
+        return hf_name_state(c, name, err);
+    outcome_init(&o);
+    rc = hf_name_state_start(c, name, on_done, &o, &op, err);
+    return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
+}
+
+static int async_evict(hf_client *c, const char *name, const char *id, uint32_t flags,
+                       hf_error *err)
+{
+    struct outcome o;
+    hf_op *op;
+    int rc;
+
+    if (!driver_of(c))
+        return hf_evict(c, name, id, flags, err);
+    outcome_init(&o);
+    rc = hf_evict_start(c, name, id, flags, on_done, &o, &op, err);
+    return rc < 0 ? rc : outcome_take(&o, op, NULL, err);
+}
+
 static void on_pend(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
 {
     struct pend *p = user;
@@ -245,6 +372,14 @@ const struct face face_callback = {
     .acquire = async_acquire,
     .acquire_all = async_acquire_all,
     .release = async_release,
+    .release_after = async_release_after,
+    .renew = async_renew,
+    .note = async_note,
+    .downgrade = async_downgrade,
+    .look = async_look,
+    .ls = async_ls,
+    .state = async_state,
+    .evict = async_evict,
     .begin = async_begin,
     .join = async_join,
 };
@@ -257,6 +392,14 @@ const struct face face_foreign = {
     .acquire = async_acquire,
     .acquire_all = async_acquire_all,
     .release = async_release,
+    .release_after = async_release_after,
+    .renew = async_renew,
+    .note = async_note,
+    .downgrade = async_downgrade,
+    .look = async_look,
+    .ls = async_ls,
+    .state = async_state,
+    .evict = async_evict,
     .begin = async_begin,
     .join = async_join,
 };

@@ -74,6 +74,32 @@ static void blocking_join(struct pend *p)
     pthread_join(p->thread, NULL);
 }
 
+static int shown(int rc, hf_list *list, show_list *show, void *user)
+{
+    if (rc == 0)
+        show(list, user);
+    hf_list_free(list);
+    return rc;
+}
+
+static int blocking_look(hf_client *c, const char *name, show_list *show, void *user,
+                         hf_error *err)
+{
+    hf_list *list = NULL;
+    int rc = hf_look(c, name, &list, err);
+
+    return shown(rc, list, show, user);
+}
+
+static int blocking_ls(hf_client *c, const char *prefix, size_t limit, show_list *show,
+                       void *user, hf_error *err)
+{
+    hf_list *list = NULL;
+    int rc = hf_ls(c, prefix, limit, &list, err);
+
+    return shown(rc, list, show, user);
+}
+
 const struct face face_blocking = {
     .name = "blocking",
     .open = hf_open,
@@ -81,6 +107,14 @@ const struct face face_blocking = {
     .acquire = hf_acquire,
     .acquire_all = hf_acquire_all,
     .release = hf_release,
+    .release_after = hf_release_after,
+    .renew = hf_lease_renew,
+    .note = hf_lease_note,
+    .downgrade = hf_lease_downgrade,
+    .look = blocking_look,
+    .ls = blocking_ls,
+    .state = hf_name_state,
+    .evict = hf_evict,
     .begin = blocking_begin,
     .join = blocking_join,
 };

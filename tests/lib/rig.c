@@ -86,18 +86,32 @@ int tried(hf_client *c, const char *name, const hf_request *req)
     return rc;
 }
 
+struct counts {
+    size_t holders, waiters;
+};
+
+static void count(const hf_list *list, void *user)
+{
+    const hf_line *line = hf_list_at(list, 0);
+    struct counts *n = user;
+
+    n->holders = line ? hf_line_holders(line) : 0;
+    n->waiters = line ? hf_line_waiters(line) : 0;
+}
+
+static struct counts counted(hf_client *c, const char *name)
+{
+    struct counts n = { 0, 0 };
+
+    CHECK_RC(rig.face->look(c, name, count, &n, E()), 0);
+    return n;
+}
+
 bool line_is(hf_client *c, const char *name, size_t holders, size_t waiters)
 {
-    hf_list *list = NULL;
-    const hf_line *line;
-    bool same;
+    struct counts n = counted(c, name);
 
-    CHECK_RC(hf_look(c, name, &list, E()), 0);
-    line = hf_list_at(list, 0);
-    same = line ? hf_line_holders(line) == holders && hf_line_waiters(line) == waiters
-                : holders + waiters == 0;
-    hf_list_free(list);
-    return same;
+    return n.holders == holders && n.waiters == waiters;
 }
 
 void await_line(hf_client *c, const char *name, size_t holders, size_t waiters)
@@ -112,32 +126,43 @@ static void copy_text(char *dst, size_t size, const char *src)
     strcpy(dst, src);
 }
 
+struct sight {
+    size_t i;
+    struct seen *seen; /* NULL afterwards: there is none */
+};
+
+static void copy_ticket(const hf_list *list, void *user)
+{
+    struct sight *at = user;
+    const hf_line *line = hf_list_at(list, 0);
+    const hf_ticket *t = line ? hf_line_ticket(line, at->i) : NULL;
+    struct seen *s = at->seen;
+
+    if (!t) {
+        at->seen = NULL;
+        return;
+    }
+    copy_text(s->id, sizeof(s->id), hf_ticket_id(t));
+    copy_text(s->owner, sizeof(s->owner), hf_ticket_owner(t));
+    copy_text(s->host, sizeof(s->host), hf_ticket_host(t));
+    copy_text(s->note, sizeof(s->note), hf_ticket_note(t));
+    s->fence = hf_ticket_fence(t);
+    s->position = hf_ticket_position(t);
+    s->permits = hf_ticket_permits(t);
+    s->mode = hf_ticket_mode(t);
+    s->broken = hf_ticket_broken(t);
+    s->kept = hf_ticket_kept(t);
+    s->pid = hf_ticket_pid(t);
+    s->age_ms = hf_ticket_age_ms(t);
+    s->expires_ms = hf_ticket_expires_ms(t);
+}
+
 bool see(hf_client *c, const char *name, size_t i, struct seen *s)
 {
-    hf_list *list = NULL;
-    const hf_line *line;
-    const hf_ticket *t;
+    struct sight at = { i, s };
 
-    CHECK_RC(hf_look(c, name, &list, E()), 0);
-    line = hf_list_at(list, 0);
-    t = line ? hf_line_ticket(line, i) : NULL;
-    if (t) {
-        copy_text(s->id, sizeof(s->id), hf_ticket_id(t));
-        copy_text(s->owner, sizeof(s->owner), hf_ticket_owner(t));
-        copy_text(s->host, sizeof(s->host), hf_ticket_host(t));
-        copy_text(s->note, sizeof(s->note), hf_ticket_note(t));
-        s->fence = hf_ticket_fence(t);
-        s->position = hf_ticket_position(t);
-        s->permits = hf_ticket_permits(t);
-        s->mode = hf_ticket_mode(t);
-        s->broken = hf_ticket_broken(t);
-        s->kept = hf_ticket_kept(t);
-        s->pid = hf_ticket_pid(t);
-        s->age_ms = hf_ticket_age_ms(t);
-        s->expires_ms = hf_ticket_expires_ms(t);
-    }
-    hf_list_free(list);
-    return t != NULL;
+    CHECK_RC(rig.face->look(c, name, copy_ticket, &at, E()), 0);
+    return at.seen != NULL;
 }
 
 struct pend *begun(hf_client *c, const char *name, int64_t wait_ms, const hf_request *req)
@@ -160,12 +185,8 @@ struct pend *begun(hf_client *c, const char *name, int64_t wait_ms, const hf_req
 struct pend *queued(hf_client *c, const char *name, size_t waiters, const hf_request *req)
 {
     struct pend *p = begun(c, name, HF_FOREVER, req);
-    hf_list *list;
-    bool there = false;
 
-    AWAIT((CHECK_RC(hf_look(c, name, &list, E()), 0),
-           there = hf_list_count(list) && hf_line_waiters(hf_list_at(list, 0)) >= waiters,
-           hf_list_free(list), there));
+    AWAIT(counted(c, name).waiters >= waiters);
     return p;
 }
 

@@ -236,6 +236,42 @@ static void queue_length(void)
     CHECK_NUM(few.join, ==, many.join);
 }
 
+/* ---- one word about a name ------------------------------------------------------ */
+
+static void count_states(hf_client *c, int state)
+{
+    for (int i = 0; i < 10; i++) {
+        int64_t at = inner(), scripts = calls("evalsha");
+
+        CHECK_RC(rig.face->state(c, nm("n"), E()), state);
+        CHECK_NUM(inner() - at, ==, 2); /* the time and the header */
+        CHECK_NUM(calls("evalsha") - scripts, ==, 1);
+    }
+}
+
+/* One request and the header of the line, however many wait. */
+static void state_path(void)
+{
+    hf_client *c;
+    hf_lease *held;
+    struct pend *waits[20];
+
+    begin();
+    c = ready();
+    CHECK_RC(rig.face->state(c, nm("n"), E()), HF_FREE); /* loads the script */
+    count_states(c, HF_FREE);
+    held = taken(c, nm("n"), HF_REQUEST(.ttl_ms = LONG_MS));
+    count_states(c, HF_TAKEN);
+    for (size_t i = 0; i < 20; i++)
+        waits[i] = queued(c, nm("n"), i + 1, HF_REQUEST(.ttl_ms = LONG_MS));
+    count_states(c, HF_TAKEN);
+    given(held);
+    for (size_t i = 0; i < 20; i++)
+        given(pend_granted(waits[i]));
+    closed(c);
+    end();
+}
+
 /* ---- fences --------------------------------------------------------------------- */
 
 static uint64_t stored_mark(const char *key)
@@ -298,6 +334,7 @@ static void fences_apart(void)
 
 static const struct test_case counts_cases[] = {
     { "free_path", free_path, ON_ALL, 0, 0 },
+    { "state_path", state_path, ON_ALL, 0, 0 },
     { "queue_length", queue_length, ON_BLOCKING, 0, CASE_LONG },
     { "fences_apart", fences_apart, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },

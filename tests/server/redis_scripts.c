@@ -26,7 +26,7 @@ struct seat {
     int64_t weight, expiry; /* ms; of who waits: its group's */
     uint64_t fence;
     size_t rank;
-    bool kept;
+    bool kept, broken;
 };
 
 struct line_seen {
@@ -176,7 +176,8 @@ static void read_holders(struct line_seen *l, const redisReply *all)
                                                 .weight = get(at, 8),
                                                 .fence = (uint64_t)get(at + 8, 8),
                                                 .expiry = get(at + 16, 8),
-                                                .kept = at[40] & 2 };
+                                                .kept = at[40] & 2,
+                                                .broken = at[40] & 1 };
         }
     }
 }
@@ -308,15 +309,20 @@ static void judge_change(const struct line_seen *was, const struct line_seen *is
 
 /* ---- doing ----------------------------------------------------------------------------------- */
 
-static void call(struct words *w, struct line_seen *was, unsigned named)
+/* After a call. */
+static void judge(struct line_seen *was, unsigned named)
 {
-    struct line_seen is;
+    struct line_seen is = look();
 
-    freeReplyObject(ask(w));
-    is = look();
     judge_state(&is);
     judge_change(was, &is, named);
     *was = is;
+}
+
+static void call(struct words *w, struct line_seen *was, unsigned named)
+{
+    freeReplyObject(ask(w));
+    judge(was, named);
 }
 
 static int64_t ttl_of_token(int t)
@@ -360,7 +366,7 @@ static void leave(int t, struct line_seen *was)
 
     token_of(t, token);
     text(&w, token);
-    if (below(8) == 0)
+    if (below(5) == 0)
         number(&w, below(2) ? BRIEF_MS : 60000);
     call(&w, was, 1u << t);
 }
@@ -386,6 +392,60 @@ static void evict(int t, struct line_seen *was)
     text(&w, token);
     text(&w, below(2) ? "1" : "0");
     call(&w, was, 1u << t);
+}
+
+/* What is kept, and lives, gets another end; nothing else changes. */
+static void keep(int t, struct line_seen *was)
+{
+    struct words w = script(SCRIPT_KEEP, 4);
+    const struct seat before = was->seats[t], *is = &was->seats[t];
+    int64_t ms = below(2) ? BRIEF_MS : 60000;
+    char token[TOKEN + 1];
+    redisReply *r;
+    bool done;
+
+    token_of(t, token);
+    text(&w, token);
+    number(&w, ms);
+    r = ask(&w);
+    MUST(r->type == REDIS_REPLY_INTEGER);
+    done = r->integer == 1;
+    freeReplyObject(r);
+    judge(was, done ? 1u << t : 0);
+    MUST(!done || (before.place == PLACE_HOLDS && before.kept));
+    if (done && is->place == PLACE_HOLDS)
+        MUST(is->kept && is->fence == before.fence && is->expiry <= was->now + ms &&
+             is->expiry > before.expiry - 60000);
+    if (!done && before.place == PLACE_HOLDS && before.kept && !before.broken)
+        MUST(before.expiry <= was->now);
+}
+
+static int64_t taken_by(const struct line_seen *l, int64_t now)
+{
+    int64_t sum = 0;
+
+    for (int t = 0; t < TOKENS; t++)
+        if (l->seats[t].place == PLACE_HOLDS && l->seats[t].expiry > now)
+            sum += l->seats[t].weight;
+    return sum;
+}
+
+/* Those that hold, less those whose time is over. */
+static void brief(int t, struct line_seen *was)
+{
+    struct words w = script(SCRIPT_BRIEF, 4);
+    int64_t most = taken_by(was, was->now), sum;
+    redisReply *r = ask(&w);
+
+    (void)t;
+    MUST(r->type == REDIS_REPLY_ARRAY && r->elements == 5);
+    sum = r->element[2]->integer;
+    MUST((sum == 0) == (r->element[3]->integer == 0));
+    MUST(!was->there || r->element[1]->integer == was->capacity ||
+         r->element[1]->integer == 0);
+    freeReplyObject(r);
+    judge(was, 0);
+    MUST(sum <= most && sum >= taken_by(was, was->now));
 }
 
 static void renew(int t, struct line_seen *was)
@@ -458,6 +518,7 @@ static void scripts_at_random(void)
     static void (*const deeds[])(int, struct line_seen *) = {
         join,  join, join, join, join,  join,  leave, leave,  leave,
         leave, stay, stay, stay, amend, evict, renew, follow, time_passes,
+        keep,  keep, brief,
     };
     enum { DEEDS = sizeof(deeds) / sizeof(deeds[0]) };
     struct line_seen was;

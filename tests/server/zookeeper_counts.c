@@ -121,6 +121,41 @@ static void busy_path(void)
     done();
 }
 
+static int64_t requests_of_state(hf_client *c, int state)
+{
+    int64_t least = INT64_MAX;
+
+    for (int i = 0; i < 20; i++) {
+        int64_t before = ask().requests, now;
+
+        CHECK_RC(rig.face->state(c, nm("n"), E()), state);
+        now = ask().requests - before;
+        least = now < least ? now : least;
+    }
+    return least;
+}
+
+/* One list of the children, whether somebody is there or not. */
+static void state_path(void)
+{
+    hf_client *a, *b;
+    hf_lease *held;
+    struct pend *waits;
+
+    use_one(LONG_TTL);
+    a = opened();
+    b = opened();
+    CHECK_NUM(requests_of_state(b, HF_FREE), ==, 1);
+    held = taken(a, nm("n"), NULL);
+    waits = queued(a, nm("n"), 1, NULL);
+    CHECK_NUM(requests_of_state(b, HF_TAKEN), ==, 1);
+    given(held);
+    given(pend_granted(waits));
+    closed(a);
+    closed(b);
+    done();
+}
+
 /* ---- hand-offs ------------------------------------------------------------------ */
 
 enum { CLIENTS = 10, HANDS = 50, SYNCS = 10 };
@@ -301,6 +336,7 @@ static void many_clients(void)
 static const struct test_case counts_cases[] = {
     { "free_path", free_path, ON_ALL, 0, 0 },
     { "busy_path", busy_path, ON_ALL, 0, 0 },
+    { "state_path", state_path, ON_ALL, 0, 0 },
     { "one_client_few", one_client_few, ON_BLOCKING, 0, 0 },
     { "one_client_many", one_client_many, ON_BLOCKING, 0, CASE_LONG },
     { "one_client_round", one_client_round, ON_BLOCKING, 0, CASE_LONG },

@@ -267,6 +267,25 @@ static size_t hint_text(uint32_t mask, char *buf)
     return n;
 }
 
+/* One row for all that hold. */
+static void saw_briefly(struct look *l, const struct msg *m)
+{
+    struct row row = { .name = line_names[m->line], .name_len = 2, .oldest_ms = -1 };
+
+    for (int i = 0; m->snap && i < m->snap->n; i++) {
+        const struct srow *r = &m->snap->rows[i];
+
+        row.kind = r->kind;
+        row.capacity = r->capacity;
+        row.holders += r->position == 0;
+        row.waiters += r->position > 0;
+        row.weight += r->position == 0 ? r->weight : 0;
+    }
+    if (row.holders > 0)
+        ev_row(l, &row);
+    ev_done(l, NULL, m->rc, NULL);
+}
+
 static void saw(struct sim_client *c, const struct msg *m)
 {
     struct look *l = c->looks[m->slot].look;
@@ -275,6 +294,10 @@ static void saw(struct sim_client *c, const struct msg *m)
     if (!l || c->looks[m->slot].gen != m->gen)
         return;
     c->looks[m->slot].look = NULL;
+    if (l->brief) {
+        saw_briefly(l, m);
+        return;
+    }
     for (int i = 0; m->snap && i < m->snap->n; i++) {
         const struct srow *r = &m->snap->rows[i];
         struct row row = { .name = line_names[m->line],

@@ -162,12 +162,15 @@ static void start_evict(struct sim_op *o)
 {
     struct sim_op *e;
     const struct hf_line *line = hf_list_at(o->op.list, 0);
+    struct look what = { .now = o->act.flags & F_NOW };
 
     if (!line || line->ntickets == 0 || o->c->shutting)
         return;
     e = new_op(o->c, &o->act, OP_ASK);
-    if (hf__evict(&e->op, &e->ask, line->name,
-                  line->tickets[o->act.rnd % line->ntickets].id, o->act.flags & F_NOW) < 0)
+    what.name = line->name;
+    what.name_len = line->name_len;
+    memcpy(what.token, line->tickets[o->act.rnd % line->ntickets].token, HF_TOKEN);
+    if (hf__ask(&e->op, &e->ask, ASK_EVICT, &what, NULL) < 0)
         free_op(e);
 }
 
@@ -340,9 +343,12 @@ static void change(struct sim_client *c, const struct act *a)
 static void ask(struct sim_client *c, const struct act *a)
 {
     struct sim_op *o = new_op(c, a, OP_ASK);
+    const struct look what = { .name = line_names[a->line],
+                               .name_len = strlen(line_names[a->line]),
+                               .brief = a->kind == A_LOOK && a->rnd % 2 };
 
     o->evict = a->kind == A_EVICT;
-    if (hf__look(&o->op, &o->ask, line_names[a->line], false, 0, false) < 0)
+    if (hf__ask(&o->op, &o->ask, ASK_LOOK, &what, NULL) < 0)
         free_op(o);
 }
 

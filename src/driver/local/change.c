@@ -1,6 +1,6 @@
-/* change.c: amending a hold, and breaking a ticket that is not ours.
+/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging one that is nobody's.
  *
- * Both are one entry and name the ticket by its token (G8); what is not there is said and
+ * Each is one entry and name the ticket by its token (G8); what is not there is said and
  * changes nothing. An eviction without `now` only marks the hold: its expiry stays as its
  * owner last set it and cannot be renewed, so the line moves when the owner's own
  * deadline has passed (G1). With `now` the next is admitted at once, and only the fence
@@ -121,6 +121,20 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
     return hf__line_save(tx, &e->key, l);
 }
 
+/* Only of a ticket that its owner has left, and that nobody has broken before. */
+static int keep_on(struct tx *tx, struct evict *e, struct line *l, struct holder *h)
+{
+    int rc;
+
+    if (!h || h->f.process != 0 || (h->f.flags & HOLDER_BROKEN))
+        return TX_READ;
+    e->found = true;
+    if ((rc = hf__line_keep(tx, l, h, e->look->keep_ms)) < 0 ||
+        (rc = hf__line_step(tx, &e->key, l)) < 0)
+        return rc;
+    return hf__line_save(tx, &e->key, l);
+}
+
 static int evict(struct tx *tx, void *arg)
 {
     struct evict *e = arg;
@@ -131,7 +145,10 @@ static int evict(struct tx *tx, void *arg)
     e->found = false;
     if ((rc = hf__line_load(tx, &e->key, &l)) < 0 || (rc = hf__line_clean(tx, l)) < 0)
         return rc;
-    if ((h = hf__line_find(l, e->look->token)) == NULL)
+    h = hf__line_find(l, e->look->token);
+    if (e->look->keep_ms > 0)
+        return keep_on(tx, e, l, h);
+    if (!h)
         return l->f.waiters > 0 ? evict_waiter(tx, e, l) : TX_READ;
     e->found = true;
     return evict_holder(tx, e, l, h);
@@ -152,7 +169,8 @@ static int run_evict(struct local *ls, void *of)
     if (rc == 0)
         hf__deliver(ls);
     if (rc == 0 && !e.found)
-        rc = hf__fail(&err, HF_ENOENT, 0, ls->sh->path, "no such ticket");
+        rc = hf__fail(&err, HF_ENOENT, 0, ls->sh->path, "no such %sticket",
+                      look->keep_ms > 0 ? "kept " : "");
     ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
     return 0;
 }

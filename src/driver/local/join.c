@@ -388,21 +388,6 @@ struct leave {
     struct key key;
 };
 
-/* The hold goes on without its owner. Its head must know when it ends now. */
-static int keep(struct tx *tx, struct line *l, struct holder *h, int64_t keep_ms)
-{
-    struct waiter head;
-    int rc;
-
-    h->f.process = h->f.member = 0;
-    h->f.expires_at = tx->now + keep_ms * 1000;
-    if (l->f.waiters == 0)
-        return 0;
-    if ((rc = hf__queue_first(tx, l, &head)) != 0)
-        return rc < 0 ? rc : 0;
-    return hf__tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
-}
-
 static int take_out(struct tx *tx, struct line *l, struct ticket *t)
 {
     struct holder *h = hf__line_find(l, t->token);
@@ -410,7 +395,7 @@ static int take_out(struct tx *tx, struct line *l, struct ticket *t)
     int rc;
 
     if (h && t->keep_ms > 0)
-        return keep(tx, l, h, t->keep_ms);
+        return hf__line_keep(tx, l, h, t->keep_ms);
     if (h) {
         hf__line_drop(l, (size_t)(h - l->holders));
         return 0;

@@ -391,6 +391,21 @@ int hf__line_step(struct tx *tx, const struct key *k, struct line *l)
     return 0;
 }
 
+/* The head of the queue must know when it ends now. */
+int hf__line_keep(struct tx *tx, const struct line *l, struct holder *h, int64_t keep_ms)
+{
+    struct waiter head;
+    int rc;
+
+    h->f.process = h->f.member = 0;
+    h->f.expires_at = tx->now + keep_ms * 1000;
+    if (l->f.waiters == 0)
+        return 0;
+    if ((rc = hf__queue_first(tx, l, &head)) != 0)
+        return rc < 0 ? rc : 0;
+    return hf__tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+}
+
 /* ---- what a waiter sees ------------------------------------------------------------ */
 
 /* Drops dead waiters between it and its living predecessor, so that the dead do not make

@@ -222,6 +222,8 @@ int hf__line_load(struct tx *, const struct key *, struct line **);
 int hf__line_save(struct tx *, const struct key *, struct line *);
 int hf__line_clean(struct tx *, struct line *); /* drops dead holders */
 int hf__line_step(struct tx *, const struct key *, struct line *);
+/* The hold goes on without its owner, for so long from now. */
+int hf__line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
 uint64_t hf__line_fence(struct tx *, const struct key *); /* 0: the marks are damaged */
 int hf__alive(struct tx *, uint64_t process);             /* 1, 0 or HF_E* */
 int hf__waiter_alive(struct tx *, const struct waiter *, struct life_fix *);

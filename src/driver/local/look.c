@@ -169,6 +169,16 @@ static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
     return hf__seen_add(tx, w->f.process);
 }
 
+/* They are asked afterwards whether they live. */
+static int see_holders(struct tx *tx, const struct line *l)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < l->f.nholders && tx->ls->nseen < SEEN_IN_TRY && rc == 0; i++)
+        rc = hf__seen_add(tx, l->holders[i].f.process);
+    return rc < 0 ? rc : TX_READ;
+}
+
 static int look_at_line(struct tx *tx, struct looking *k)
 {
     struct line *l;
@@ -186,6 +196,27 @@ static int look_at_line(struct tx *tx, struct looking *k)
     list_for (n, &k->rows)
         about_line(&container_of(n, struct shown, node)->row, l, waiters, tx->now);
     return TX_READ;
+}
+
+/* The record of the line is enough: it has the holders, and how many wait. */
+static int look_briefly(struct tx *tx, struct looking *k)
+{
+    const struct texts s = { .name = k->look->name, .name_len = k->look->name_len };
+    struct line *l;
+    struct key key;
+    struct row *r;
+    int rc;
+
+    hf__key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
+    if ((rc = hf__line_load(tx, &key, &l)) < 0 || (rc = hf__line_clean(tx, l)) < 0)
+        return rc;
+    if (l->f.nholders > 0) {
+        if ((r = add_row(tx, k, &s)) == NULL)
+            return HF_ENOMEM;
+        about_line(r, l, l->f.waiters, tx->now);
+        r->weight = l->sum;
+    }
+    return see_holders(tx, l);
 }
 
 /* ---- a list of lines --------------------------------------------------------------- */
@@ -225,9 +256,8 @@ static int show_line(struct tx *tx, struct looking *k, const struct scan *s,
         return HF_ENOMEM;
     about_line(r, l, waiters, tx->now);
     k->nlines++;
-    for (size_t i = 0; i < l->f.nholders && tx->ls->nseen < SEEN_IN_TRY && rc == 0; i++)
-        rc = hf__seen_add(tx, l->holders[i].f.process);
-    return rc;
+    rc = see_holders(tx, l);
+    return rc < 0 ? rc : 0;
 }
 
 static int look_at_list(struct tx *tx, struct looking *k)
@@ -260,7 +290,9 @@ static int look(struct tx *tx, void *arg)
 
     free_rows(k);
     k->earliest_at = LOOP_NEVER;
-    return k->look->list ? look_at_list(tx, k) : look_at_line(tx, k);
+    return k->look->list    ? look_at_list(tx, k)
+           : k->look->brief ? look_briefly(tx, k)
+                            : look_at_line(tx, k);
 }
 
 /* An error is the end of a follow, too. */

@@ -1,4 +1,4 @@
-/* look.c: who holds, who waits, which lines there are; ending a ticket by its token.
+/* look.c: who holds, who waits, which lines there are.
  *
  * One line is one script. A list asks every server for the keys of lines (SCAN, which may name a
  * key twice), then looks at each line once, in the order of names, some at a time. Nothing is
@@ -12,7 +12,7 @@
 
 enum { AT_A_TIME = 32, SCAN_COUNT = 1000 };
 
-static bool failed(const redisReply *reply)
+bool hf__redis_asking_failed(const redisReply *reply)
 {
     return !reply || reply->type == REDIS_REPLY_ERROR || hf__redis_reply_is(reply, 0, "f");
 }
@@ -46,7 +46,7 @@ static void answer_look(struct redis *r, struct request *q, const redisReply *re
         look->drv_ptr = NULL;
     if (f && !reply)
         return;
-    rc = failed(reply) ? hf__redis_reply_error(r, reply, &err)
+    rc = hf__redis_asking_failed(reply) ? hf__redis_reply_error(r, reply, &err)
                        : hf__redis_line_rows(a->name, a->name_len, reply, look, false,
                                              &next_ms, &err);
     if (f && rc == 0)
@@ -58,8 +58,8 @@ static void answer_look(struct redis *r, struct request *q, const redisReply *re
 
 static const struct request_type look_type = { build_look, answer_look, true };
 
-static struct asking *new_asking(const struct request_type *type, struct look *look,
-                                 const char *name, size_t name_len)
+struct asking *hf__redis_asking_new(const struct request_type *type, struct look *look,
+                                    const char *name, size_t name_len)
 {
     struct request *q = hf__redis_request_new(type, sizeof(struct asking) + name_len + 1,
                                               hf__redis_bucket(name, name_len));
@@ -73,7 +73,7 @@ static struct asking *new_asking(const struct request_type *type, struct look *l
     return a;
 }
 
-static void no_memory(struct look *look)
+void hf__redis_asking_no_memory(struct look *look)
 {
     hf_error err;
 
@@ -83,12 +83,12 @@ static void no_memory(struct look *look)
 
 void hf__redis_look_send(struct redis *r, struct look *look, int64_t follow_ms)
 {
-    struct asking *a = new_asking(&look_type, look, look->name, look->name_len);
+    struct asking *a = hf__redis_asking_new(&look_type, look, look->name, look->name_len);
     struct follow *f = look->follow ? look->drv_ptr : NULL;
 
     if (!a) {
         hf__redis_follow_end(r, f);
-        no_memory(look);
+        hf__redis_asking_no_memory(look);
         return;
     }
     a->follow_ms = follow_ms;
@@ -162,7 +162,7 @@ static void answer_line(struct redis *r, struct request *q, const redisReply *re
     int rc;
 
     l->open--;
-    if (failed(reply)) {
+    if (hf__redis_asking_failed(reply)) {
         line_failed(r, a, reply);
     } else if (l->look && l->rc == 0 &&
                (l->look->limit == 0 || l->shown < l->look->limit)) {
@@ -188,7 +188,7 @@ static void look_at_more(struct redis *r, struct listing *l)
 
     while (l->look && l->rc == 0 && l->next < l->n && l->open <= at_a_time(l->look)) {
         const char *name = l->names[l->next++];
-        struct asking *a = new_asking(&type, NULL, name, strlen(name));
+        struct asking *a = hf__redis_asking_new(&type, NULL, name, strlen(name));
 
         if (!a) {
             l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a look");
@@ -306,7 +306,7 @@ static void answer_scan(struct redis *r, struct request *q, const redisReply *re
     struct listing *l = a->listing;
 
     l->open--;
-    if (!l->look || failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
+    if (!l->look || hf__redis_asking_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
         reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[1]->type != REDIS_REPLY_ARRAY) {
         listing_failed(r, l, reply);
@@ -328,7 +328,7 @@ static void answer_scan(struct redis *r, struct request *q, const redisReply *re
 static void scan(struct listing *l, const char *prefix, size_t len)
 {
     static const struct request_type type = { build_scan, answer_scan, false };
-    struct asking *a = new_asking(&type, NULL, prefix, len);
+    struct asking *a = hf__redis_asking_new(&type, NULL, prefix, len);
 
     if (!a) {
         l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a list");
@@ -354,7 +354,7 @@ static void start_listing(struct redis *r, struct look *look)
     struct listing *l = calloc(1, sizeof *l);
 
     if (!l) {
-        no_memory(look);
+        hf__redis_asking_no_memory(look);
         return;
     }
     l->look = look;
@@ -377,53 +377,10 @@ void hf__redis_look(struct store *s, struct look *look)
         hf__redis_follow_start(r, look, NULL);
     else if (look->list)
         start_listing(r, look);
+    else if (look->brief)
+        hf__redis_brief(r, look);
     else
         hf__redis_look_send(r, look, 0);
-}
-
-/* ---- evicting --------------------------------------------------------------------------------- */
-
-static void build_evict(struct redis *r, struct request *q, struct command *c)
-{
-    const struct asking *a = asking_of(q);
-
-    if (!a->look) {
-        c->nothing = true;
-        return;
-    }
-    hf__redis_line_script(r, c, q, SCRIPT_EVICT, a->name, a->name_len, 2);
-    hf__redis_command_arg(c, a->look->token, HF_TOKEN);
-    hf__redis_command_text(c, a->look->now ? "1" : "0");
-}
-
-static void answer_evict(struct redis *r, struct request *q, const redisReply *reply)
-{
-    struct look *look = asking_of(q)->look;
-    hf_error err;
-    int rc = 0;
-
-    if (!look)
-        return;
-    look->drv_ptr = NULL;
-    if (!reply || reply->type != REDIS_REPLY_INTEGER)
-        rc = hf__redis_reply_error(r, reply, &err);
-    else if (reply->integer == 0)
-        rc = hf__fail(&err, HF_ENOENT, 0, r->shown, "no such ticket in line '%s'",
-                      look->name);
-    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
-}
-
-void hf__redis_evict(struct store *s, struct look *look)
-{
-    static const struct request_type type = { build_evict, answer_evict, true };
-    struct asking *a = new_asking(&type, look, look->name, look->name_len);
-
-    if (!a) {
-        no_memory(look);
-        return;
-    }
-    look->drv_ptr = a;
-    hf__redis_request_send(redis_of(s), &a->q);
 }
 
 /* ---- stopping ---------------------------------------------------------------------------------- */

@@ -294,6 +294,11 @@ struct follow { /* look.drv_ptr, cell.drv_ptr */
     char channel[];
 };
 
+bool hf__redis_asking_failed(const redisReply *);
+struct asking *hf__redis_asking_new(const struct request_type *, struct look *, const char *name,
+                                    size_t name_len); /* NULL: no memory */
+void hf__redis_asking_no_memory(struct look *); /* tells it */
+void hf__redis_brief(struct redis *, struct look *);
 void hf__redis_look_send(struct redis *, struct look *, int64_t follow_ms);
 void hf__redis_cell_send(struct redis *, struct cell *, bool read_only);
 void hf__redis_follow_start(struct redis *, struct look *, struct cell *);

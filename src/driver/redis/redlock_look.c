@@ -150,7 +150,7 @@ static void show(struct sight *s, int i)
                        .capacity = HF_FULL,
                        .holders = 1,
                        .oldest_ms = -1,
-                       .has_ticket = true,
+                       .has_ticket = !look->brief,
                        .weight = HF_FULL,
                        .age_ms = -1,
                        .expires_ms = s->seen[i].ms };

@@ -113,7 +113,7 @@ void hf__redlock_bid_rest(struct bid *b)
     if (!t->try_only) {
         b->waiting = true;
         hf__redlock_listen(r, t);
-        ev_waiting(t, 1, -1);
+        ev_waiting(t, 0, -1);
     }
 }
 

@@ -13,6 +13,8 @@ enum script_id {
     SCRIPT_LOOK,
     SCRIPT_EVICT,
     SCRIPT_CELL,
+    SCRIPT_BRIEF,
+    SCRIPT_KEEP,
     SCRIPT_LOCK, /* redlock, from here on */
     SCRIPT_RAISE,
     SCRIPT_EXTEND,

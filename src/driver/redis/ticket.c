@@ -330,7 +330,8 @@ static void joined_waiting(struct redis *r, struct ticket *t, const struct reque
         w->till = hf__redis_reply_number(reply, 1);
     w->pins++;
     ev_alive(w->life, q->sent_at, w->life->ttl_ms);
-    ev_waiting(t, 1, hf__redis_reply_number(reply, 2));
+    ev_waiting(t, (uint32_t)hf__redis_reply_number(reply, 4),
+               hf__redis_reply_number(reply, 2));
     hf__redis_wake_listen(r, q->bucket);
     if (woken)
         hf__redis_wait_look(r, w);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST = 8, CHUNK = 64 };
+enum { OLDEST = 8, CHUNK = 64, EVICTED = 1 /* of wait.lua */ };
 
 struct wait_request {
     struct request q;
@@ -137,12 +137,12 @@ static size_t tell_each(struct redis *r, const struct wait_request *k,
 
         if (!t || t->life != k->w->life || !stays(t))
             continue;
-        if (state <= 0) {
+        if (state == 0 || state == EVICTED) {
             hf__redis_seat_out(r, t);
-            ev_gone(t, state < 0 ? HF_EEVICTED : HF_ELOST, state < 0 ? -1 : 0, NULL);
-        } else if (state == 1) {
-            if (waiting++ == 0)
-                ev_waiting(t, 1, hf__redis_reply_number(reply, 2));
+            ev_gone(t, state == 0 ? HF_ELOST : HF_EEVICTED, state == 0 ? 0 : -1, NULL);
+        } else if (state < 0) {
+            ev_waiting(t, (uint32_t)-state,
+                       waiting++ == 0 ? hf__redis_reply_number(reply, 2) : -1);
         } else {
             hf__redis_seat_granted(r, t, (uint64_t)state, k->q.sent_at);
         }

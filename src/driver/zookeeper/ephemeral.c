@@ -90,7 +90,7 @@ static void is_anothers(struct seat *s)
         hf__zk_seat_gone(s, HF_EBUSY, NULL);
     } else {
         s->state = SEAT_WAITING;
-        hf__zk_seat_waits(s, 1);
+        hf__zk_seat_waits(s, 0);
     }
 }
 

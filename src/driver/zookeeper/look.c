@@ -401,6 +401,8 @@ void hf__zk_look(struct store *s, struct look *look)
         hf__zk_follow_start(zk_of(s), look, NULL);
     else if (look->list)
         hf__zk_list(zk_of(s), look);
+    else if (look->brief)
+        hf__zk_brief(zk_of(s), look);
     else
         hf__zk_look_send(zk_of(s), look);
 }
@@ -420,6 +422,8 @@ void hf__zk_stop(struct store *s, struct look *look, struct cell *cell)
     } else if (look && look->drv_ptr) {
         if (look->list)
             hf__zk_list_stop(look->drv_ptr);
+        else if (look->brief)
+            hf__zk_brief_stop(look->drv_ptr);
         else
             hf__zk_look_stop(look->drv_ptr);
         look->drv_ptr = NULL;

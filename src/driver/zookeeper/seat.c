@@ -277,10 +277,14 @@ void hf__zk_seat_granted(struct seat *s)
     ev_granted(s->t, s->fence, s->zk->base_at);
 }
 
+/* Again when its place in the queue is another by a tenth: not for each of ten thousand at every
+ * hand-off. */
 void hf__zk_seat_waits(struct seat *s, uint32_t position)
 {
-    if (!s->told) {
+    if (!s->told || position > s->position || position + s->position / 10 < s->position ||
+        (position < 10 && position != s->position)) {
         s->told = true;
+        s->position = position;
         ev_waiting(s->t, position, -1);
     }
 }

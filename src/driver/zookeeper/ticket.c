@@ -304,7 +304,7 @@ void hf__zk_join(struct store *store, struct ticket *t)
     } else if (s->state == SEAT_CREATED && s->line->lists == 0) {
         hf__zk_line_list(s->line, false); /* its list was lost */
     } else if (s->state == SEAT_WAITING) {
-        ev_waiting(t, 1, -1);
+        ev_waiting(t, s->position, -1);
     }
 }
 

@@ -178,6 +178,7 @@ struct seat {
     unsigned char tries;
     unsigned pins;
     int32_t version; /* of its node's data, as last heard of */
+    uint32_t position; /* in the queue, as told last; 0: not told */
     uint64_t fence;
     char *name;    /* of its node; NULL: not known */
     char *becomes; /* its name if it has become shared */
@@ -341,6 +342,8 @@ void hf__zk_cell(struct store *, struct cell *);
 void hf__zk_stop(struct store *, struct look *, struct cell *);
 void hf__zk_look_send(struct zk *, struct look *);
 void hf__zk_look_stop(void *);
+void hf__zk_brief(struct zk *, struct look *);
+void hf__zk_brief_stop(void *);
 void hf__zk_list(struct zk *, struct look *);
 void hf__zk_list_stop(void *);
 void hf__zk_cell_send(struct zk *, struct cell *, bool read_only);

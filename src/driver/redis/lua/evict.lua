@@ -1,4 +1,5 @@
--- evict.lua: end one ticket, named by its token (G8): at once, or (a holder) by ending its renewal.
+-- evict.lua: end one ticket, named by its token (G8): at once, or (a holder) by ending its renewal. A
+-- kept one has no owner who could be told, and nobody renews it: it ends at once.
 -- ARGV 2 token 3 '1': at once. Answers 1, 0: no such ticket, {'f', format}.
 -- KEYS 5: hash, the tokens that were taken out at once. A message may be lost; the next look of
 -- its owner finds it there, and knows that its place has not merely expired. After the time of
@@ -19,7 +20,7 @@ end
 if pair[2] then
     local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
     changed = true
-    if ARGV[3] == '1' then
+    if ARGV[3] == '1' or bits >= KEPT then
         call('HDEL', L, token)
         n = n - 1
         sum = sum - w

@@ -1,7 +1,7 @@
 -- join.lua: stand in line, or take the place if there is room (G1, G2, G3, G7).
 -- ARGV 2 token 3 header of a line that this one alone is in, up to `seq` 4 ttl
 -- 5 client and record 6 flags, if any (t: try, b: barge)
--- Answers the fence: it holds, {'w', group's till, recheck, number}, {'b'} busy and not in line,
+-- Answers the fence: it holds, {'w', group's till, recheck, number, position}, {'b'} busy and not in line,
 -- {'x'} evicted, {'m', kind, capacity} another kind of line, {'f', format} a line of another holdfast.
 -- Recheck: when the first in the queue should look again, ms from now, or -1.
 -- Repeatable: a token that is in line answers its place, and its owner's time counts anew.
@@ -58,7 +58,8 @@ local function stand()
     if nw > 1 then
         rank = call('ZRANK', Q, token)
     end
-    return { 'w', expiry, rank == 0 and n > 0 and math.max(soonest - now, 0) or -1, number }
+    return { 'w', expiry, rank == 0 and n > 0 and math.max(soonest - now, 0) or -1, number,
+        rank + 1 }
 end
 
 if not mine and n > 0 and now < soonest and sum + weight > cap and followed <= now and

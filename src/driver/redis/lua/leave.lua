@@ -19,21 +19,10 @@ if other then
     return { 'f', other }
 end
 if mine and keep then
-    local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, mine)
+    local bits = select(6, unpack(HOLDER, mine))
     if bits < KEPT then
-        local head, record
-        e = now + keep
-        sooner(e)
-        till = math.max(till, e)
-        changed = true
-        call('PEXPIREAT', L, format(TEXT, till))
-        enter(token, pack(HOLDER, w, f, e, joined, granted, bits + KEPT, c) .. mine:sub(rest))
-        head, record = first()
-        if head then -- it must learn when to look
-            local _, _, _, _, client = unpack(WAITER, record)
-            tell(client, 'l', head, 0, 0)
-        end
-        save()
+        bits = bits + KEPT
+        --> kept.lua
     end
     return 1
 end

@@ -4,8 +4,8 @@
 -- ARGV 2 client 3 ttl 4.. tokens, the oldest first
 -- KEYS 5: tokens that were evicted (evict.lua).
 -- Answers {group's till (0: no such group), its count, recheck, then for each token: 0 gone,
--- -1 evicted, 1 waits, or its fence: it holds, and its time counts anew (its expiry is
--- `now + ttl` too)}, or {'f', format}.
+-- 1 evicted, below 0: it waits, at minus its position, or its fence: it holds, and its time counts
+-- anew (its expiry is `now + ttl` too)}, or {'f', format}.
 --> line.lua
 --> admit.lua
 local expiry = now + ARGV[3]
@@ -35,17 +35,17 @@ for i = 4, #ARGV do
             enter(ARGV[i], pack(HOLDER, w, f, expiry, joined, granted, 0, c) .. mine:sub(rest))
             state = f
         elseif bits == BROKEN then -- before its owner knew of it
-            state = -1
+            state = 1
         end
     elseif nw > 0 then
         local rank = call('ZRANK', Q, ARGV[i])
         if rank then
-            state = 1
+            state = -1 - rank
             foremost = foremost or rank
         end
     end
     if state == 0 and call('HGET', KEYS[5], ARGV[i]) then
-        state = -1
+        state = 1
     end
     answer[i] = state
 end

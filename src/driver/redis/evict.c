@@ -1,0 +1,97 @@
+/* evict.c: the small questions and orders about a line, each one script: how much of it is taken, end a ticket
+ * by its token, let a kept one last for another time. Unanswered, they end with HF_EUNREACHABLE. */
+#include "driver/redis/redis.h"
+
+/* ---- how much of it is taken ------------------------------------------------------------------ */
+
+static void build_brief(struct redis *r, struct request *q, struct command *c)
+{
+    const struct asking *a = asking_of(q);
+
+    hf__redis_line_script(r, c, q, SCRIPT_BRIEF, a->name, a->name_len, 0);
+}
+
+static void answer_brief(struct redis *r, struct request *q, const redisReply *reply)
+{
+    struct look *look = asking_of(q)->look;
+    struct row row = { .oldest_ms = -1 };
+    hf_error err;
+    int rc = 0;
+
+    if (!look)
+        return; /* stopped */
+    look->drv_ptr = NULL;
+    if (hf__redis_asking_failed(reply) || reply->type != REDIS_REPLY_ARRAY || reply->elements != 5) {
+        rc = hf__redis_reply_error(r, reply, &err);
+    } else {
+        row.name = look->name;
+        row.name_len = look->name_len;
+        row.kind = hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+        row.capacity = hf__redis_reply_number(reply, 1);
+        row.weight = hf__redis_reply_number(reply, 2);
+        row.holders = (uint64_t)hf__redis_reply_number(reply, 3);
+        row.waiters = (uint64_t)hf__redis_reply_number(reply, 4);
+        if (row.holders > 0)
+            ev_row(look, &row);
+    }
+    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+}
+
+void hf__redis_brief(struct redis *r, struct look *look)
+{
+    static const struct request_type type = { build_brief, answer_brief, true };
+    struct asking *a = hf__redis_asking_new(&type, look, look->name, look->name_len);
+
+    if (!a) {
+        hf__redis_asking_no_memory(look);
+        return;
+    }
+    look->drv_ptr = a;
+    hf__redis_request_send(r, &a->q);
+}
+
+/* ---- evicting, and prolonging what is kept ------------------------------------------------------ */
+
+static void build_evict(struct redis *r, struct request *q, struct command *c)
+{
+    const struct asking *a = asking_of(q);
+
+    if (!a->look) {
+        c->nothing = true;
+        return;
+    }
+    hf__redis_line_script(r, c, q, a->look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT, a->name,
+                          a->name_len, 2);
+    hf__redis_command_arg(c, a->look->token, HF_TOKEN);
+    hf__redis_command_number(c, a->look->keep_ms > 0 ? a->look->keep_ms : a->look->now);
+}
+
+static void answer_evict(struct redis *r, struct request *q, const redisReply *reply)
+{
+    struct look *look = asking_of(q)->look;
+    hf_error err;
+    int rc = 0;
+
+    if (!look)
+        return;
+    look->drv_ptr = NULL;
+    if (!reply || reply->type != REDIS_REPLY_INTEGER)
+        rc = hf__redis_reply_error(r, reply, &err);
+    else if (reply->integer == 0)
+        rc = hf__fail(&err, HF_ENOENT, 0, r->shown, "no such %sticket in line '%s'",
+                      look->keep_ms > 0 ? "kept " : "", look->name);
+    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+}
+
+void hf__redis_evict(struct store *s, struct look *look)
+{
+    static const struct request_type type = { build_evict, answer_evict, true };
+    struct asking *a = hf__redis_asking_new(&type, look, look->name, look->name_len);
+
+    if (!a) {
+        hf__redis_asking_no_memory(look);
+        return;
+    }
+    look->drv_ptr = a;
+    hf__redis_request_send(redis_of(s), &a->q);
+}

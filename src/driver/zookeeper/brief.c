@@ -1,0 +1,100 @@
+/* brief.c: how much of a line is taken: one list of its children, from which everybody can compute who holds
+ * (line.c), and nothing else. No sync goes before it: a server that lags behind the others answers with an
+ * older line. With mode=ephemeral: whether the one node is there. */
+#include "driver/zookeeper/zookeeper.h"
+
+#include <string.h>
+
+struct brief {
+    struct request q;
+    struct look *look; /* NULL: stopped */
+};
+
+static struct brief *of(struct request *q)
+{
+    return container_of(q, struct brief, q);
+}
+
+static void show(struct look *look, struct entry *const *entries, size_t n)
+{
+    struct row row = { .name = look->name, .name_len = look->name_len, .oldest_ms = -1 };
+
+    row.kind = entries[0]->form.kind;
+    row.capacity = entries[0]->form.capacity;
+    row.holders = hf__zk_line_holders(entries, n);
+    row.waiters = n - row.holders;
+    for (size_t i = 0; i < row.holders; i++)
+        row.weight += entries[i]->form.weight;
+    ev_row(look, &row);
+}
+
+static int read_children(struct look *look, struct jute_reply *reply, hf_error *err)
+{
+    struct entry **entries = NULL;
+    size_t n = 0;
+
+    if (!hf__zk_line_read(&reply->body, &entries, &n))
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a look");
+    if (n > 0)
+        show(look, entries, n);
+    hf__zk_line_free(entries, n);
+    return 0;
+}
+
+static void show_alone(struct look *look)
+{
+    struct row row = { .name = look->name,
+                       .name_len = look->name_len,
+                       .kind = LINE_LOCK,
+                       .capacity = HF_FULL,
+                       .weight = HF_FULL,
+                       .holders = 1,
+                       .oldest_ms = -1 };
+
+    ev_row(look, &row);
+}
+
+static void answer(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    struct look *look = of(q)->look;
+    hf_error err;
+    int rc = 0;
+
+    if (!look)
+        return;
+    look->drv_ptr = NULL;
+    if (!reply || (reply->err != 0 && reply->err != JUTE_NO_NODE))
+        rc = hf__zk_error(z, reply, &err);
+    else if (reply->err == 0 && z->alone)
+        show_alone(look);
+    else if (reply->err == 0)
+        rc = read_children(look, reply, &err);
+    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+}
+
+void hf__zk_brief(struct zk *z, struct look *look)
+{
+    static const char node[] = "/_ephemeral";
+    struct request *q = hf__zk_try_request(answer, sizeof(struct brief));
+    char path[NODE_PATH_MAX];
+    size_t len;
+    hf_error err;
+
+    if (!q) {
+        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
+        ev_done(look, NULL, HF_ENOMEM, &err);
+        return;
+    }
+    of(q)->look = look;
+    look->drv_ptr = q;
+    len = hf__zk_dir(z, path, look->name, look->name_len);
+    if (z->alone)
+        memcpy(path + len, node, sizeof node);
+    hf__zk_send_path(z, q, z->alone ? JUTE_EXISTS : JUTE_GET_CHILDREN2, path,
+                     z->alone ? len + sizeof node - 1 : len);
+}
+
+void hf__zk_brief_stop(void *request)
+{
+    of(request)->look = NULL;
+}
