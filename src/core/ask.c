@@ -348,11 +348,19 @@ int hf__evict(struct hf_op *op, struct ask *a, const char *name, const char *id,
 
 int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell)
 {
+    const struct store *s = op->client->store;
+
     if (!(op->client->caps & HF_CAP_CELL) ||
         (cell->ttl_ms > 0 && !(op->client->caps & HF_CAP_CELL_EXPIRY)))
         return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
                         "this store does not have %s",
                         cell->ttl_ms > 0 ? "cells that expire" : "cells");
+    if (cell->ttl_ms > 0 && (cell->ttl_ms < s->least_cell_ttl_ms ||
+                             cell->ttl_ms > s->most_cell_ttl_ms))
+        return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
+                        "a cell for %lld ms: this store takes %lld to %lld ms",
+                        (long long)cell->ttl_ms, (long long)s->least_cell_ttl_ms,
+                        (long long)s->most_cell_ttl_ms);
     hf__ask_cell(a, op->client, cell);
     return begin(op, a, 0);
 }
