@@ -69,13 +69,42 @@ static void ask_cell(struct ask *a, struct client *c, struct cell *cell)
     enqueue(a);
 }
 
+static int check_cell(const struct client *c, const struct cell *cell, hf_error *err)
+{
+    const struct store *s = c->store;
+
+    if (!(c->caps & HF_CAP_CELL) || (cell->ttl_ms > 0 && !(c->caps & HF_CAP_CELL_EXPIRY)))
+        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown, "this store does not have %s",
+                        cell->ttl_ms > 0 ? "cells that expire" : "cells");
+    if (cell->ttl_ms > 0 && (cell->ttl_ms < s->least_cell_ttl_ms ||
+                             cell->ttl_ms > s->most_cell_ttl_ms))
+        return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
+                        "a cell for %lld ms: this store takes %lld to %lld ms",
+                        (long long)cell->ttl_ms, (long long)s->least_cell_ttl_ms,
+                        (long long)s->most_cell_ttl_ms);
+    return 0;
+}
+
+/* What the store can do may have become known since it was asked for. */
+static void run_cell(struct ask *a)
+{
+    struct store *s = a->client->store;
+    hf_error err;
+    int rc = check_cell(a->client, a->cell, &err);
+
+    if (rc < 0)
+        ev_done(NULL, a->cell, rc, &err);
+    else
+        s->driver->cell(s, a->cell);
+}
+
 void hf__ask_run(struct ask *a)
 {
     struct store *s = a->client->store;
 
     a->started = true;
     if (a->kind == ASK_CELL)
-        s->driver->cell(s, a->cell);
+        run_cell(a);
     else if (a->kind == ASK_EVICT)
         s->driver->evict(s, &a->look);
     else
@@ -337,11 +366,10 @@ int hf__ask(struct hf_op *op, struct ask *a, enum ask_kind kind, const struct lo
 
 int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell, hf_error *err)
 {
-    if (!(op->client->caps & HF_CAP_CELL) ||
-        (cell->ttl_ms > 0 && !(op->client->caps & HF_CAP_CELL_EXPIRY)))
-        return hf__fail(err, HF_ENOTSUP, 0, op->client->url.shown,
-                        "this store does not have %s",
-                        cell->ttl_ms > 0 ? "cells that expire" : "cells");
+    int rc = check_cell(op->client, cell, err);
+
+    if (rc < 0)
+        return rc;
     ask_cell(a, op->client, cell);
     begin(op, a);
     return 0;

@@ -226,6 +226,7 @@ struct store { /* a driver's own struct starts with it */
     struct client *client; /* set by the core after open, before any verb */
     uint32_t caps;         /* HF_CAP_*; set by open or before the first UP */
     int64_t least_ttl_ms, most_ttl_ms;
+    int64_t least_cell_ttl_ms, most_cell_ttl_ms; /* with HF_CAP_CELL_EXPIRY */
     size_t name_max;
     bool starts_down; /* set by open: verbs wait for the first UP */
     /* descriptors whose last close tells the store that the process died */

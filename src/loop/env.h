@@ -15,7 +15,10 @@ struct env {
     int64_t (*now)(struct env *);  /* µs, CLOCK_BOOTTIME */
     int64_t (*wall)(struct env *); /* µs since 1970, CLOCK_REALTIME: for fence floors only */
     void (*random)(struct env *, void *, size_t);
-    int (*watch)(struct env *, struct watch *, int fd, uint32_t events); /* 0 or HF_ESYS */
+    /* 0 or HF_ESYS. Unwatch before the descriptor is closed, also before every call of a library
+     * that may close and open it anew: the new one may have the same number, and a watch for
+     * the events that it has already is not made again. */
+    int (*watch)(struct env *, struct watch *, int fd, uint32_t events);
     void (*unwatch)(struct env *, struct watch *);
     void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
     void (*log)(struct env *, int level, const char *name, const char *text);

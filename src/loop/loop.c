@@ -7,6 +7,12 @@
  * closed and reused in between may fire the new watch once for nothing; every handler reads
  * until EAGAIN, so that costs a system call and harms nobody.
  *
+ * A descriptor that is closed while it is watched is forgotten by epoll without a word, and a
+ * new one often gets its number. Whoever watches that number again with the same events is
+ * believed to know what it does and watches nothing (env.h has the rule): to ask the kernel
+ * each time would cost a system call per step of a connection. With other events, by another
+ * watch, or after unwatch it is watched as it should be.
+ *
  * What goes wrong: epoll_ctl may fail for want of memory or watches (reported to the caller);
  * clock reads and timerfd_settime with valid arguments do not fail.
  */
@@ -95,7 +101,8 @@ static int slot_for(struct loop *l, int fd)
 int hf__loop_watch(struct loop *l, struct watch *w, int fd, uint32_t events)
 {
     struct epoll_event ev = { .events = events, .data.fd = fd };
-    bool known = w->fd == fd;
+    bool known = w->fd >= 0 && w->fd == fd && l->slots[fd] == w;
+    int rc;
 
     if (known && w->events == events)
         return 0;
@@ -105,7 +112,10 @@ int hf__loop_watch(struct loop *l, struct watch *w, int fd, uint32_t events)
         errno = ENOMEM;
         return HF_ESYS;
     }
-    if (epoll_ctl(l->epfd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) < 0)
+    rc = epoll_ctl(l->epfd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+    if (rc < 0 && known && errno == ENOENT) /* another file has its number now */
+        rc = epoll_ctl(l->epfd, EPOLL_CTL_ADD, fd, &ev);
+    if (rc < 0)
         return HF_ESYS;
     l->slots[fd] = w;
     w->fd = fd;
@@ -117,8 +127,10 @@ void hf__loop_unwatch(struct loop *l, struct watch *w)
 {
     if (w->fd < 0)
         return;
-    epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
-    l->slots[w->fd] = NULL;
+    if (l->slots[w->fd] == w) { /* else it was closed, and another watch has its number */
+        epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+        l->slots[w->fd] = NULL;
+    }
     list_remove(&w->ready);
     w->fd = -1;
     w->events = 0;

@@ -18,6 +18,7 @@ struct tls_config {
     const char *ca;   /* file or folder of PEM certificates; NULL: the system's */
     const char *cert; /* chain of our own, PEM; NULL: none */
     const char *key;  /* its key, PEM; NULL: in `cert` */
+    const char *alpn; /* the protocol that the peer must agree to, "h2"; NULL: any */
 };
 
 enum tls_want { TLS_WANT_READ = -1, TLS_WANT_WRITE = -2, TLS_FAILED = -3, TLS_EOF = 0 };

@@ -219,10 +219,23 @@ static void cell_follow(void)
     closed(b);
 }
 
+static void cell_ttl_limits(void)
+{
+    hf_client *c = opened();
+    struct cell cell;
+
+    CHECK_RC(put(c, nm("n"), "x", 0, INT64_MAX, &cell), HF_ENOTSUP);
+    CHECK(strstr(last_error()->text, "this store takes "));
+    CHECK_NUM(got(c, nm("n")).version, ==, 0);
+    CHECK_RC(put(c, nm("n"), "x", 0, (int64_t)365 * 24 * 3600 * 1000, &cell), 0);
+    closed(c);
+}
+
 const struct test_case cell_cases[] = {
     { "cell-compare-and-put", cell_compare_and_put, ON_ALL, HF_CAP_CELL, CASE_TOPOLOGY },
     { "cell-any-bytes", cell_any_bytes, ON_ALL, HF_CAP_CELL, 0 },
     { "cell-add", cell_add, ON_ALL, HF_CAP_CELL, CASE_TOPOLOGY },
+    { "cell-ttl-limits", cell_ttl_limits, ON_ALL, HF_CAP_CELL | HF_CAP_CELL_EXPIRY, 0 },
     { "cell-expiry", cell_expiry, ON_ALL, HF_CAP_CELL | HF_CAP_CELL_EXPIRY, 0 },
     { "cell-follow", cell_follow, ON_ASYNC, HF_CAP_CELL, CASE_TOPOLOGY },
     { NULL, NULL, 0, 0, 0 },

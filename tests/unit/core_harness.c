@@ -39,6 +39,8 @@ static int fake_open(struct store **ret, const struct url *u, struct env *e, hf_
                               .caps = 0x7ff,
                               .least_ttl_ms = 10,
                               .most_ttl_ms = 1000000,
+                              .least_cell_ttl_ms = 2000,
+                              .most_cell_ttl_ms = 60000,
                               .name_max = 512 };
     *ret = &w.store;
     return 0;
@@ -90,10 +92,18 @@ static void fake_renew(struct store *s, struct life *const *l, size_t n)
     memcpy(w.renewed, l, w.nrenewed * sizeof *l);
 }
 
+static void fake_cell(struct store *s, struct cell *c)
+{
+    (void)s;
+    (void)c;
+    w.cells++;
+}
+
 const struct hf_driver fake = { .name = "fake", .schemes = "fake", .open = fake_open,
                                 .shut = fake_shut, .close = fake_close, .join = fake_join,
                                 .leave = fake_leave, .amend = fake_amend,
-                                .renew = fake_renew, .stalled = fake_stalled };
+                                .renew = fake_renew, .cell = fake_cell,
+                                .stalled = fake_stalled };
 
 static void op_done(struct hf_op *op)
 {

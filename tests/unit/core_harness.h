@@ -23,7 +23,7 @@ struct core_world {
     struct ticket *joined, *left, *amended;
     struct life *renewed[8];
     size_t nrenewed;
-    int joins, leaves, renewals, changes, shuts;
+    int joins, leaves, renewals, changes, shuts, cells;
     struct hf_op *done;
 };
 

@@ -106,6 +106,27 @@ void tls_server_want_client(struct tls_server *t, const struct cert *authority)
     SSL_CTX_set_verify(t->ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 }
 
+static int choose(SSL *ssl, const unsigned char **out, unsigned char *len,
+                  const unsigned char *in, unsigned in_len, void *arg)
+{
+    const struct tls_server *t = arg;
+
+    (void)ssl;
+    for (unsigned i = 0; i < in_len; i += 1u + in[i])
+        if (in[i] == strlen(t->speaks) && memcmp(in + i + 1, t->speaks, in[i]) == 0) {
+            *out = in + i + 1;
+            *len = in[i];
+            return SSL_TLSEXT_ERR_OK;
+        }
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+void tls_server_speaks(struct tls_server *t, const char *protocol)
+{
+    t->speaks = protocol;
+    SSL_CTX_set_alpn_select_cb(t->ctx, choose, t);
+}
+
 static void drop(struct tls_server *t)
 {
     SSL_free(t->ssl);

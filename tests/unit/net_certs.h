@@ -26,6 +26,7 @@ struct tls_server {
     int fd;
     bool shaken, closed, failed; /* closed: it was told that we close */
     bool paused;                 /* does not read */
+    const char *speaks;
     char text[64];
     size_t got;
     unsigned sum;
@@ -33,6 +34,7 @@ struct tls_server {
 
 void tls_server_init(struct tls_server *, const struct cert *, int version); /* 0: any */
 void tls_server_want_client(struct tls_server *, const struct cert *authority);
+void tls_server_speaks(struct tls_server *, const char *protocol); /* ALPN; no other */
 void tls_server_take(struct tls_server *, int fd); /* non-blocking from here on */
 void tls_server_step(struct tls_server *);
 void tls_server_say(struct tls_server *, const void *, size_t); /* must fit */

@@ -465,6 +465,31 @@ static void no_verb_follows_the_end_of_the_session(void **state)
     free(l);
 }
 
+static void cell_outside_the_limits_is_refused(void **state)
+{
+    static const int64_t bad[] = { 1, 1999, 60001, INT64_MAX }, good[] = { 0, 2000, 60000 };
+    struct cell cell = { .verb = CELL_PUT, .name = "n", .name_len = 1 };
+    hf_error err = { 0 };
+    struct hf_op op;
+    struct ask a;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        hf__op_init(&op, &w.c, OP_ASK, &err);
+        cell.ttl_ms = bad[i];
+        assert_int_equal(hf__cell(&op, &a, &cell), HF_ENOTSUP);
+        assert_non_null(strstr(err.text, "2000 to 60000 ms"));
+    }
+    for (int i = 0; i < 3; i++) {
+        hf__op_init(&op, &w.c, OP_ASK, &err);
+        cell.ttl_ms = good[i];
+        assert_int_equal(hf__cell(&op, &a, &cell), 0);
+        assert_int_equal(w.cells, i + 1);
+        ev_done(NULL, &cell, 0, NULL);
+        assert_true(op.done);
+    }
+}
+
 static void lost_hold_is_not_kept(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -653,6 +678,7 @@ int main(void)
         CORE_TEST(try_that_is_not_answered_ends),
         CORE_TEST(release_that_is_not_answered_is_forgotten),
         CORE_TEST(no_verb_follows_the_end_of_the_session),
+        CORE_TEST(cell_outside_the_limits_is_refused),
         CORE_TEST(lost_hold_is_not_kept),
         CORE_TEST(error_text_is_of_this_call),
         CORE_TEST(several_names_are_not_granted_with_one_lost),

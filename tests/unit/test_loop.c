@@ -105,6 +105,68 @@ static void on_w1(struct watch *w, uint32_t events)
     hf__loop_unwatch(&l, &w0);
 }
 
+static void on_read(struct watch *w, uint32_t events)
+{
+    char c;
+
+    assert_true(events & EPOLLIN);
+    assert_int_equal(read(w->fd, &c, 1), 1);
+    fired[w == &w1]++;
+}
+
+/* The number of `fd` is another pipe from now on; returns its other end. */
+static int reopen(int fd)
+{
+    int p[2];
+
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(pipe(p), 0);
+    if (p[0] != fd) {
+        assert_int_equal(dup2(p[0], fd), fd);
+        close(p[0]);
+    }
+    return p[1];
+}
+
+/* A library has closed a descriptor under its watch, and opened another of the same number. */
+static void number_that_was_closed_is_watched_again(void **state)
+{
+    int p[2], end;
+
+    (void)state;
+    assert_int_equal(pipe(p), 0);
+    watch_init(&w0, on_read);
+    watch_init(&w1, on_read);
+    assert_int_equal(hf__loop_watch(&l, &w0, p[0], EPOLLIN), 0);
+    close(p[1]);
+    end = reopen(p[0]);
+    assert_int_equal(hf__loop_watch(&l, &w0, p[0], EPOLLIN | EPOLLRDHUP), 0);
+    assert_int_equal(write(end, "x", 1), 1);
+    turn();
+    assert_int_equal(fired[0], 1);
+
+    close(end);
+    end = reopen(p[0]); /* now another watch has it, and the first must not disturb that */
+    assert_int_equal(hf__loop_watch(&l, &w1, p[0], EPOLLIN), 0);
+    hf__loop_unwatch(&l, &w0);
+    assert_int_equal(write(end, "x", 1), 1);
+    turn();
+    assert_int_equal(fired[1], 1);
+    assert_int_equal(fired[0], 1);
+
+    close(end);
+    close(p[0]);
+    hf__loop_unwatch(&l, &w1); /* of what is closed: harmless */
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(hf__loop_watch(&l, &w1, p[0], EPOLLIN), 0);
+    assert_int_equal(write(p[1], "x", 1), 1);
+    turn();
+    assert_int_equal(fired[1], 2);
+    hf__loop_unwatch(&l, &w1);
+    close(p[0]);
+    close(p[1]);
+}
+
 static void watch_removed_in_the_same_turn_does_not_fire(void **state)
 {
     int p[2], q[2];
@@ -155,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(timers_make_the_descriptor_readable),
         TEST(wake_is_seen_once),
+        TEST(number_that_was_closed_is_watched_again),
         TEST(watch_removed_in_the_same_turn_does_not_fire),
         TEST(event_of_a_freed_watch_is_dropped),
     };

@@ -466,6 +466,52 @@ static void a_client_certificate_that_is_not_wanted_is_told(void **state)
     cert_free(&mine);
 }
 
+/* ---- protocols ---------------------------------------------------------------------- */
+
+static void ask_for(const char *protocol)
+{
+    struct tls_config config = { .ca = authority.file, .alpn = protocol };
+
+    hf__tls.context_free(context);
+    context = NULL;
+    assert_int_equal(hf__tls.context_new(&context, &config, NULL), 0);
+}
+
+static void a_protocol_is_agreed_upon(void **state)
+{
+    static const int versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
+
+    (void)state;
+    ask_for("h2");
+    for (size_t i = 0; i < 2; i++) {
+        tls_server_init(&t, &good, versions[i]);
+        tls_server_speaks(&t, "h2");
+        talk("localhost", 0);
+    }
+    ask_for(NULL); /* nobody asks: whatever the server speaks */
+    tls_server_init(&t, &good, 0);
+    tls_server_speaks(&t, "h2");
+    talk("localhost", 0);
+}
+
+/* One that says no, and one that knows nothing of it and goes on. */
+static void another_protocol_is_refused(void **state)
+{
+    static const int versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
+
+    (void)state;
+    ask_for("h2");
+    for (size_t i = 0; i < 4; i++) {
+        tls_server_init(&t, &good, versions[i % 2]);
+        if (i < 2)
+            tls_server_speaks(&t, "http/1.1");
+        meet("localhost", &good, 0);
+        expect_down(HF_EPROTO, "the peer does not agree to the protocol h2");
+        assert_int_equal(p.ups, 0);
+        part();
+    }
+}
+
 /* ---- files ------------------------------------------------------------------------- */
 
 static void refuse_context(const char *ca, const char *cert, const char *key,
@@ -721,6 +767,8 @@ int main(void)
         CASE(a_refusal_is_heard_after_a_failed_send),
         CASE(a_name_that_no_certificate_can_have_is_refused),
         CASE(a_client_certificate_that_is_not_wanted_is_told),
+        CASE(a_protocol_is_agreed_upon),
+        CASE(another_protocol_is_refused),
         CASE(files_that_are_not_right_are_named),
         CASE(garbage_is_not_tls),
         CASE(old_versions_are_refused),

@@ -50,6 +50,8 @@ static struct local *new_local(const struct url *url, struct env *env)
                      HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
     ls->store.least_ttl_ms = LEAST_TTL_MS;
     ls->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
+    ls->store.least_cell_ttl_ms = 1;
+    ls->store.most_cell_ttl_ms = ls->store.most_ttl_ms;
     ls->store.name_max = HF_NAME_MAX;
     env->random(env, ls->hash_key, sizeof ls->hash_key);
     ls->ns = strdup(url->ns ? url->ns : "");

@@ -207,6 +207,8 @@ static struct redis *new_redis(const struct url *url, struct env *env)
                     HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
     r->store.least_ttl_ms = LEAST_TTL_MS;
     r->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
+    r->store.least_cell_ttl_ms = 1;
+    r->store.most_cell_ttl_ms = r->store.most_ttl_ms;
     r->store.name_max = HF_NAME_MAX;
     r->connect_ms = url->connect_ms;
     env->random(env, id, sizeof id);

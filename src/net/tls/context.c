@@ -147,6 +147,22 @@ static int set_up(SSL_CTX *ssl, const struct tls_config *config, hf_error *err)
     return rc;
 }
 
+static int set_protocol(struct tls_context *context, const char *name, hf_error *err)
+{
+    size_t len = name ? strlen(name) : 0;
+
+    if (len == 0)
+        return 0;
+    if (len > 255)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "TLS: no name of a protocol: %s", name);
+    context->alpn[0] = (unsigned char)len;
+    memcpy(context->alpn + 1, name, len);
+    context->alpn_len = 1 + len;
+    if (SSL_CTX_set_alpn_protos(context->ssl, context->alpn, (unsigned)(1 + len)) != 0)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for TLS");
+    return 0;
+}
+
 int hf__tls_context_new(struct tls_context **ret, const struct tls_config *config,
                         hf_error *err)
 {
@@ -160,6 +176,8 @@ int hf__tls_context_new(struct tls_context **ret, const struct tls_config *confi
         rc = hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for TLS");
     } else {
         rc = set_up(context->ssl, config, err);
+        if (rc == 0)
+            rc = set_protocol(context, config->alpn, err);
         context->has_cert = config->cert != NULL;
     }
     ERR_clear_error();

@@ -1,7 +1,7 @@
 /* explain.c: what went wrong with TLS, in words.
  *
  * HF_EAUTH: the peer's certificate is not right, or the peer does not want us (an alert).
- * HF_EPROTO: what came is not TLS, or no version that we would speak. HF_EUNREACHABLE:
+ * HF_EPROTO: what came is not TLS, or no version or protocol of ours. HF_EUNREACHABLE:
  * the connection broke, or damaged bytes came later: another connection may do better.
  */
 #include "net/tls/openssl.h"
@@ -46,8 +46,18 @@ static const char *alert_text(void)
     return alert ? alert + strlen("alert ") : text;
 }
 
-static int alerted(const struct tls_session *s, int alert, hf_error *err)
+int hf__tls_no_protocol(struct tls_session *s, hf_error *err)
 {
+    s->failed = true;
+    hf__fail(err, HF_EPROTO, 0, NULL, "TLS: the peer does not agree to the protocol %.*s",
+             (int)s->context->alpn[0], (const char *)s->context->alpn + 1);
+    return TLS_FAILED;
+}
+
+static int alerted(struct tls_session *s, int alert, hf_error *err)
+{
+    if (alert == SSL_AD_NO_APPLICATION_PROTOCOL)
+        return hf__tls_no_protocol(s, err);
     if (alert == SSL_AD_INTERNAL_ERROR)
         return hf__fail(err, HF_EUNREACHABLE, 0, NULL,
                         "TLS: the peer has an internal error");
@@ -57,7 +67,7 @@ static int alerted(const struct tls_session *s, int alert, hf_error *err)
     return hf__fail(err, HF_EAUTH, 0, NULL, "TLS: the peer refused us: %s", alert_text());
 }
 
-static int from_queue(const struct tls_session *s, hf_error *err)
+static int from_queue(struct tls_session *s, hf_error *err)
 {
     unsigned long first = ERR_peek_error();
     int reason = ERR_GET_REASON(first);

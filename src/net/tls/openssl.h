@@ -10,6 +10,8 @@
 struct tls_context {
     SSL_CTX *ssl;
     bool has_cert;
+    size_t alpn_len; /* 0: any protocol */
+    unsigned char alpn[1 + 255]; /* on the wire: its length, then its name */
 };
 
 struct tls_session {
@@ -35,6 +37,7 @@ int hf__tls_bio(
 /* explain.c: what a call that returned `rc` <= 0 means: a tls_want; TLS_FAILED fills
  * *err. */
 int hf__tls_explain(struct tls_session *, int rc, hf_error *);
+int hf__tls_no_protocol(struct tls_session *, hf_error *); /* TLS_FAILED */
 const char *hf__tls_reason(void); /* the first reason in OpenSSL's queue, in words */
 
 extern const struct tls_module hf__tls;

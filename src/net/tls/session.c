@@ -109,6 +109,19 @@ static void begin_call(struct tls_session *s)
     s->sys = 0;
 }
 
+/* A peer that knows nothing of such protocols goes on as if none had been named. */
+static bool agreed(const struct tls_session *s)
+{
+    const struct tls_context *c = s->context;
+    const unsigned char *name = NULL;
+    unsigned len = 0;
+
+    if (c->alpn_len == 0)
+        return true;
+    SSL_get0_alpn_selected(s->ssl, &name, &len);
+    return len == c->alpn[0] && memcmp(name, c->alpn + 1, len) == 0;
+}
+
 static int shake(struct tls_session *s, hf_error *err)
 {
     int rc;
@@ -118,7 +131,7 @@ static int shake(struct tls_session *s, hf_error *err)
     if (rc != 1)
         return hf__tls_explain(s, rc, err);
     s->shaken = true;
-    return 1;
+    return agreed(s) ? 1 : hf__tls_no_protocol(s, err);
 }
 
 static ssize_t session_read(struct tls_session *s, void *buf, size_t size, hf_error *err)
