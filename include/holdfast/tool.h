@@ -52,6 +52,11 @@ typedef struct hf_backend {
  * ret->size bytes; what a newer header has beyond what this library knows stays as it is. */
 int hf_backend_at(size_t i, hf_backend *ret);
 
+/* What an administrator would run so that the store of this URL can be used: lines for the
+ * store's tool (redis-cli, zkCli.sh, a shell), without a password. Nothing is opened. The
+ * caller frees the text. */
+int hf_admin_text(const char *url, char **ret, hf_error *);
+
 #ifdef __cplusplus
 }
 #endif

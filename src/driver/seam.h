@@ -260,6 +260,9 @@ struct hf_driver {
     int (*stalled)(struct store *, const struct ticket *, hf_error *);
     void (*forked)(struct store *);  /* in the child: free memory, touch nothing; may be NULL */
     void (*detail)(char *, size_t);  /* for `holdfast backends`; may be NULL */
+    /* What would an administrator run so that this store can be used? Lines, malloc'ed,
+     * without a password; NULL: see the error. May be NULL: nothing. */
+    char *(*admin)(const struct url *, hf_error *);
 };
 
 /* The events by short names; the symbols themselves stay in our name space. */

@@ -1,6 +1,9 @@
 /* text.c: see text.h. */
 #include "util/text.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Length of the valid UTF-8 character at p (1 to 4), or 0. */
@@ -110,4 +113,43 @@ bool hf__unhex(void *dst, size_t len, const char *src)
         p[i] = (unsigned char)(hi << 4 | lo);
     }
     return src[2 * len] == '\0';
+}
+
+void hf__text_add(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+    size_t room;
+    char *buf;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    room = t->len + (size_t)(n < 0 ? 0 : n) + 1;
+    if (room > t->room) {
+        room *= 2;
+        buf = t->failed ? NULL : realloc(t->buf, room);
+        if (!buf) {
+            t->failed = true;
+            return;
+        }
+        t->buf = buf;
+        t->room = room;
+    }
+    va_start(ap, fmt);
+    vsnprintf(t->buf + t->len, t->room - t->len, fmt, ap);
+    va_end(ap);
+    t->len += (size_t)(n < 0 ? 0 : n);
+}
+
+char *hf__text_take(struct text *t)
+{
+    char *buf = t->buf;
+
+    if (t->failed) {
+        free(buf);
+        buf = NULL;
+    }
+    *t = (struct text){ 0 };
+    return buf;
 }

@@ -16,4 +16,16 @@ char *hf__escape(char *dst, size_t size, const char *src, size_t len);
 void hf__hex(char *dst, const void *src, size_t len); /* 2 * len digits and NUL */
 bool hf__unhex(void *dst, size_t len, const char *src); /* exactly 2 * len digits and NUL */
 
+/* A text that grows. Zeroed it is empty; take gives its bytes away, to be freed, or NULL if
+ * there was no memory for some of them. */
+struct text {
+    char *buf;
+    size_t len, room;
+    bool failed;
+};
+
+void hf__text_add(struct text *, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+char *hf__text_take(struct text *);
+
 #endif

@@ -4,7 +4,9 @@
  */
 #include "redis_fault.h"
 
+#include <holdfast/tool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Puts something else in place of our key. */
@@ -144,11 +146,70 @@ static void rights_withdrawn(void)
     done();
 }
 
+/* What the library tells an administrator to run, by redis-cli; no password is in it. */
+static void run_as_told(const char *url)
+{
+    char command[64], *text = NULL;
+    FILE *cli;
+
+    CHECK_RC(hf_admin_text(url, &text, E()), 0);
+    CHECK(!strstr(text, "s3cret"));
+    snprintf(command, sizeof(command), "redis-cli -p %d >/dev/null", server.port);
+    cli = popen(command, "w");
+    CHECK(cli && fputs(text, cli) >= 0 && pclose(cli) == 0);
+    free(text);
+    redis_do(&server, "ACL SETUSER %s >Tops3cret", "jo\"b's");
+}
+
+static const char *url_of(const char *query)
+{
+    static char url[128];
+
+    snprintf(url, sizeof(url), "redis://jo%%22b%%27s:Tops3cret@127.0.0.1:%d?%s", server.port,
+             query);
+    return url;
+}
+
+/* A user with those rights has all it needs in its namespace, and none in another. */
+static void rights_as_told(void)
+{
+    static const char *const modes[] = { "namespace=a+pp", "namespace=a+pp&mode=plain" };
+    hf_lease *l = NULL;
+    hf_list *list = NULL;
+    hf_client *a, *b;
+    struct pend *p;
+
+    use_plain_server();
+    for (size_t i = 0; i < 2; i++) {
+        run_as_told(url_of(modes[i]));
+        a = opened_at(url_of(modes[i]), NULL);
+        b = opened_at(url_of(modes[i]), NULL);
+        l = taken(a, nm("n"), HF_REQUEST(.ttl_ms = SHORT_MS));
+        CHECK_RC(tried(b, nm("n"), NULL), HF_EBUSY);
+        p = begun(b, nm("n"), HF_FOREVER, NULL);
+        CHECK_RC(hf_look(a, nm("n"), &list, E()), 0);
+        hf_list_free(list);
+        if (i == 0)
+            await_line(a, nm("n"), 1, 1);
+        STAYS(hf_lease_check(l) == 0, SHORT_MS); /* it is renewed */
+        given(l);
+        given(pend_granted(p));
+        closed(a);
+        a = opened_at(url_of(i == 0 ? "namespace=other" : "namespace=other&mode=plain"), NULL);
+        CHECK_RC(rig.face->acquire(a, nm("n"), 0, NULL, &l, E()), HF_EAUTH);
+        closed(a);
+        closed(b);
+        redis_do(&server, "ACL DELUSER %s", "jo\"b's");
+    }
+    done();
+}
+
 const struct test_case redis_refused_cases[] = {
     { "login-repeated", login_repeated, ON_ALL, 0, 0 },
     { "one-line-damaged", one_line_damaged, ON_ALL, 0, 0 },
     { "failed-half-way", failed_half_way, ON_ALL, 0, 0 },
     { "waiters-damaged", waiters_damaged, ON_ALL, 0, 0 },
     { "rights-withdrawn", rights_withdrawn, ON_ALL, 0, 0 },
+    { "rights-as-told", rights_as_told, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -9,6 +9,7 @@
 
 #include "proto/jute.h"
 
+#include <holdfast/tool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,12 +201,75 @@ static void held_by_another_session(void)
     changeling_end(&k);
 }
 
+/* ---- an administrator --------------------------------------------------------------- */
+
+/* Does what the library tells an administrator to run in zkCli.sh. */
+static void run_as_told(struct hand *h, const char *url)
+{
+    static const char letters[] = "rwcda"; /* the bits of rights, from the lowest */
+    char *text = NULL, path[1024], who[64];
+
+    CHECK_RC(hf_admin_text(url, &text, E()), 0);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        if (sscanf(line, "create %1023s", path) == 1) {
+            int rc = hand_create(h, path, JUTE_PERSISTENT);
+
+            CHECK(rc == 0 || rc == JUTE_NODE_EXISTS);
+        } else {
+            int rights = 0;
+
+            CHECK(sscanf(line, "setAcl %1023s world:anyone:%63s", path, who) == 2);
+            for (const char *p = who; *p; p++) {
+                CHECK(strchr(letters, *p));
+                rights |= 1 << (strchr(letters, *p) - letters);
+            }
+            CHECK_NUM(hand_allow(h, path, rights), ==, 0);
+        }
+    free(text);
+}
+
+/* Clients may not make a root of their own; with the one that an administrator has made they
+ * can do everything. */
+static void root_as_told(void)
+{
+    struct hand h;
+    hf_client *a, *b;
+    struct pend *p;
+    hf_lease *l = NULL;
+    char url[256], *text = NULL;
+
+    use_one("");
+    h = hand_open(servers->servers[0].port, 60000);
+    CHECK_NUM(hand_create(&h, "/closed", JUTE_PERSISTENT), ==, 0);
+    snprintf(url, sizeof(url), "zk://127.0.0.1:%d/closed/app?namespace=ns&ttl=4s",
+             servers->servers[0].port);
+    CHECK_NUM(hand_allow(&h, "/closed", ALL & ~4), ==, 0); /* not to create */
+    a = opened_at(url);
+    CHECK_RC(rig.face->acquire(a, "n", 0, NULL, &l, E()), HF_EAUTH);
+    CHECK_NUM(hand_allow(&h, "/closed", ALL), ==, 0);
+    run_as_told(&h, url);
+    CHECK_NUM(hand_allow(&h, "/closed", ALL & ~4), ==, 0);
+    b = opened_at(url);
+    l = taken(a, "n", NULL);
+    p = queued(b, "n", 1, NULL);
+    given(l);
+    given(pend_granted(p));
+    hand_close(&h);
+    closed(a);
+    closed(b);
+    CHECK_RC(hf_admin_text("zks://jobs:Tops3cret@h/a%20b", &text, E()), 0);
+    CHECK_STR(text, "addauth digest jobs:PASSWORD\ncreate '/a b'\nsetAcl '/a b' auth::cra\n");
+    free(text);
+    done();
+}
+
 const struct test_case zookeeper_rights_cases[] = {
     { "list-refused-to-writers", list_refused_to_writers, ON_ALL, 0, 0 },
     { "list-refused-to-permits", list_refused_to_permits, ON_ALL, 0, 0 },
     { "event-kept-back", event_kept_back, ON_ALL, 0, 0 },
     { "levels-removed", levels_removed, ON_ALL, 0, 0 },
     { "found-of-another-session", found_of_another_session, ON_ALL, 0, 0 },
+    { "root-as-told", root_as_told, ON_ALL, 0, 0 },
     { "held-by-another-session", held_by_another_session, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

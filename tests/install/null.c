@@ -95,6 +95,7 @@ static void without_a_lease(void)
 static void without_anything_else(void)
 {
     hf_client *client = NULL;
+    char *text = NULL;
 
     hf_op_cancel(NULL);
     hf_op_free(NULL);
@@ -107,6 +108,9 @@ static void without_anything_else(void)
     REFUSED(hf_open("local:", NULL, NULL, &err));
     REFUSED(hf_preload(NULL, &err));
     REFUSED(hf_backend_at(0, NULL));
+    REFUSED(hf_admin_text(NULL, &text, &err));
+    REFUSED(hf_admin_text("local:", NULL, &err));
+    IS(text != NULL, 0);
     IS(client != NULL, 0);
     IS(hf_list_count(NULL), 0);
     IS(hf_list_at(NULL, 0) != NULL, 0);

@@ -8,22 +8,11 @@
 
 #include "check.h"
 
+#include <holdfast/tool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-const char redis_rights[] =
-    "~holdfast:* &holdfast:* -@all"
-    /* to arrive, and to be known again */
-    " +auth +select +client|id +client|kill +client|setname"
-    /* to know what kind of server it is, and to follow it */
-    " +info +config|get +cluster|slots +asking +wait"
-    /* the scripts, and what they do */
-    " +evalsha +eval +time +exists +del +set +hset +hget +hmget +hgetall +hdel"
-    " +hincrby +zadd +zrem +zrange +zrank +pexpireat +persist +pttl +publish +spublish"
-    /* to be told, and to list lines */
-    " +subscribe +unsubscribe +ssubscribe +sunsubscribe +scan";
 
 /* ---- shared with the other set-ups ------------------------------------------------------ */
 
@@ -192,15 +181,21 @@ static void tls_unusable(struct place *p, char *url, size_t size)
 
 static void acl_start(struct place *p)
 {
+    static const char line[] = "ACL SETUSER locker ";
     struct redis_place *r = redis_place_new(p, 1);
     struct server *s = &r->servers[0];
+    char *text = NULL;
 
     redis_config(s, "user default off");
     redis_config(s, "user admin on >of-the-test ~* &* +@all");
-    redis_config(s, "user locker on >s3cr@t %s", redis_rights);
+    snprintf(p->url, sizeof(p->url), "redis://locker:s3cr%%40t@127.0.0.1:%d", s->port);
+    /* what the library tells an administrator is all that the user may do */
+    CHECK_RC(hf_admin_text(p->url, &text, E()), 0);
+    CHECK(strncmp(text, line, sizeof(line) - 1) == 0);
+    redis_config(s, "user locker >s3cr@t %s", text + sizeof(line) - 1);
+    free(text);
     strcpy(s->login, "admin of-the-test");
     redis_run(s);
-    snprintf(p->url, sizeof(p->url), "redis://locker:s3cr%%40t@127.0.0.1:%d", s->port);
 }
 
 REDIS_SETUP(setup_redis, "redis", plain_start, redis_place_restart, plain_unusable, 0);

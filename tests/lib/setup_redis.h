@@ -42,9 +42,6 @@ void redis_place_block(struct place *);
 void redis_place_unblock(struct place *);
 int64_t redis_place_work(struct place *);
 
-/* The rights that holdfast needs of a user, as ACL SETUSER takes them. */
-extern const char redis_rights[];
-
 /* A certificate authority, and certificates for the server "localhost" and for a client, in
  * dir: ca.crt, server.crt, server.key, client.crt, client.key. */
 void certificates_make(const char *dir);

@@ -477,17 +477,37 @@ static void cell_outside_the_limits_is_refused(void **state)
     for (size_t i = 0; i < 4; i++) {
         hf__op_init(&op, &w.c, OP_ASK, &err);
         cell.ttl_ms = bad[i];
-        assert_int_equal(hf__cell(&op, &a, &cell), HF_ENOTSUP);
+        assert_int_equal(hf__cell(&op, &a, &cell, &err), HF_ENOTSUP);
         assert_non_null(strstr(err.text, "2000 to 60000 ms"));
     }
     for (int i = 0; i < 3; i++) {
         hf__op_init(&op, &w.c, OP_ASK, &err);
         cell.ttl_ms = good[i];
-        assert_int_equal(hf__cell(&op, &a, &cell), 0);
+        assert_int_equal(hf__cell(&op, &a, &cell, &err), 0);
         assert_int_equal(w.cells, i + 1);
         ev_done(NULL, &cell, 0, NULL);
         assert_true(op.done);
     }
+}
+
+/* As for locks: a request that was made before the store was reached is refused then. */
+static void cell_is_refused_when_the_store_is_known(void **state)
+{
+    struct cell cell = { .verb = CELL_PUT, .name = "n", .name_len = 1 };
+    hf_error err = { 0 };
+    struct hf_op op;
+    struct ask a;
+
+    (void)state;
+    w.c.up = w.c.known = false;
+    hf__op_init(&op, &w.c, OP_ASK, &err);
+    assert_int_equal(hf__cell(&op, &a, &cell, &err), 0);
+    w.store.caps &= ~(uint32_t)HF_CAP_CELL;
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_ENOTSUP);
+    assert_int_equal(w.cells, 0);
 }
 
 static void lost_hold_is_not_kept(void **state)
@@ -679,6 +699,7 @@ int main(void)
         CORE_TEST(release_that_is_not_answered_is_forgotten),
         CORE_TEST(no_verb_follows_the_end_of_the_session),
         CORE_TEST(cell_outside_the_limits_is_refused),
+        CORE_TEST(cell_is_refused_when_the_store_is_known),
         CORE_TEST(lost_hold_is_not_kept),
         CORE_TEST(error_text_is_of_this_call),
         CORE_TEST(several_names_are_not_granted_with_one_lost),

@@ -3,6 +3,10 @@
 
 #include "core/url.h"
 
+#include <holdfast/tool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 static void takes_every_part(void **state)
 {
     struct url u;
@@ -152,12 +156,42 @@ static void reads_times(void **state)
         assert_false(hf__parse_time(bad[i], &ms));
 }
 
+/* As a shell runs it, with a folder whose name needs quotes. */
+static void says_what_an_administrator_runs(void **state)
+{
+    char base[] = "/tmp/hf-admin-XXXXXX", url[128], path[128], *text = NULL;
+    hf_error e = { 0 };
+    struct stat st;
+
+    (void)state;
+    assert_non_null(mkdtemp(base));
+    snprintf(path, sizeof path, "%s/it's \"$here\"", base);
+    for (int group = 0; group < 2; group++) {
+        snprintf(url, sizeof url, "local://%s/it%%27s%%20%%22$here%%22%s", base,
+                 group ? "?share=group" : "");
+        assert_int_equal(hf_admin_text(url, &text, &e), 0);
+        assert_int_equal(system(text), 0);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 07777, group ? 0770 : 0700);
+        free(text);
+    }
+    assert_int_equal(hf_admin_text("local:", &text, &e), 0);
+    assert_non_null(strstr(text, "/holdfast-"));
+    free(text);
+    text = NULL;
+    assert_int_equal(hf_admin_text("nosuch://h", &text, &e), HF_EINVAL);
+    assert_int_equal(hf_admin_text("local", &text, NULL), HF_EINVAL);
+    assert_null(text);
+    rmdir(path);
+    rmdir(base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_every_part),      cmocka_unit_test(takes_the_short_forms),
         cmocka_unit_test(shows_no_secrets),      cmocka_unit_test(refuses_and_says_what),
-        cmocka_unit_test(reads_times),
+        cmocka_unit_test(reads_times),           cmocka_unit_test(says_what_an_administrator_runs),
     };
 
     return cmocka_run_group_tests_name("url", tests, NULL, NULL);

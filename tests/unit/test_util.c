@@ -194,11 +194,28 @@ static void list_removes_twice(void **state)
     assert_null(list_pop(&other));
 }
 
+static void text_grows(void **state)
+{
+    struct text t = { 0 };
+    char *made;
+
+    (void)state;
+    assert_null(hf__text_take(&t)); /* nothing was put in */
+    for (int i = 0; i < 1000; i++)
+        hf__text_add(&t, "%03d,%s", i, i % 2 ? "" : "even,");
+    made = hf__text_take(&t);
+    assert_non_null(made);
+    assert_int_equal(strlen(made), 1000 * 4 + 500 * 5);
+    assert_memory_equal(made, "000,even,001,002,even,", 22);
+    free(made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heap_keeps_order_under_random_changes),
         cmocka_unit_test(heap_of_any_shape_needs_no_stack),
+        cmocka_unit_test(text_grows),
         cmocka_unit_test(map_finds_what_was_put_in),
         cmocka_unit_test(map_removes_one_of_many_alike_at_once),
         cmocka_unit_test(keyed_hash_is_siphash),

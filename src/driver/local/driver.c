@@ -7,6 +7,7 @@
  * number.
  */
 #include "driver/local/local.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <lmdb.h>
@@ -192,6 +193,32 @@ static void local_detail(char *text, size_t size)
              MDB_VERSION_PATCH);
 }
 
+/* As a shell reads it. The group of a shared folder is not named by the URL. */
+static char *local_admin(const struct url *url, hf_error *err)
+{
+    const char *share = hf__url_param(url, "share");
+    const char *const words[] = { "mkdir -p -m 0700",
+                                  share && strcmp(share, "group") == 0 ? "chmod 0770"
+                                                                       : "chmod 0700" };
+    char folder[64], *made;
+    struct text t = { 0 };
+
+    hf__folder_default(folder, sizeof folder);
+    for (int i = 0; i < 2; i++) {
+        hf__text_add(&t, "%s '", words[i]);
+        for (const char *p = url->path[0] ? url->path : folder; *p; p++)
+            if (*p == '\'')
+                hf__text_add(&t, "'\\''");
+            else
+                hf__text_add(&t, "%c", *p);
+        hf__text_add(&t, "'\n");
+    }
+    made = hf__text_take(&t);
+    if (!made)
+        hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
+    return made;
+}
+
 const struct hf_driver hf__driver_local = { .name = "local",
                                             .schemes = "local",
                                             .open = local_open,
@@ -207,4 +234,5 @@ const struct hf_driver hf__driver_local = { .name = "local",
                                             .life_fds = local_life_fds,
                                             .stalled = local_stalled,
                                             .forked = local_forked,
-                                            .detail = local_detail };
+                                            .detail = local_detail,
+                                            .admin = local_admin };

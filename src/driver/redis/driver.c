@@ -246,7 +246,7 @@ static int start(struct redis *r, const struct url *url, hf_error *err)
     return 0;
 }
 
-static bool wants_redlock(const struct url *url)
+bool hf__redis_wants_redlock(const struct url *url)
 {
     const char *mode = hf__url_param(url, "mode");
 
@@ -261,7 +261,7 @@ static int redis_open(struct store **ret, const struct url *url, struct env *env
 
     if (!r)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    if (wants_redlock(url)) {
+    if (hf__redis_wants_redlock(url)) {
         rc = hf__redlock_open(r, url, err);
     } else {
         rc = read_url(r, url, err);
@@ -349,4 +349,5 @@ const struct hf_driver hf__driver_redis = {
     .flush = hf__redis_flush,
     .forked = hf__redis_forked,
     .detail = redis_detail,
+    .admin = hf__redis_admin,
 };

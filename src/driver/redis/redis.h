@@ -57,6 +57,9 @@ const char *hf__redis_bucket_name(const struct redis *, const char *key, size_t 
 /* The namespace as it stands in keys: no '{', '}', ':', '%', '*', '?', '[', '\\'. */
 int hf__redis_bucket_escape(char *dst, size_t size, const char *ns);
 
+bool hf__redis_wants_redlock(const struct url *);           /* driver.c */
+char *hf__redis_admin(const struct url *, hf_error *); /* admin.c */
+
 /* ---- requests and connections (conn.c) -------------------------------------------------- */
 
 struct request_type {

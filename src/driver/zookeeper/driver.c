@@ -285,4 +285,5 @@ const struct hf_driver hf__driver_zookeeper = {
     .flush = zk_flush,
     .forked = zk_forked,
     .detail = zk_detail,
+    .admin = hf__zk_admin,
 };

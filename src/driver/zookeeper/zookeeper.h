@@ -338,6 +338,7 @@ struct follow { /* look.drv_ptr, cell.drv_ptr */
 
 void hf__zk_look(struct store *, struct look *);
 void hf__zk_evict(struct store *, struct look *);
+char *hf__zk_admin(const struct url *, hf_error *); /* admin.c */
 void hf__zk_cell(struct store *, struct cell *);
 void hf__zk_stop(struct store *, struct look *, struct cell *);
 void hf__zk_look_send(struct zk *, struct look *);
