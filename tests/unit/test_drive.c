@@ -1,146 +1,11 @@
 /* Who drives: leader, followers, keeper. Each case is a way in which such code has gone wrong
  * elsewhere: a leader that leaves without a successor, a deadline nobody serves, a renewal
  * nobody sends. On a real embedded store in a temporary folder. */
-#include "unit.h"
+#include "drive_harness.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <holdfast/async.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-/* A ttl or a wait that ends within a test, and not before a busy machine has seen it begin. */
-enum { SOON_MS = 2000 };
-
-static char folder[] = "/tmp/hf-drive-XXXXXX", url[64];
-static hf_client *c, *other;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(url, sizeof url, "local://%s", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char cmd[128];
-
-    (void)state;
-    snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
-    return system(cmd);
-}
-
-static int open_with(uint32_t drive)
-{
-    hf_options o = HF_OPTIONS_INIT;
-
-    o.drive = drive;
-    return hf_open(url, &o, &c, NULL) < 0 || hf_open(url, NULL, &other, NULL) < 0 ? -1 : 0;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    return open_with(HF_DRIVE_CALLER);
-}
-
-static int setup_prompt(void **state)
-{
-    (void)state;
-    return open_with(HF_DRIVE_PROMPT);
-}
-
-static int setup_app(void **state)
-{
-    (void)state;
-    return open_with(HF_DRIVE_APP);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    hf_close(c);
-    hf_close(other);
-    c = other = NULL;
-    return 0;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static void nap(void)
-{
-    poll(NULL, 0, 2);
-}
-
-/* Waits until the line of a name has that many waiters. */
-static void until_waiters(const char *name, size_t n)
-{
-    int64_t end = now_ms() + 20000;
-    size_t got = SIZE_MAX;
-
-    while (got != n && now_ms() < end) {
-        hf_list *l;
-
-        assert_int_equal(hf_look(other, name, &l, NULL), 0);
-        got = hf_line_waiters(hf_list_at(l, 0));
-        hf_list_free(l);
-        if (got != n)
-            nap();
-    }
-    assert_int_equal(got, n);
-}
-
-struct call {
-    const char *name;
-    int64_t wait_ms;
-    hf_cancel *cancel;
-    int rc;
-    hf_lease *lease;
-    int64_t took_ms;
-    pthread_t thread;
-};
-
-static void *run_call(void *arg)
-{
-    struct call *k = arg;
-    int64_t start = now_ms();
-    hf_request req = HF_REQUEST_INIT;
-
-    req.cancel = k->cancel;
-    k->rc = hf_acquire(c, k->name, k->wait_ms, &req, &k->lease, NULL);
-    k->took_ms = now_ms() - start;
-    return NULL;
-}
-
-static void begin(struct call *k)
-{
-    assert_int_equal(pthread_create(&k->thread, NULL, run_call, k), 0);
-}
-
-static hf_lease *hold(hf_client *by, const char *name, int64_t ttl_ms)
-{
-    hf_lease *l;
-    hf_error e;
-
-    if (hf_acquire(by, name, 0, HF_REQUEST(.ttl_ms = ttl_ms), &l, &e) < 0)
-        fail_msg("%s: %s", name, e.text);
-    return l;
-}
 
 static void leader_that_leaves_promotes_a_follower(void **state)
 {
@@ -226,18 +91,6 @@ static void keeper_renews_while_another_call_leads(void **state)
     hf_release(x, NULL);
     pthread_join(a.thread, NULL);
     hf_release(a.lease, NULL);
-}
-
-static size_t threads(void)
-{
-    DIR *d = opendir("/proc/self/task");
-    size_t n = 0;
-
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
-        n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
 }
 
 static void keeper_ends_when_nothing_is_left_and_starts_again(void **state)
@@ -376,17 +229,6 @@ static void closing_ends_leader_and_followers(void **state)
     hf_release(x, NULL);
 }
 
-static void granted(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
-{
-    struct call *k = user;
-
-    (void)op;
-    (void)e;
-    k->rc = rc;
-    k->lease = l;
-    k->took_ms = 1;
-}
-
 static void descriptor_tells_of_a_callback_while_another_thread_blocks(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y = hold(other, "y", 0);
@@ -412,14 +254,6 @@ static void descriptor_tells_of_a_callback_while_another_thread_blocks(void **st
     pthread_join(a.thread, NULL);
     assert_int_equal(a.rc, 0);
     hf_release(a.lease, NULL);
-}
-
-static int64_t cpu_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 /* A callback that the application has not fetched keeps its descriptor readable, and the thread
@@ -462,15 +296,11 @@ static void on_change(hf_lease *l, int state, void *user)
 static void resident_keeper_tells_loss_with_no_call_under_way(void **state)
 {
     hf_lease *l = hold(c, "p", 0);
-    hf_list *list;
 
     (void)state;
     told = -1;
     assert_int_equal(hf_lease_on_change(l, on_change, NULL, NULL), 0);
-    assert_int_equal(hf_look(other, "p", &list, NULL), 0);
-    assert_int_equal(hf_evict(other, "p", hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)),
-                              HF_EVICT_NOW, NULL), 0);
-    hf_list_free(list);
+    evict("p", HF_EVICT_NOW);
     for (int64_t end = now_ms() + 10000; told != HF_LOST && now_ms() < end;)
         nap();
     assert_int_equal(told, HF_LOST);
@@ -725,16 +555,6 @@ static void slow_change(hf_lease *l, int state, void *user)
     change_check = hf_lease_check(l);
 }
 
-static void evict(const char *name, uint32_t flags)
-{
-    hf_list *list;
-
-    assert_int_equal(hf_look(other, name, &list, NULL), 0);
-    assert_int_equal(hf_evict(other, name, hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)),
-                              flags, NULL), 0);
-    hf_list_free(list);
-}
-
 static void lease_given_back_beside_its_callback_can_still_be_asked(void **state)
 {
     hf_lease *l = hold(c, "p", 0);
@@ -891,10 +711,6 @@ static void forked_child_gives_everything_back(void **state)
     assert_int_equal(hf_release(l, NULL), 0);
     assert_int_equal(hf_release(y, NULL), 0);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define PROMPT(f) cmocka_unit_test_setup_teardown(f, setup_prompt, teardown)
-#define APP(f) cmocka_unit_test_setup_teardown(f, setup_app, teardown)
 
 int main(void)
 {
