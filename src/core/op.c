@@ -378,15 +378,28 @@ void hf__cancel(struct hf_op *op, int rc)
     hf__op_end(op, rc, NULL);
 }
 
+/* The ticket that it waits for just now. */
+static const struct hold *awaited(const struct hf_op *op)
+{
+    return op->kind == OP_ACQUIRE && op->next < op->lease->n ? op->lease->parts[op->next].hold
+                                                             : NULL;
+}
+
 /* It is known to stand in line: that the store is away for a while is waited out. */
 static bool stands(const struct hf_op *op)
 {
-    const struct hold *h = op->kind == OP_ACQUIRE && op->next < op->lease->n
-                               ? op->lease->parts[op->next].hold
-                               : NULL;
+    const struct hold *h = awaited(op);
 
     return h && h->state == TICKET_WAITING && !op->try_only &&
            !hf__client_refused(op->client);
+}
+
+/* The store has answered nothing about it: if it is away when the time is over, then that is why. */
+static bool unanswered(const struct hf_op *op)
+{
+    const struct hold *h = awaited(op);
+
+    return !h || h->state == TICKET_JOINING;
 }
 
 static void fired(struct timer *t)
@@ -400,7 +413,7 @@ static void fired(struct timer *t)
     } else if (now < op->end_at && stands(op)) {
         c->env->timer(c->env, &op->timer, op->end_at);
     } else if (!c->up && (now < op->end_at || hf__client_refused(c) || op->try_only ||
-                          op->kind != OP_ACQUIRE)) {
+                          unanswered(op))) {
         int rc = hf__client_refused(c) ? c->down.code : HF_EUNREACHABLE;
 
         if (c->down.code)

@@ -83,6 +83,8 @@ static int open_client(hf_client *c, const struct url *url, const hf_options *o,
     int rc = hf__driver_find(url->scheme, &driver, err);
 
     if (rc == 0)
+        rc = hf__env_draw_key(c, err);
+    if (rc == 0)
         rc = watch_forks(c, err);
     if (rc == 0 && hf__loop_init(&c->loop) < 0)
         rc = hf__fail(err, HF_ESYS, errno, NULL, "epoll");
@@ -217,8 +219,7 @@ void hf_close(hf_client *c)
     list_for(n, &c->waiters)
         pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
     hf__loop_wake(&c->loop);
-    while (c->inside > 0)
-        pthread_cond_wait(&c->quiet, &c->lock);
+    hf__alone(c);
     hf__keeper_end(c);
     settle(c);
     while (hf__run_callbacks(c, false) > 0)

@@ -425,8 +425,6 @@ static void inside_ends(hf_client *c)
 {
     c->inside--;
     hf__promote(c);
-    if (c->closing && c->inside == 0)
-        pthread_cond_signal(&c->quiet);
 }
 
 int hf_client_process(hf_client *c)

@@ -104,7 +104,8 @@ void hf_cancel_free(hf_cancel *b)
 static void end_watch(struct cancel_watch *cw)
 {
     hf__loop_unwatch(&cw->client->loop, &cw->watch);
-    close(cw->fd);
+    if (cw->fd >= 0)
+        close(cw->fd);
     list_remove(&cw->node);
     free(cw);
 }
@@ -142,7 +143,10 @@ static struct cancel_watch *watch_for(hf_client *c, hf_cancel *b)
     list_init(&cw->ops);
     list_push(&c->cancels, &cw->node);
     if (cw->fd < 0 || hf__loop_watch(&c->loop, &cw->watch, cw->fd, EPOLLIN) < 0) {
+        int sys = errno;
+
         end_watch(cw);
+        errno = sys;
         return NULL;
     }
     return cw;

@@ -110,16 +110,11 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t
     return rc;
 }
 
-static int release(hf_lease *l, int64_t keep_ms, hf_error *err)
-{
-    int rc = hf__lease_enter(l, err);
-
-    return rc < 0 ? rc : hf__lease_give_back(l, NULL, !hf__in_callback(), keep_ms, err);
-}
-
 int hf_release(hf_lease *l, hf_error *err)
 {
-    return l ? release(l, 0, err) : 0;
+    int rc = l ? hf__lease_enter(l, err) : 0;
+
+    return !l || rc < 0 ? rc : hf__lease_give_back(l, NULL, !hf__in_callback(), 0, err);
 }
 
 static int may_keep(const struct hf_lease *l, int64_t keep_ms, hf_error *err)
@@ -136,16 +131,22 @@ static int may_keep(const struct hf_lease *l, int64_t keep_ms, hf_error *err)
     return 0;
 }
 
+/* Asked and done in one section: else a handle that another thread gets between would make it a
+ * release that keeps nothing. */
 int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
 {
-    hf_client *c = l ? l->owner : NULL;
-    int rc = l ? 0 : hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
+    int rc;
 
-    if (rc == 0 && hf__enter_any(c) == 0) {
-        rc = c->closed ? 0 : may_keep(l, keep_ms, err);
-        hf__leave(c);
-    }
-    return rc < 0 ? rc : release(l, keep_ms, err);
+    if (!l)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
+    rc = hf__lease_enter(l, err);
+    if (rc < 0)
+        return rc;
+    rc = ((hf_client *)l->owner)->closed ? 0 : may_keep(l, keep_ms, err);
+    if (rc == 0)
+        return hf__lease_give_back(l, NULL, !hf__in_callback(), keep_ms, err);
+    hf__leave(l->owner);
+    return rc;
 }
 
 /* ---- being told ------------------------------------------------------------------------------ */

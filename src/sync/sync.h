@@ -8,6 +8,7 @@
 
 #include "core/core.h"
 #include "loop/loop.h"
+#include "util/prf.h"
 
 #include <pthread.h>
 
@@ -26,9 +27,11 @@ struct hf_client {
     struct loop loop;
     pthread_mutex_t lock;
     unsigned refs;       /* open, leases, started operations */
+    atomic_uint entrants; /* calls under way, also those that wait for the lock: wait.c */
     unsigned inside;     /* threads in a blocking call, process() or wait() */
     bool leading;        /* somebody leads */
     bool asleep;         /* the leader is in the loop, without the lock */
+    bool poked;          /* something was done since the leader last looked whether it is done */
     int app_fd;          /* what the application polls: the loop and news_fd; -1: not asked for */
     int news_fd;         /* readable while there are callbacks to run */
     bool news_shown;
@@ -38,7 +41,7 @@ struct hf_client {
     struct list ready;   /* op.node: done (or seen), callback to be run */
     struct list changed; /* lease.changed_node: on_change to be run */
     struct list cancels; /* cancel_watch.node */
-    pthread_cond_t quiet; /* hf_close waits for the threads inside */
+    pthread_cond_t quiet; /* hf_close waits for the others that came in */
     uint32_t drive;
     pthread_t keeper;
     enum keeper_state keeper_state;
@@ -49,12 +52,14 @@ struct hf_client {
     struct hf_op *orphans; /* in a forked child: freed with the client; linked by `user` */
     void (*log)(void *, int, const char *, const char *);
     void *log_user;
-    unsigned char random[512];
+    unsigned char random[8 * PRF_BLOCK], random_key[PRF_KEY];
     size_t random_left;
+    uint64_t random_blocks; /* how many were computed from the key */
 };
 
 /* env.c */
 void hf__env_init(struct hf_client *);
+int hf__env_draw_key(struct hf_client *, hf_error *); /* 0 or HF_ESYS; before the first use */
 
 /* wait.c */
 int hf__enter(hf_client *, hf_error *);        /* takes the lock; HF_EFORKED, HF_ECLOSED */
@@ -62,6 +67,7 @@ int hf__enter_blocking(hf_client *, hf_error *); /* also HF_EREENTRANT */
 int hf__enter_any(hf_client *);                /* to give something back: also when closed */
 void hf__leave(hf_client *);                   /* runs what is queued, gives the lock back;
                                                   frees the client if it was the last reference */
+void hf__alone(hf_client *);                   /* waits until no other call is under way */
 void hf__drop_forked(hf_client *);             /* in a forked child: one reference less */
 void hf__news(hf_client *);                    /* there is a callback to run */
 void hf__show_news(hf_client *);               /* news_fd says whether there is one */

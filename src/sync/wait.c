@@ -11,6 +11,8 @@
  *    an early or doubled signal is harmless.
  *  - A leader whose operation is completed by another thread is woken through the loop's eventfd,
  *    which stays readable until a turn drains it: a wake sent before the sleep is not lost.
+ *  - A leader's own operation, or the callback it waits for, may come of what it runs before it
+ *    sleeps: `poked` says so, and it only looks into the loop then.
  *  - A leader that leaves promotes the first follower, under the same lock under which it stops
  *    leading. Who was signalled but has meanwhile found its operation done promotes the next on
  *    its own way out.
@@ -57,6 +59,39 @@ static void unlock(hf_client *c)
         pthread_setcancelstate(shield.before, NULL);
 }
 
+/* Who comes in is counted before it asks for the lock, and who goes out is taken off the count under
+ * it. Every handle (the client until hf_close, a lease, an operation) is one of `refs`, which change
+ * under the lock only. The memory is freed by the thread that, going out, finds no reference and
+ * nobody else counted. Nobody can come after that: a call needs a handle, and giving that back is the
+ * last call on it. Nobody who waits for the lock is overlooked: it is counted. hf_close waits until
+ * it is the only one counted; who comes in later than that, beside it, finds the client closed, and
+ * is the one that frees it. */
+static void come_in(hf_client *c)
+{
+    atomic_fetch_add(&c->entrants, 1);
+    lock(c);
+}
+
+static void destroy(hf_client *c)
+{
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->quiet);
+    munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
+    hf__url_done(&c->core.url);
+    free(c);
+}
+
+static void go_out(hf_client *c)
+{
+    bool last = atomic_fetch_sub(&c->entrants, 1) == 1 && c->refs == 0;
+
+    if (c->closing)
+        pthread_cond_signal(&c->quiet);
+    unlock(c);
+    if (last)
+        destroy(c);
+}
+
 int hf__enter(hf_client *c, hf_error *err)
 {
     if (!c)
@@ -64,9 +99,9 @@ int hf__enter(hf_client *c, hf_error *err)
     if (*c->alive == 0)
         return hf__fail(err, HF_EFORKED, 0, NULL,
                         "the client belongs to the parent process: open one of your own");
-    lock(c);
+    come_in(c);
     if (c->closing) {
-        unlock(c);
+        go_out(c);
         return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
     }
     return 0;
@@ -84,32 +119,25 @@ int hf__enter_any(hf_client *c)
 {
     if (*c->alive == 0)
         return HF_EFORKED;
-    lock(c);
+    come_in(c);
     return 0;
-}
-
-static void destroy(hf_client *c)
-{
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->quiet);
-    munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
-    hf__url_done(&c->core.url);
-    free(c);
 }
 
 void hf__leave(hf_client *c)
 {
-    bool last = c->refs == 0;
-
     if (!c->closed) {
         hf__client_run(&c->core);
         if (c->leading || c->app_fd >= 0)
             hf__loop_arm(&c->loop);
         hf__keeper_need(c);
     }
-    unlock(c);
-    if (last)
-        destroy(c);
+    go_out(c);
+}
+
+void hf__alone(hf_client *c)
+{
+    while (atomic_load(&c->entrants) > 1)
+        pthread_cond_wait(&c->quiet, &c->lock);
 }
 
 void hf__show_news(hf_client *c)
@@ -125,11 +153,18 @@ void hf__show_news(hf_client *c)
         ;
 }
 
+/* The leader looks whether it is done before it sleeps on. */
+static void poke(hf_client *c)
+{
+    c->poked = true;
+    if (c->asleep)
+        hf__loop_wake(&c->loop);
+}
+
 void hf__news(hf_client *c)
 {
     hf__show_news(c);
-    if (c->asleep)
-        hf__loop_wake(&c->loop); /* the leader may be in hf_client_wait */
+    poke(c); /* the leader may be in hf_client_wait */
     list_for(n, &c->waiters) {
         struct waiter *w = container_of(n, struct waiter, node);
 
@@ -143,7 +178,9 @@ int hf__lead(hf_client *c, bool block)
     struct epoll_event evs[EVENTS];
     int n;
 
+    c->poked = false;
     hf__client_run(&c->core); /* what a callback that still runs has started */
+    block = block && !c->poked;
     c->leading = c->asleep = true;
     hf__loop_arm(&c->loop);
     pthread_mutex_unlock(&c->lock);
@@ -206,8 +243,6 @@ void hf__wait(hf_client *c, struct hf_op *op)
     op->waiter = NULL;
     c->inside--;
     hf__promote(c);
-    if (c->closing && c->inside == 0)
-        pthread_cond_signal(&c->quiet);
     hf__waiter_done(&w);
 }
 
@@ -215,10 +250,10 @@ void hf__wait(hf_client *c, struct hf_op *op)
 
 void hf__wake(hf_client *c, struct waiter *w)
 {
-    if (!w->leads)
+    if (w->leads)
+        poke(c);
+    else
         pthread_cond_signal(&w->cond);
-    else if (c->asleep)
-        hf__loop_wake(&c->loop); /* else it is the leader itself that does this */
 }
 
 static void op_done(struct hf_op *op)

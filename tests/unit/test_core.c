@@ -176,6 +176,47 @@ static void leave_is_repeated_however_long_the_store_was_away(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* The same fault has one code, whether the wait is shorter or longer than the connect time-out. */
+static void unreachable_is_told_as_such_however_short_the_wait(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE, .text = "connection refused" };
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, &down);
+    for (int64_t wait_ms = 1000; wait_ms <= 10000; wait_ms += 9000) {
+        hf_error err = { 0 };
+        struct hf_op op;
+
+        core_start(&op, &err, wait_ms, NULL);
+        core_pass(4 * SEC);
+        assert_true(op.done);
+        assert_int_equal(op.rc, HF_EUNREACHABLE);
+        assert_string_equal(err.text, "connection refused");
+    }
+    assert_true(list_empty(&w.c.holds));
+}
+
+static void join_that_was_not_answered_before_the_store_went_away(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op op;
+
+    (void)state;
+    core_start(&op, NULL, 1000, NULL);
+    ev_store(&w.store, STORE_DOWN, &down);
+    core_pass(SEC);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    ev_left(w.left, 0);
+    core_start(&op, NULL, 1000, NULL); /* it comes back, and somebody else has the lock */
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    ev_waiting(w.joined, 1, -1);
+    core_pass(SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 static void change_is_repeated_after_the_store_was_away(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -409,6 +450,8 @@ int main(void)
         CORE_TEST(refused_waiter_is_left),
         CORE_TEST(repeated_join_that_is_refused_is_left),
         CORE_TEST(leave_is_repeated_however_long_the_store_was_away),
+        CORE_TEST(unreachable_is_told_as_such_however_short_the_wait),
+        CORE_TEST(join_that_was_not_answered_before_the_store_went_away),
         CORE_TEST(change_is_repeated_after_the_store_was_away),
         CORE_TEST(try_that_is_not_answered_ends),
         CORE_TEST(release_without_memory_for_a_timer_is_forgotten),

@@ -3,6 +3,8 @@
  * nobody sends. On a real embedded store in a temporary folder. */
 #include "drive_harness.h"
 
+#include "sync/sync.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -596,6 +598,50 @@ static void second_change_waits_for_the_first_callback(void **state)
     assert_int_equal(hf_release(l, NULL), HF_ELOST);
 }
 
+/* ---- a leader that is done before it sleeps ---- */
+
+static struct hf_driver slow; /* the driver of `c`, but a look is answered when it is told to send */
+static const struct hf_driver *real;
+static struct look *look_kept;
+static int look_flushes;
+
+static void keep_look(struct store *s, struct look *l)
+{
+    (void)s;
+    look_kept = l;
+    look_flushes = 0;
+}
+
+/* The first time in the call itself, the second when it leads. */
+static void flush_look(struct store *s)
+{
+    struct look *l = look_kept;
+
+    (void)s;
+    if (l && ++look_flushes == 2) {
+        look_kept = NULL;
+        ev_done(l, NULL, HF_EUNREACHABLE, NULL);
+    }
+}
+
+static void operation_that_ends_before_the_leader_sleeps(void **state)
+{
+    hf_list *list;
+    int64_t start = now_ms();
+
+    (void)state;
+    real = c->core.store->driver;
+    slow = *real;
+    slow.look = keep_look;
+    slow.flush = flush_look;
+    c->core.store->driver = &slow;
+    alarm(60); /* with nothing to wait for it would sleep for ever */
+    assert_int_equal(hf_look(c, "n", &list, NULL), HF_EUNREACHABLE);
+    alarm(0);
+    assert_in_range(now_ms() - start, 0, 4000); /* the connect time-out is 5 s */
+    c->core.store->driver = real;
+}
+
 /* ---- and the rest ---- */
 
 static int close_in_body(hf_lease *l, void *user)
@@ -734,6 +780,7 @@ int main(void)
         APP(waiting_no_time_still_processes),
         TEST(waiting_for_callbacks_ends_with_the_client),
         TEST(release_started_while_closing_says_so),
+        TEST(operation_that_ends_before_the_leader_sleeps),
         TEST(with_says_that_the_lock_was_lost),
         TEST(adopted_lease_is_the_new_owners_for_all_who_look),
         TEST(owner_text_that_ends_in_the_middle),
