@@ -268,3 +268,17 @@ void hf__client_shut(struct client *c)
     }
     hf__client_run(c);
 }
+
+/* The process has closed the descriptors of the client, and may have files of its own in their places:
+ * no driver may write to them, or close them. Its memory is left. */
+void hf__client_break(struct client *c)
+{
+    c->store = NULL;
+    c->closed = true;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        h->lost = true;
+        hf__hold_grade(h, HF_LOST);
+    }
+}

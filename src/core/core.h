@@ -161,7 +161,10 @@ struct hf_lease {
     void *on_change_user;
     int fd;                   /* -1: none */
     int told;                 /* the state told last */
-    bool telling, released;
+    bool telling;             /* its callback runs */
+    bool released;            /* given back: its holds are not its own any more */
+    bool awaited;             /* and whoever did that waits for the callback, and frees it */
+    unsigned runs;            /* how often its callback has returned */
     struct lease_part parts[];
 };
 
@@ -322,6 +325,7 @@ void hf__client_todo(struct hold *, unsigned verbs);
 bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
 void hf__client_run(struct client *);      /* calls what is queued; raises events */
 void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
+void hf__client_break(struct client *);    /* no verb any more; what is held is lost */
 void hf__client_done(struct client *);     /* after the last verb: closes the store */
 
 /* ---- options, names, owners ---------------------------------------------------------------- */

@@ -43,8 +43,8 @@ static hf_client *new_client(const hf_options *o)
     c->log_user = o->user;
     c->drive = o->drive;
     c->refs = 1;
-    c->keeper_fd = c->app_fd = c->news_fd = -1;
-    c->loop.epfd = c->loop.timerfd = c->loop.wakefd = -1;
+    c->keeper_fd = c->app_fd = -1;
+    c->loop.epfd = c->loop.timerfd = c->loop.anchor[0] = c->loop.anchor[1] = -1;
     list_init(&c->waiters);
     list_init(&c->ops);
     list_init(&c->ready);
@@ -52,26 +52,29 @@ static hf_client *new_client(const hf_options *o)
     list_init(&c->cancels);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->quiet, NULL);
+    pthread_cond_init(&c->teller_news, NULL);
+    pthread_cond_init(&c->told, NULL);
     return c;
 }
 
 static void close_fds(hf_client *c)
 {
-    if (c->app_fd >= 0)
+    if (c->app_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->app_fd);
-    if (c->news_fd >= 0)
-        close(c->news_fd);
-    c->app_fd = c->news_fd = -1;
-    hf__loop_done(&c->loop);
+    c->app_fd = -1;
+    hf__loop_stop(&c->loop);
 }
 
-static void free_client(hf_client *c)
+void hf__client_free(hf_client *c)
 {
-    if (c->keeper_fd >= 0)
+    if (c->keeper_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->keeper_fd);
     close_fds(c);
+    hf__loop_done(&c->loop); /* leases that outlived hf_close have asked it about their descriptors */
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->quiet);
+    pthread_cond_destroy(&c->teller_news);
+    pthread_cond_destroy(&c->told);
     if (c->alive)
         munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(c);
@@ -124,7 +127,7 @@ int hf_open(const char *text, const hf_options *given, hf_client **ret, hf_error
     if (rc < 0) {
         hf__url_done(&url);
         if (c)
-            free_client(c);
+            hf__client_free(c);
         return rc;
     }
     *ret = c;
@@ -147,7 +150,7 @@ static void settle(hf_client *c)
     if (c->core.unsettled == 0 || hf__loop_reserve(&c->loop, 1) < 0)
         return;
     timer_init(&t, patience_over);
-    while (c->core.unsettled > 0 && hf__loop_now() < end) {
+    while (c->core.unsettled > 0 && hf__loop_now() < end && !c->broken) {
         hf__loop_timer(&c->loop, &t, end);
         hf__lead(c, true);
     }
@@ -198,7 +201,7 @@ void hf__drop_forked(hf_client *c)
     hf__map_done(&c->core.by_owner);
     hf__url_done(&c->core.url);
     free(c->core.acts_hints);
-    free_client(c);
+    hf__client_free(c);
 }
 
 void hf_close(hf_client *c)
@@ -214,7 +217,9 @@ void hf_close(hf_client *c)
         return;
     }
     c->closing = true;
-    hf__end_all(c, HF_ECLOSED);
+    if (!hf__loop_intact(&c->loop))
+        hf__break_down(c); /* else the driver would close what is not its own */
+    hf__end_all(c, HF_ECLOSED, NULL);
     hf__client_shut(&c->core);
     list_for(n, &c->waiters)
         pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
@@ -222,7 +227,8 @@ void hf_close(hf_client *c)
     hf__alone(c);
     hf__keeper_end(c);
     settle(c);
-    while (hf__run_callbacks(c, false) > 0)
+    hf__teller_end(c);
+    while (hf__run_callbacks(c) > 0)
         ;
     hf__client_done(&c->core);
     close_fds(c);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 static _Thread_local unsigned in_callback;
@@ -170,11 +169,13 @@ static void run_change(hf_client *c, struct hf_lease *l)
     callback_ends(before);
     pthread_mutex_lock(&c->lock);
     l->telling = false;
+    l->runs++;
+    pthread_cond_broadcast(&c->told);
     hf__lease_unpin(l);
-    if (l->released) /* given back in its own callback, or beside it */
-        hf__lease_free(l);
-    else
+    if (!l->released)
         hf__lease_changed(l); /* what has changed meanwhile */
+    else if (!l->awaited)
+        hf__lease_free(l);
 }
 
 static size_t length(const struct list *l)
@@ -187,17 +188,29 @@ static size_t length(const struct list *l)
 }
 
 /* Only those that are there now: a callback may start what is done at once, and so on for ever,
- * while our caller has other things to do. The keeper tells changes of leases only (rule 5). */
-int hf__run_callbacks(hf_client *c, bool keeper)
+ * while our caller has other things to do. */
+int hf__run_changes(hf_client *c)
 {
-    size_t changes = length(&c->changed), ops = keeper ? 0 : length(&c->ready);
+    size_t changes = length(&c->changed);
     struct list *n;
     int ran = 0;
 
-    if (changes + ops > 0)
-        hf__promote(c); /* a callback may take long, or wait for a thread that follows */
     for (; changes > 0 && (n = list_pop(&c->changed)) != NULL; changes--, ran++)
         run_change(c, container_of(n, struct hf_lease, changed_node));
+    return ran;
+}
+
+int hf__run_callbacks(hf_client *c)
+{
+    bool tell = !hf__tells(c) && !list_empty(&c->changed);
+    size_t ops = length(&c->ready);
+    struct list *n;
+    int ran = 0;
+
+    if (tell || ops > 0)
+        hf__promote(c); /* a callback may take long, or wait for a thread that follows */
+    if (tell)
+        ran = hf__run_changes(c);
     for (; ops > 0 && (n = list_pop(&c->ready)) != NULL; ops--, ran++)
         run_op(c, container_of(n, struct hf_op, node));
     hf__client_run(&c->core); /* what the callbacks started */
@@ -279,7 +292,7 @@ int hf_release_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_err
     rc = hf__lease_enter(l, err);
     if (rc < 0)
         return rc;
-    if (!done || c->closing)
+    if (!done || c->closing || c->broken)
         return hf__lease_give_back(l, NULL, false, 0, err);
     op = new_op(c, OP_RELEASE, sizeof *op, err);
     if (op) {
@@ -377,35 +390,41 @@ void hf_op_free(hf_op *op)
     hf__leave(c);
 }
 
-void hf__end_all(hf_client *c, int rc)
+static void end_one(struct hf_op *op, int rc, const char *why)
+{
+    if (why && !op->done)
+        hf__op_text(op, rc, "%s", why);
+    hf__cancel(op, rc);
+}
+
+void hf__end_all(hf_client *c, int rc, const char *why)
 {
     struct list *n;
 
     while ((n = list_first(&c->ops)) != NULL) {
         list_remove(n);
-        hf__cancel(container_of(n, struct hf_op, node), rc);
+        end_one(container_of(n, struct hf_op, node), rc, why);
     }
     list_for_safe(r, &c->ready) /* a watch with news that nobody has seen yet */
-        hf__cancel(container_of(r, struct hf_op, node), rc);
+        end_one(container_of(r, struct hf_op, node), rc, why);
 }
 
 /* ---- the descriptor ------------------------------------------------------------------------- */
 
 static int make_app_fd(hf_client *c)
 {
-    struct epoll_event ev = { .events = EPOLLIN };
+    struct epoll_event ev = { .events = EPOLLIN }, none = { .events = 0 };
     int fd = epoll_create1(EPOLL_CLOEXEC);
 
-    if (c->news_fd < 0)
-        c->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0 || c->news_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
-        epoll_ctl(fd, EPOLL_CTL_ADD, c->news_fd, &ev) < 0) {
+    if (fd < 0 || !hf__loop_intact(&c->loop) ||
+        epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
+        epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.anchor[1], &none) < 0) {
         if (fd >= 0)
             close(fd);
         return HF_ESYS;
     }
-    c->app_fd = fd;
-    hf__show_news(c);
+    c->app_fd = fd; /* from now on on_change callbacks run in process() (teller.c) */
+    hf__news(c);
     return 0;
 }
 
@@ -429,14 +448,16 @@ static void inside_ends(hf_client *c)
 
 int hf_client_process(hf_client *c)
 {
-    int rc = hf__enter_blocking(c, NULL), did = 0;
+    int rc = hf__enter_pump(c), did = 0;
 
     if (rc < 0)
         return rc;
     c->inside++;
-    if (!c->leading)
+    if (!c->leading && !c->broken)
         did = hf__lead(c, false);
-    did += hf__run_callbacks(c, false);
+    did += hf__run_callbacks(c);
+    if (did <= 0 && c->broken)
+        did = HF_ESYS;
     inside_ends(c);
     hf__leave(c);
     return did;
@@ -460,12 +481,14 @@ static int pump(hf_client *c, struct waiter *w, int64_t end)
     bool turned = false;
 
     for (;; turned = true) {
-        int did = hf__run_callbacks(c, false);
+        int did = hf__run_callbacks(c);
 
         if (did > 0)
             return did;
         if (c->closing)
             return HF_ECLOSED;
+        if (c->broken)
+            return HF_ESYS;
         if (turned && hf__loop_now() >= end)
             return 0;
         hf__wait_turn(c, w);
@@ -476,7 +499,7 @@ int hf_client_wait(hf_client *c, int64_t wait_ms)
 {
     struct limit l = { .client = c };
     int64_t now = hf__loop_now(), end = LOOP_NEVER;
-    int rc = hf__enter_blocking(c, NULL);
+    int rc = hf__enter_pump(c);
 
     if (rc < 0)
         return rc;

@@ -14,9 +14,10 @@
 
 static void show_on_fd(const struct hf_lease *l, int state)
 {
+    hf_client *c = l->owner;
     uint64_t n = 1;
 
-    if (l->fd < 0)
+    if (l->fd < 0 || !hf__loop_intact(&c->loop))
         return;
     if (state == HF_HELD)
         (void)!read(l->fd, &n, sizeof n); /* non-blocking: already drained is fine */
@@ -47,16 +48,35 @@ void hf__lease_given(hf_client *c, struct hf_lease *l)
 
 /* ---- giving back --------------------------------------------------------------------------- */
 
-/* Nobody is told of it any more. */
-static void silence(struct hf_lease *l)
+/* NULL: nobody is told of it any more. */
+static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *), void *user)
 {
+    hf_client *c = l->owner;
+
+    c->listeners += (size_t)(cb != NULL) - (size_t)(l->on_change != NULL);
     list_remove(&l->changed_node);
-    l->on_change = NULL;
+    l->on_change = cb;
+    l->on_change_user = user;
+    l->told = HF_HELD;
+}
+
+/* Until the callback that runs just now, of what was registered before, has returned. It runs on
+ * another thread, which does not wait for this one: inside a callback nobody waits here, whichever
+ * lease it is about, so that no two callbacks can wait for each other. */
+static void wait_for_callback(struct hf_lease *l)
+{
+    hf_client *c = l->owner;
+    unsigned runs = l->runs;
+
+    while (l->telling && l->runs == runs && !hf__in_callback())
+        pthread_cond_wait(&c->told, &c->lock);
 }
 
 void hf__lease_free(struct hf_lease *l)
 {
-    if (l->fd >= 0)
+    hf_client *c = l->owner;
+
+    if (l->fd >= 0 && hf__loop_intact(&c->loop))
         close(l->fd);
     free(l);
 }
@@ -92,8 +112,10 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t
     bool closing = c->closing;
     int rc;
 
-    silence(l);
-    if (wait && !closing)
+    set_callback(l, NULL, NULL);
+    l->released = true; /* before the lock is given up: its callback may run just now, or end */
+    l->awaited = wait;
+    if (wait && !closing && !c->broken)
         rc = release_and_wait(c, l, keep_ms, err);
     else
         rc = hf__release(op, l, keep_ms);
@@ -101,9 +123,9 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t
         rc = hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
     else if (rc == HF_ELOST && !wait && !op)
         hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
-    if (l->telling)
-        l->released = true; /* its callback runs just now, and frees it */
-    else
+    if (wait)
+        wait_for_callback(l); /* after the release: the next one need not wait for it */
+    if (!l->telling) /* else its callback frees it */
         hf__lease_free(l);
     c->refs--;
     hf__leave(c);
@@ -170,6 +192,14 @@ int hf_lease_fd(hf_lease *l, hf_error *err)
     return rc;
 }
 
+/* Somebody must hear what the store has to say, and somebody must tell it. */
+static int listen(hf_client *c, hf_error *err)
+{
+    int rc = hf__teller_start(c, err);
+
+    return rc < 0 ? rc : hf__keeper_listen(c, err);
+}
+
 int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *user,
                        hf_error *err)
 {
@@ -180,13 +210,15 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
     rc = hf__enter(l->owner, err);
     if (rc < 0)
         return rc;
-    l->on_change = cb;
-    l->on_change_user = user;
-    l->told = HF_HELD;
-    list_remove(&l->changed_node);
-    hf__lease_changed(l);
+    if (cb && hf__tells(l->owner))
+        rc = listen(l->owner, err);
+    if (rc == 0) {
+        set_callback(l, cb, user);
+        hf__lease_changed(l);
+        wait_for_callback(l);
+    }
     hf__leave(l->owner);
-    return 0;
+    return rc;
 }
 
 /* ---- changing ---------------------------------------------------------------------------------- */

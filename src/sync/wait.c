@@ -9,8 +9,8 @@
  *  - A follower sleeps only while somebody leads (it looked under the lock). Its operation is
  *    completed under the lock, and op_done then signals it; the wait is a loop over `done`, so
  *    an early or doubled signal is harmless.
- *  - A leader whose operation is completed by another thread is woken through the loop's eventfd,
- *    which stays readable until a turn drains it: a wake sent before the sleep is not lost.
+ *  - A leader whose operation is completed by another thread is woken through the loop; a wake sent
+ *    before the sleep ends the sleep when it begins.
  *  - A leader's own operation, or the callback it waits for, may come of what it runs before it
  *    sleeps: `poked` says so, and it only looks into the loop then.
  *  - A leader that leaves promotes the first follower, under the same lock under which it stops
@@ -21,18 +21,21 @@
  *    the timerfd, which is in the epoll set it sleeps on.
  *  - If nobody is inside, the keeper (keeper.c) serves the timers.
  *
- * Callbacks are never run here: they are queued, and a descriptor of its own (news_fd) is readable
- * as long as there are any. The application polls that one and the loop's through an outer epoll;
- * the leader sleeps on the loop's alone, so waiting callbacks do not keep it from sleeping. */
+ * Callbacks are never run here: they are queued. The application polls an outer epoll, which has the
+ * loop's in it and is readable also as long as there are callbacks to run; the leader sleeps on the
+ * loop's alone, so waiting callbacks do not keep it from sleeping.
+ *
+ * The process may have closed our descriptors (loop.h). Whoever finds that out ends it all
+ * (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is called any more. It is
+ * looked for before each sleep, after a sleep that no descriptor of ours has ended, and, where
+ * a driver writes to sockets, whenever a thread has come in. */
 #include "sync/sync.h"
 
 #include "core/url.h"
 #include "sync/perturb.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { EVENTS = 64 };
@@ -59,6 +62,20 @@ static void unlock(hf_client *c)
         pthread_setcancelstate(shield.before, NULL);
 }
 
+static const char gone[] = "the program has closed descriptors of the client: open a new one";
+
+void hf__break_down(hf_client *c)
+{
+    if (c->broken)
+        return;
+    c->broken = true;
+    c->env.log(&c->env, HF_LOG_WARN, "", gone);
+    hf__client_break(&c->core);
+    hf__end_all(c, HF_ESYS, gone);
+    list_for(n, &c->waiters)
+        pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
+}
+
 /* Who comes in is counted before it asks for the lock, and who goes out is taken off the count under
  * it. Every handle (the client until hf_close, a lease, an operation) is one of `refs`, which change
  * under the lock only. The memory is freed by the thread that, going out, finds no reference and
@@ -70,15 +87,8 @@ static void come_in(hf_client *c)
 {
     atomic_fetch_add(&c->entrants, 1);
     lock(c);
-}
-
-static void destroy(hf_client *c)
-{
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->quiet);
-    munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
-    hf__url_done(&c->core.url);
-    free(c);
+    if (!c->closed && !c->broken && c->core.store->starts_down && !hf__loop_intact(&c->loop))
+        hf__break_down(c);
 }
 
 static void go_out(hf_client *c)
@@ -88,11 +98,18 @@ static void go_out(hf_client *c)
     if (c->closing)
         pthread_cond_signal(&c->quiet);
     unlock(c);
-    if (last)
-        destroy(c);
+    if (last) {
+        hf__url_done(&c->core.url);
+        hf__client_free(c);
+    }
 }
 
-int hf__enter(hf_client *c, hf_error *err)
+int hf__broken(hf_error *err)
+{
+    return hf__fail(err, HF_ESYS, EBADF, NULL, "%s", gone);
+}
+
+static int enter(hf_client *c, bool broken_too, hf_error *err)
 {
     if (!c)
         return hf__fail(err, HF_EINVAL, 0, NULL, "the client is NULL");
@@ -104,15 +121,37 @@ int hf__enter(hf_client *c, hf_error *err)
         go_out(c);
         return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
     }
+    if (c->broken && !broken_too) {
+        go_out(c);
+        return hf__broken(err);
+    }
     return 0;
+}
+
+int hf__enter(hf_client *c, hf_error *err)
+{
+    return enter(c, false, err);
+}
+
+static int not_in_callback(hf_error *err)
+{
+    return hf__in_callback() ? hf__fail(err, HF_EREENTRANT, 0, NULL,
+                                        "a blocking call inside a callback: use the *_start form")
+                             : 0;
 }
 
 int hf__enter_blocking(hf_client *c, hf_error *err)
 {
-    if (hf__in_callback())
-        return hf__fail(err, HF_EREENTRANT, 0, NULL,
-                        "a blocking call inside a callback: use the *_start form");
-    return hf__enter(c, err);
+    int rc = not_in_callback(err);
+
+    return rc < 0 ? rc : enter(c, false, err);
+}
+
+int hf__enter_pump(hf_client *c)
+{
+    int rc = not_in_callback(NULL);
+
+    return rc < 0 ? rc : enter(c, true, NULL);
 }
 
 int hf__enter_any(hf_client *c)
@@ -125,7 +164,7 @@ int hf__enter_any(hf_client *c)
 
 void hf__leave(hf_client *c)
 {
-    if (!c->closed) {
+    if (!c->closed && !c->broken) {
         hf__client_run(&c->core);
         if (c->leading || c->app_fd >= 0)
             hf__loop_arm(&c->loop);
@@ -140,17 +179,16 @@ void hf__alone(hf_client *c)
         pthread_cond_wait(&c->quiet, &c->lock);
 }
 
+/* The pipe is always writable: what changes is who is interested. */
 void hf__show_news(hf_client *c)
 {
-    bool news = !list_empty(&c->ready) || !list_empty(&c->changed);
-    uint64_t n = 1;
+    bool news = !list_empty(&c->ready) || (!list_empty(&c->changed) && !hf__tells(c));
+    struct epoll_event ev = { .events = news ? EPOLLOUT : 0 };
 
-    if (c->app_fd < 0 || news == c->news_shown)
+    if (c->app_fd < 0 || news == c->news_shown || !hf__loop_intact(&c->loop))
         return;
     c->news_shown = news;
-    while ((news ? write(c->news_fd, &n, sizeof n) : read(c->news_fd, &n, sizeof n)) < 0 &&
-           errno == EINTR)
-        ;
+    epoll_ctl(c->app_fd, EPOLL_CTL_MOD, c->loop.anchor[1], &ev);
 }
 
 /* The leader looks whether it is done before it sleeps on. */
@@ -164,6 +202,8 @@ static void poke(hf_client *c)
 void hf__news(hf_client *c)
 {
     hf__show_news(c);
+    if (!list_empty(&c->changed))
+        pthread_cond_signal(&c->teller_news);
     poke(c); /* the leader may be in hf_client_wait */
     list_for(n, &c->waiters) {
         struct waiter *w = container_of(n, struct waiter, node);
@@ -173,24 +213,51 @@ void hf__news(hf_client *c)
     }
 }
 
-int hf__lead(hf_client *c, bool block)
+/* An event of a watch came from a descriptor of ours. The time alone comes also to those that have
+ * none any more, and what it starts is written to one. */
+static bool only_time(const hf_client *c, const struct epoll_event *evs, int n)
 {
-    struct epoll_event evs[EVENTS];
-    int n;
+    for (int i = 0; i < n; i++)
+        if (evs[i].data.fd == c->loop.timerfd)
+            return true;
+    return n <= 0;
+}
 
-    c->poked = false;
-    hf__client_run(&c->core); /* what a callback that still runs has started */
-    block = block && !c->poked;
-    c->leading = c->asleep = true;
-    hf__loop_arm(&c->loop);
+static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
+{
+    int ms = block ? hf__loop_patience(loop_next(&c->loop)) : 0, n;
+
+    c->asleep = true;
     pthread_mutex_unlock(&c->lock);
     PERTURB();
-    n = hf__loop_sleep(&c->loop, evs, EVENTS, block);
+    n = hf__loop_sleep(&c->loop, evs, EVENTS, ms);
     PERTURB();
     pthread_mutex_lock(&c->lock);
     c->asleep = false;
-    n = hf__loop_turn(&c->loop, evs, n);
-    hf__client_run(&c->core);
+    if (n < 0)
+        c->loop.broken = true;
+    else if (only_time(c, evs, n))
+        hf__loop_intact(&c->loop);
+    return n;
+}
+
+int hf__lead(hf_client *c, bool block)
+{
+    struct epoll_event evs[EVENTS];
+    int n = 0;
+
+    c->poked = false;
+    hf__client_run(&c->core); /* what a callback that still runs has started */
+    c->leading = true;
+    hf__loop_arm(&c->loop);
+    if (hf__loop_intact(&c->loop))
+        n = sleep_in_loop(c, evs, block && !c->poked);
+    if (!c->loop.broken) {
+        n = hf__loop_turn(&c->loop, evs, n);
+        hf__client_run(&c->core);
+    } else {
+        hf__break_down(c);
+    }
     c->leading = false;
     return n;
 }

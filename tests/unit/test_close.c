@@ -55,9 +55,10 @@ struct entrant {
 
 static int one_call(enum kind kind)
 {
+    hf_list *list = NULL;
     hf_lease *l;
-    hf_list *list;
     hf_op *op;
+    int rc;
 
     switch (kind) {
     case ACQUIRE:
@@ -65,7 +66,9 @@ static int one_call(enum kind kind)
     case START:
         return hf_acquire_start(c, "n", HF_FOREVER, NULL, granted, &(struct call){ 0 }, &op, NULL);
     case LOOK:
-        return hf_look(c, "n", &list, NULL);
+        rc = hf_look(c, "n", &list, NULL);
+        hf_list_free(list);
+        return rc;
     case PROCESS:
         return hf_client_process(c);
     case WAIT:

@@ -284,32 +284,6 @@ static void waiting_callback_does_not_make_the_leader_spin(void **state)
     hf_release(x, NULL);
 }
 
-static atomic_int told = -1;
-static atomic_ulong told_by;
-
-static void on_change(hf_lease *l, int state, void *user)
-{
-    (void)l;
-    (void)user;
-    told_by = (unsigned long)pthread_self();
-    told = state;
-}
-
-static void resident_keeper_tells_loss_with_no_call_under_way(void **state)
-{
-    hf_lease *l = hold(c, "p", 0);
-
-    (void)state;
-    told = -1;
-    assert_int_equal(hf_lease_on_change(l, on_change, NULL, NULL), 0);
-    evict("p", HF_EVICT_NOW);
-    for (int64_t end = now_ms() + 10000; told != HF_LOST && now_ms() < end;)
-        nap();
-    assert_int_equal(told, HF_LOST);
-    assert_true(told_by != (unsigned long)pthread_self());
-    assert_int_equal(hf_release(l, NULL), HF_ELOST);
-}
-
 static void resident_keeper_serves_blocking_calls(void **state)
 {
     hf_lease *x = hold(other, "x", 0);
@@ -541,63 +515,6 @@ static void release_started_while_closing_says_so(void **state)
     hf_op_free(op);
 }
 
-static atomic_bool change_runs, change_may_end;
-static atomic_int change_calls, change_check;
-static atomic_bool change_named;
-
-static void slow_change(hf_lease *l, int state, void *user)
-{
-    (void)state;
-    (void)user;
-    change_calls++;
-    change_runs = true;
-    for (int64_t end = now_ms() + 10000; !change_may_end && now_ms() < end;)
-        nap();
-    change_named = strcmp(hf_lease_name(l), "p") == 0;
-    change_check = hf_lease_check(l);
-}
-
-static void lease_given_back_beside_its_callback_can_still_be_asked(void **state)
-{
-    hf_lease *l = hold(c, "p", 0);
-
-    (void)state;
-    change_runs = change_may_end = change_named = false;
-    assert_int_equal(hf_lease_on_change(l, slow_change, NULL, NULL), 0);
-    evict("p", HF_EVICT_NOW);
-    while (!change_runs)
-        nap();
-    assert_int_equal(hf_release(l, NULL), HF_ELOST);
-    change_may_end = true;
-    hf_close(c);
-    c = NULL;
-    assert_true(change_named);
-    assert_int_equal(change_check, HF_ELOST);
-}
-
-static void second_change_waits_for_the_first_callback(void **state)
-{
-    hf_lease *l = hold(c, "p", 0);
-
-    (void)state;
-    change_runs = change_may_end = false;
-    change_calls = 0;
-    assert_int_equal(hf_lease_on_change(l, slow_change, NULL, NULL), 0);
-    evict("p", 0);
-    while (!change_runs)
-        nap();
-    evict("p", HF_EVICT_NOW);
-    for (int64_t end = now_ms() + 10000; hf_lease_state(l) != HF_LOST && now_ms() < end;)
-        assert_true(hf_client_wait(c, 20) >= 0); /* this thread would run it too */
-    assert_int_equal(hf_lease_state(l), HF_LOST);
-    assert_int_equal(change_calls, 1);
-    change_may_end = true;
-    for (int64_t end = now_ms() + 10000; change_calls < 2 && now_ms() < end;)
-        nap();
-    assert_int_equal(change_calls, 2);
-    assert_int_equal(hf_release(l, NULL), HF_ELOST);
-}
-
 /* ---- a leader that is done before it sleeps ---- */
 
 static struct hf_driver slow; /* the driver of `c`, but a look is answered when it is told to send */
@@ -786,9 +703,6 @@ int main(void)
         TEST(owner_text_that_ends_in_the_middle),
         TEST(button_fired_in_a_forked_child_wakes_nobody_for_ever),
         TEST(forked_child_gives_everything_back),
-        PROMPT(lease_given_back_beside_its_callback_can_still_be_asked),
-        PROMPT(second_change_waits_for_the_first_callback),
-        PROMPT(resident_keeper_tells_loss_with_no_call_under_way),
         PROMPT(resident_keeper_serves_blocking_calls),
     };
 
