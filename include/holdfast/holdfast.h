@@ -167,6 +167,13 @@ enum {
 int hf_open(const char *url, const hf_options *, hf_client **ret, hf_error *);
 void hf_close(hf_client *); /* rule 6 */
 
+/* The first half of an orderly end; any thread, any callback, any signal handler. From now on no
+ * call takes a place or waits for one: waiting and new acquires, looks, lists, evictions and watches
+ * are HF_ECLOSED (a started one: in its callback, once). What is held stays held and renewed, and
+ * everything that is called on a lease works, until hf_release or hf_close. Then join your threads,
+ * and hf_close. Once is enough, more do no harm. 0, HF_EINVAL, HF_EFORKED. */
+int hf_client_stop(hf_client *);
+
 /* Loads the modules for these URL schemes now ("redis tls"): before chroot or seccomp. */
 int hf_preload(const char *schemes, hf_error *);
 

@@ -334,6 +334,8 @@ static int begin(struct hf_op *op, struct ask *a, int rc)
 int hf__look(struct hf_op *op, struct ask *a, const char *name, bool list, size_t limit,
              bool follow)
 {
+    if (op->client->stopped)
+        return hf__op_stopped(op);
     return begin(op, a, hf__ask_look(a, op->client, name, strlen(name), list, limit, follow));
 }
 
@@ -341,6 +343,8 @@ int hf__evict(struct hf_op *op, struct ask *a, const char *name, const char *id,
 {
     unsigned char token[HF_TOKEN];
 
+    if (op->client->stopped)
+        return hf__op_stopped(op);
     if (!id || !hf__unhex(token, sizeof token, id))
         return hf__fail(op->err, HF_EINVAL, 0, NULL, "not the id of a ticket");
     return begin(op, a, hf__ask_evict(a, op->client, name, token, now));
@@ -348,6 +352,8 @@ int hf__evict(struct hf_op *op, struct ask *a, const char *name, const char *id,
 
 int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell)
 {
+    if (op->client->stopped)
+        return hf__op_stopped(op);
     if (!(op->client->caps & HF_CAP_CELL) ||
         (cell->ttl_ms > 0 && !(op->client->caps & HF_CAP_CELL_EXPIRY)))
         return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,

@@ -142,7 +142,8 @@ static void run_due(struct client *c)
     while (n < BATCH && (d = list_pop(&c->due)) != NULL) {
         struct life *l = container_of(d, struct life, due);
 
-        if (l->dead || l->ntickets == 0 || (MUTANT(SKIP_RENEW) && c->asked > 0))
+        if (l->dead || l->ntickets == 0 || (MUTANT(SKIP_RENEW) && c->asked > 0) ||
+            (MUTANT(STOP_NO_RENEW) && c->stopped))
             continue;
         l->tried_at = now;
         if (l->kind == LIFE_WAIT)
@@ -252,6 +253,20 @@ void ev_store(struct store *s, int state, const hf_error *err)
         up(c);
     else if (state == STORE_DOWN)
         down(c, err);
+}
+
+/* No more acquiring, looking or evicting: such operations are refused from now on. What is held stays
+ * held, is renewed, and is given up by its owner or by hf__client_shut. The caller has a list of its
+ * operations and cancels those that wait. */
+void hf__client_stop(struct client *c)
+{
+    c->stopped = true;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        if (MUTANT(STOP_RELEASES) && h->state == TICKET_HELD)
+            hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+    }
 }
 
 /* No more holding: what is in line leaves. The caller has cancelled every operation, and drives

@@ -45,7 +45,7 @@ struct client {
     struct owner acts_for;       /* hf_options.owner; both 0: none */
     char *acts_hints;            /* the names that owner holds: "a\0b\0" */
     size_t acts_hints_len;
-    bool up, closing, closed, running;
+    bool up, stopped, closing, closed, running;
     hf_error down;               /* why the store is down */
     struct list holds;           /* hold.node: all that are not OUT, or have handles */
     struct map by_name;          /* hold.by_name: HELD ones */
@@ -231,6 +231,7 @@ int hf__look(struct hf_op *, struct ask *, const char *name, bool list, size_t l
 int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bool now);
 int hf__cell(struct hf_op *, struct ask *, struct cell *);
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
+int hf__op_stopped(struct hf_op *); /* the client is stopped: HF_ECLOSED, with its text */
 void hf__op_wait_ask(struct hf_op *);
 int hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out; HF_ENOMEM: not */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
@@ -324,6 +325,7 @@ int hf__client_init(struct client *, const struct hf_driver *, const struct url 
 void hf__client_todo(struct hold *, unsigned verbs);
 bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
 void hf__client_run(struct client *);      /* calls what is queued; raises events */
+void hf__client_stop(struct client *);     /* nothing new is started; what is held stays */
 void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
 void hf__client_break(struct client *);    /* no verb any more; what is held is lost */
 void hf__client_done(struct client *);     /* after the last verb: closes the store */

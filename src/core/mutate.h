@@ -21,7 +21,10 @@
     X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
     X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \
     X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
-    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")
+    X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")      \
+    X(STOP_RELEASES, "stop-releases", "a client that is stopped gives up what it holds")   \
+    X(STOP_NO_RENEW, "stop-no-renew", "a client that is stopped does not renew any more")  \
+    X(STOP_STARTS, "stop-starts", "a client that is stopped still takes places in lines")
 enum mutant {
     MUTANT_NONE,
 #define HF_X(name, word, text) MUTANT_##name,

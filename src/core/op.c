@@ -167,6 +167,12 @@ void hf__op_wait_ask(struct hf_op *op)
         hf__cancel(op, HF_ENOMEM);
 }
 
+int hf__op_stopped(struct hf_op *op)
+{
+    hf__op_text(op, HF_ECLOSED, "the client is stopped");
+    return HF_ECLOSED;
+}
+
 void hf__op_seen(struct hf_op *op, int rc, const hf_error *err)
 {
     if (rc < 0)
@@ -330,6 +336,8 @@ int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wa
     struct client *c = op->client;
     int rc;
 
+    if (c->stopped && !MUTANT(STOP_STARTS))
+        return hf__op_stopped(op);
     op->try_only = wait_ms <= 0;
     if (n > 1 && !(op->all = copy_all(names, &n, r)))
         goto no_memory;

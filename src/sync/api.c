@@ -231,6 +231,7 @@ void hf_close(hf_client *c)
     while (hf__run_callbacks(c) > 0)
         ;
     hf__client_done(&c->core);
+    hf__stop_no_more(c);
     close_fds(c);
     c->closed = true;
     c->refs--;

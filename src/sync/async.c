@@ -220,6 +220,15 @@ int hf__run_callbacks(hf_client *c)
 
 /* ---- starting ----------------------------------------------------------------------------- */
 
+/* Why it was not started. */
+static void explain(const struct hf_op *op, int rc, hf_error *err)
+{
+    if (err && op->err)
+        *err = *op->err;
+    else
+        hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
+}
+
 static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
                    const hf_request *req, hf_done *done, void *user, hf_op **ret,
                    hf_error *err)
@@ -242,10 +251,8 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
         hf__op_end(op, HF_ECANCELED, NULL);
     } else {
         rc = hf__acquire(op, names, n, wait_ms, &r);
-        if (rc < 0 && err && op->err)
-            *err = *op->err;
-        else if (rc < 0)
-            hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
+        if (rc < 0)
+            explain(op, rc, err);
         else if (!op->done && op->cancel)
             rc = hf__cancel_attach(c, op, err);
     }
@@ -323,10 +330,12 @@ int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf
         w->op.seen = seen;
         w->op.user = user;
         rc = hf__look(&w->op, &w->ask, name, false, 0, true);
-        if (rc < 0)
+        if (rc < 0) {
+            explain(&w->op, rc, err);
             free_op(c, &w->op);
-        else
+        } else {
             *ret = &w->op;
+        }
     }
     hf__leave(c);
     return rc;
@@ -489,6 +498,8 @@ static int pump(hf_client *c, struct waiter *w, int64_t end)
             return HF_ECLOSED;
         if (c->broken)
             return HF_ESYS;
+        if (hf__drained(c))
+            return HF_ECLOSED;
         if (turned && hf__loop_now() >= end)
             return 0;
         hf__wait_turn(c, w);

@@ -36,6 +36,9 @@ struct hf_client {
     bool news_shown;     /* app_fd is readable because there are callbacks to run */
     bool closing, closed;
     bool broken;         /* the process has closed our descriptors */
+    atomic_bool stop;    /* hf_client_stop was called; core.stopped: and taken note of */
+    atomic_bool ended;   /* the loop is about to be closed: do not wake it */
+    atomic_uint stoppers; /* threads in hf_client_stop */
     struct list waiters; /* followers */
     struct list ops;     /* op.node: not done */
     struct list ready;   /* op.node: done (or seen), callback to be run */
@@ -88,6 +91,11 @@ void hf__wait(hf_client *, struct hf_op *);    /* until it is done */
 void hf__waiter_init(struct waiter *, bool pumps);
 void hf__waiter_done(struct waiter *);
 extern const struct host hf__host;
+
+/* stop.c */
+void hf__stop_if_asked(hf_client *); /* takes note of hf_client_stop */
+void hf__stop_no_more(hf_client *);  /* hf_client_stop does not touch the loop any more */
+bool hf__drained(const hf_client *); /* stopped, and nothing is left to be driven or told */
 
 /* keeper.c */
 void hf__keeper_need(hf_client *); /* there are timers and nobody leads */

@@ -89,6 +89,7 @@ static void come_in(hf_client *c)
     lock(c);
     if (!c->closed && !c->broken && c->core.store->starts_down && !hf__loop_intact(&c->loop))
         hf__break_down(c);
+    hf__stop_if_asked(c);
 }
 
 static void go_out(hf_client *c)
@@ -166,6 +167,8 @@ void hf__leave(hf_client *c)
 {
     if (!c->closed && !c->broken) {
         hf__client_run(&c->core);
+        if (hf__drained(c))
+            hf__news(c);
         if (c->leading || c->app_fd >= 0)
             hf__loop_arm(&c->loop);
         hf__keeper_need(c);
@@ -247,6 +250,7 @@ int hf__lead(hf_client *c, bool block)
     int n = 0;
 
     c->poked = false;
+    hf__stop_if_asked(c);
     hf__client_run(&c->core); /* what a callback that still runs has started */
     c->leading = true;
     hf__loop_arm(&c->loop);
@@ -254,7 +258,10 @@ int hf__lead(hf_client *c, bool block)
         n = sleep_in_loop(c, evs, block && !c->poked);
     if (!c->loop.broken) {
         n = hf__loop_turn(&c->loop, evs, n);
+        hf__stop_if_asked(c);
         hf__client_run(&c->core);
+        if (hf__drained(c))
+            hf__news(c);
     } else {
         hf__break_down(c);
     }
