@@ -31,6 +31,9 @@ int hf_acquire_all_start(hf_client *, const char *const *names, size_t n, int64_
  * be NULL: then nobody is told. HF_ECLOSED while the client closes: released, no callback. */
 int hf_release_start(hf_lease *, hf_done *, void *user, hf_op **ret, hf_error *);
 
+/* As hf_connect. */
+int hf_connect_start(hf_client *, int64_t wait_ms, hf_done *, void *user, hf_op **ret, hf_error *);
+
 /* Its callback still runs once: with HF_ECANCELED, or with the grant that came first. */
 void hf_op_cancel(hf_op *);
 

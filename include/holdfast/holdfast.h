@@ -167,6 +167,12 @@ enum {
 int hf_open(const char *url, const hf_options *, hf_client **ret, hf_error *);
 void hf_close(hf_client *); /* rule 6 */
 
+/* Waits until the store has been reached: for a daemon that must fail at its start. 0;
+ * HF_EUNREACHABLE with the last reason if the time is over before, HF_EAUTH, HF_ENOTSUP, HF_EVERSION
+ * ... at once if the store refuses us for good. local: is there already. wait_ms 0: only asks. From
+ * then on hf_client_caps is what the server can do. */
+int hf_connect(hf_client *, int64_t wait_ms, hf_error *);
+
 /* The first half of an orderly end; any thread, any callback, any signal handler. From now on no
  * call takes a place or waits for one: waiting and new acquires, looks, lists, evictions and watches
  * are HF_ECLOSED (a started one: in its callback, once). What is held stays held and renewed, and

@@ -71,6 +71,7 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     list_init(&c->todo);
     list_init(&c->due);
     list_init(&c->asks);
+    list_init(&c->connects);
     if (hf__map_init(&c->by_name) < 0 || hf__map_init(&c->by_owner) < 0)
         rc = hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a client");
     if (rc == 0 && o->owner)
@@ -211,6 +212,7 @@ static void up(struct client *c)
         if (hf__op_amends(h))
             hf__client_todo(h, HOLD_AMEND);
     }
+    hf__op_connected(c);
 }
 
 /* The store can be reached and will not have us: waiting does not change that. */
@@ -241,6 +243,7 @@ static void down(struct client *c, const hf_error *err)
     }
     list_for_safe(n, &c->asks)
         hf__ask_store_down(container_of(n, struct ask, todo_node));
+    hf__op_connected(c);
 }
 
 void ev_store(struct store *s, int state, const hf_error *err)

@@ -53,6 +53,7 @@ struct client {
     struct list todo;            /* hold.todo_node: with verbs to call */
     struct list due;             /* life.due: to renew */
     struct list asks;            /* looks and cells to start: ask.todo_node */
+    struct list connects;        /* OP_CONNECT: op.on_hold */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;            /* holds in LEAVING */
     size_t asked;                /* lives whose renewal is unanswered */
@@ -178,7 +179,7 @@ int hf__lease_state(const struct hf_lease *); /* any thread */
 
 /* ---- operations ----------------------------------------------------------------------- */
 
-enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH };
+enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH, OP_CONNECT };
 
 struct hf_op {
     struct client *client;
@@ -187,7 +188,7 @@ struct hf_op {
     bool done;
     hf_error *err;        /* filled if rc < 0; may be NULL */
     struct timer timer;   /* the end of its waiting */
-    struct list on_hold;  /* OP_AMEND, OP_RENEW: hold.changers */
+    struct list on_hold;  /* OP_AMEND, OP_RENEW: hold.changers; OP_CONNECT: client.connects */
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
     size_t next;          /* OP_ACQUIRE: how many of its holds are granted */
     size_t open;          /* OP_RELEASE: how many holds are not settled */
@@ -230,6 +231,8 @@ int hf__look(struct hf_op *, struct ask *, const char *name, bool list, size_t l
              bool follow);
 int hf__evict(struct hf_op *, struct ask *, const char *name, const char *id, bool now);
 int hf__cell(struct hf_op *, struct ask *, struct cell *);
+int hf__connect(struct hf_op *, int64_t wait_ms); /* done when the store is up, or refuses us */
+void hf__op_connected(struct client *); /* up, or refused: OP_CONNECT */
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
 int hf__op_stopped(struct hf_op *); /* the client is stopped: HF_ECLOSED, with its text */
 void hf__op_wait_ask(struct hf_op *);

@@ -101,6 +101,19 @@ static void because_down(struct hf_op *op, int rc)
     op->explained = true;
 }
 
+static int set_timer(struct hf_op *op, int64_t at)
+{
+    struct env *env = op->client->env;
+
+    if (at == LOOP_NEVER)
+        return 0;
+    if (!op->reserved && env->reserve(env, 1) < 0)
+        return HF_ENOMEM;
+    op->reserved = true;
+    env->timer(env, &op->timer, at);
+    return 0;
+}
+
 /* The layer above has tried what could be done at once; from now on it waits. */
 static int arm(struct hf_op *op)
 {
@@ -116,13 +129,7 @@ static int arm(struct hf_op *op)
         if (hf__client_refused(op->client))
             at = now;
     }
-    if (at == LOOP_NEVER)
-        return 0;
-    if (!op->reserved && env->reserve(env, 1) < 0)
-        return HF_ENOMEM;
-    op->reserved = true;
-    env->timer(env, &op->timer, at);
-    return 0;
+    return set_timer(op, at);
 }
 
 /* The store has gone while nothing is known of this one: told within the connect time-out, or at
@@ -438,6 +445,39 @@ static void fired(struct timer *t)
                                                : "the store did not answer in time");
         hf__cancel(op, rc);
     }
+}
+
+/* ---- connect ---------------------------------------------------------------------------- */
+
+void hf__op_connected(struct client *c)
+{
+    struct list *n;
+
+    while ((c->up || hf__client_refused(c)) && (n = list_pop(&c->connects)) != NULL) {
+        struct hf_op *op = container_of(n, struct hf_op, on_hold);
+
+        if (!c->up)
+            because_down(op, c->down.code);
+        hf__op_end(op, c->up ? 0 : c->down.code, NULL);
+    }
+}
+
+int hf__connect(struct hf_op *op, int64_t wait_ms)
+{
+    struct client *c = op->client;
+    int rc;
+
+    if (c->stopped)
+        return hf__op_stopped(op);
+    op->end_at = end_of(c, wait_ms);
+    rc = set_timer(op, op->end_at); /* not the connect time-out: the caller has said how long */
+    if (rc < 0) {
+        hf__op_text(op, rc, "no memory for an operation");
+        return rc;
+    }
+    list_push(&c->connects, &op->on_hold);
+    hf__op_connected(c);
+    return 0;
 }
 
 /* ---- release ---------------------------------------------------------------------------- */

@@ -403,6 +403,26 @@ int hf__cell_call(hf_client *c, struct cell *cell, hf_error *err)
     return ask_blocking(c, &(struct asking){ .what = CELL, .cell = cell }, NULL, err);
 }
 
+/* ---- connecting ---------------------------------------------------------------------------------- */
+
+int hf_connect(hf_client *c, int64_t wait_ms, hf_error *err)
+{
+    struct hf_op op;
+    int rc = hf__enter_blocking(c, err);
+
+    if (rc < 0)
+        return rc;
+    hf__op_init(&op, &c->core, OP_CONNECT, err);
+    op.owner = c;
+    list_push(&c->ops, &op.node);
+    rc = hf__connect(&op, wait_ms);
+    if (rc == 0 && !op.done)
+        hf__wait(c, &op);
+    list_remove(&op.node);
+    hf__leave(c);
+    return rc < 0 ? rc : op.rc;
+}
+
 /* ---- about the client ----------------------------------------------------------------------------- */
 
 uint32_t hf_client_caps(const hf_client *c)

@@ -341,6 +341,33 @@ int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf
     return rc;
 }
 
+int hf_connect_start(hf_client *c, int64_t wait_ms, hf_done *done, void *user, hf_op **ret,
+                     hf_error *err)
+{
+    struct hf_op *op;
+    int rc;
+
+    if (!done || !ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "callback and ret must not be NULL");
+    rc = hf__enter(c, err);
+    if (rc < 0)
+        return rc;
+    op = new_op(c, OP_CONNECT, sizeof *op, err);
+    if (op) {
+        op->callback = done;
+        op->user = user;
+        rc = hf__connect(op, wait_ms);
+        if (rc < 0) {
+            explain(op, rc, err);
+            free_op(c, op);
+        } else {
+            *ret = op;
+        }
+    }
+    hf__leave(c);
+    return op ? rc : HF_ENOMEM;
+}
+
 int hf__cell_follow(hf_client *c, struct cell *cell, hf__cell_seen *seen, void *user,
                     hf_op **ret, hf_error *err)
 {
@@ -374,7 +401,7 @@ void hf_op_cancel(hf_op *op)
 
     if (!op || hf__enter_any(c) < 0)
         return;
-    if (!op->done && op->kind == OP_ACQUIRE)
+    if (!op->done && (op->kind == OP_ACQUIRE || op->kind == OP_CONNECT))
         hf__cancel(op, HF_ECANCELED);
     hf__leave(c);
 }
