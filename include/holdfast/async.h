@@ -6,11 +6,13 @@
  * glue for libuv, libevent, GLib and sd-event is in <holdfast/glue/>. With HF_DRIVE_APP
  * no thread is made and RENEWAL IS YOURS: process() must be called in time.
  *
- * A callback runs exactly once: in process(), wait(), or in the thread in hf_close
- * (HF_ECLOSED); none after hf_close returned. The lease passed to it belongs to it. What
- * callbacks start may be sent only when they have returned, all of it in one piece: do not
- * linger in one. A callback must return: an exception or a longjmp out of one ends the
- * program, or the client takes it for running for ever and cannot be closed.
+ * The callback of an operation runs exactly once: in process(), wait(), or in the thread in
+ * hf_close (HF_ECLOSED); none after hf_close returned. That of a watch runs at each change,
+ * in the same places, until one with rc < 0, which is the last. The lease passed to a
+ * callback belongs to it. What callbacks start, releases included, may be sent only when they
+ * have returned, all of it in one piece: do not linger in one.
+ * A callback must return: an exception or a longjmp out of one ends the program, or the client
+ * takes it for running for ever and cannot be closed.
  */
 #ifndef HOLDFAST_ASYNC_H
 #define HOLDFAST_ASYNC_H
@@ -33,7 +35,9 @@ int hf_acquire_all_start(hf_client *, const char *const *names, size_t n, int64_
                          const hf_request *, hf_done *, void *user, hf_op **ret, hf_error *);
 
 /* As hf_release: consumes the lease whatever it returns (unless HF_EINVAL). done and ret may
- * be NULL: then nobody is told. HF_ECLOSED while the client closes: released, no callback. */
+ * be NULL: then nobody is told. HF_ECLOSED while the client closes: released, no callback.
+ * It does not wait for an on_change callback that runs in another thread: if that matters,
+ * end the callback first (hf_lease_on_change with NULL). */
 int hf_release_start(hf_lease *, hf_done *, void *user, hf_op **ret, hf_error *);
 
 /* As hf_release_after: HF_ENOTSUP, HF_EINVAL, HF_EBUSY: the handle is still yours; else as
@@ -66,7 +70,11 @@ int hf_name_state_start(hf_client *, const char *name, hf_done *, void *user, hf
  * at. Both may be NULL. */
 int hf_op_position(const hf_op *, uint32_t *position, int64_t *age_ms);
 
-/* Ends an acquire or a look. Its callback still runs once: with HF_ECANCELED, or with the
+/* As hf_connect. */
+int hf_connect_start(hf_client *, int64_t wait_ms, hf_done *, void *user, hf_op **ret,
+                     hf_error *);
+
+/* Ends an acquire, a look or a wait for the store. Its callback still runs once: with HF_ECANCELED, or with the
  * grant or answer that came first. What gives back or changes something goes on to its end. */
 void hf_op_cancel(hf_op *);
 
@@ -84,7 +92,8 @@ int hf_client_fd(hf_client *);      /* never changes; HF_ESYS: errno says why */
 int hf_client_process(hf_client *); /* never blocks; > 0: did something; HF_EREENTRANT ... */
 
 /* Waits until something was done or the time is over, and processes: for programs without a
- * loop. > 0: did something; 0: time over; HF_ECLOSED ... */
+ * loop. > 0: did something; 0: time over; HF_ECLOSED: closed, or stopped and nothing is left
+ * (no lease, no operation, no callback) ... */
 int hf_client_wait(hf_client *, int64_t wait_ms);
 
 #ifdef __cplusplus

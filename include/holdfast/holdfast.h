@@ -32,15 +32,20 @@
  * 2 Strings you pass are copied. Strings you get live as long as the handle they came from.
  * 3 Any thread may call anything on any handle; giving back is the last call on it.
  * 4 hf_release consumes its handle whatever it returns; the client finishes the work behind.
- * 5 Callbacks run only inside hf_client_process() or hf_client_wait() (and those of
- *   hf_lease_on_change on the keeper thread with HF_DRIVE_PROMPT), never inside the call
- *   that starts them, exactly once, and may start, cancel, release and free. A blocking
- *   call in a callback is HF_EREENTRANT. A callback returns: it is not left by longjmp or
- *   a C++ exception, and neither are the body of hf_with and a log function.
+ * 5 The callback of a started operation runs once (a watch: at each change, up to a last
+ *   call), in hf_client_process(), hf_client_wait() or hf_close(). That of
+ *   hf_lease_on_change runs at each change of state: on a thread of the client's own; but
+ *   with HF_DRIVE_APP, and with HF_DRIVE_CALLER once hf_client_fd() was called, where the
+ *   others run. No callback runs inside the call that starts or registers it. It may start,
+ *   cancel, release and free; a blocking call in it is HF_EREENTRANT. A callback
+ *   returns: it is not left by longjmp or a C++ exception, and neither are the body of
+ *   hf_with and a log function.
  * 6 hf_close releases every hold and ends every wait (HF_ECLOSED), settles for at most 1 s,
- *   and is not called in a callback. It may run beside blocked calls; they return first.
- * 7 In a forked child every call answers HF_EFORKED; giving back frees memory and touches
- *   no store. The parent's locks are untouched.
+ *   and is not called in a callback. Calls that are under way in other threads return first;
+ *   none may begin once it has returned: hf_client_stop, join your threads, then hf_close.
+ * 7 In a forked child every call that would use the store answers HF_EFORKED; giving back
+ *   frees memory and touches no store. Names, fences, url and caps can still be read, a
+ *   lease's state is HF_LOST. The parent's locks are untouched.
  *
  * Return values: 0 (or a positive count) is success, negative is HF_E*. `ret` parameters are
  * written on success only, hf_error on failure only; both may be NULL where that makes
@@ -127,8 +132,9 @@ const char *hf_version(void);      /* of the library in use: "0.1.0" */
 /* Who drives the client's work (renewal, loss notice, leaving) between calls:
  * CALLER: the calling thread drives while it waits, and a parked thread wakes up only when
  *         something is due. The fastest for blocking calls, and the default.
- * PROMPT: a resident thread always listens, so that loss and change are told at once also
- *         when no call is under way; on_change callbacks run on it.
+ * PROMPT: a resident thread always listens, so that loss is known at once also when no call
+ *         is under way. CALLER does the same while a lease has an on_change callback and
+ *         nobody has asked for hf_client_fd().
  * APP:    no thread. RENEWAL IS YOURS: poll hf_client_fd(), call hf_client_process(). */
 enum { HF_DRIVE_CALLER = 0, HF_DRIVE_PROMPT = 1, HF_DRIVE_APP = 2 };
 
@@ -171,6 +177,19 @@ enum {
  * HF_EINVAL (the text says which part), HF_EMODULE, HF_EAUTH, HF_EFOREIGN, HF_EVERSION ... */
 int hf_open(const char *url, const hf_options *, hf_client **ret, hf_error *);
 void hf_close(hf_client *); /* rule 6 */
+
+/* Waits until the store has been reached, so that a daemon can fail at its start. 0, and from
+ * then on hf_client_caps is what the server can do; HF_EUNREACHABLE with the last reason when
+ * the time is over; at once HF_EAUTH, HF_ENOTSUP, HF_EVERSION ... if the store refuses this
+ * client for good. wait_ms 0 only asks. local: is always reached. */
+int hf_connect(hf_client *, int64_t wait_ms, hf_error *);
+
+/* The first half of an orderly end; any thread, any callback, any signal handler. From now
+ * on nobody waits for a lock and nothing new begins: acquires, looks, lists, evictions,
+ * watches and hf_connect are HF_ECLOSED, those that wait as well as new ones (a started one
+ * is told so in its callback). What is held stays held and renewed, and calls on a lease
+ * work, until hf_release or hf_close. May be repeated. 0, HF_EINVAL, HF_EFORKED. */
+int hf_client_stop(hf_client *);
 
 /* Loads the modules for these URL schemes now ("redis tls"): before chroot or seccomp. */
 int hf_preload(const char *schemes, hf_error *);
@@ -238,7 +257,10 @@ int hf_acquire_all(hf_client *, const char *const *names, size_t n, int64_t wait
                    const hf_request *, hf_lease **ret, hf_error *);
 
 /* Gives the place up and admits the next. Consumes the handle whatever it returns: 0;
- * HF_ELOST it had been lost before; HF_EUNKNOWN still being settled behind the scenes. */
+ * HF_ELOST it had been lost before; HF_EUNKNOWN still being settled behind the scenes;
+ * HF_ECLOSED it was given up by hf_close. Returns when an on_change callback of this lease
+ * that runs in another thread has returned. In a callback it waits for nothing, and 0 only
+ * means that the store will be told, when the callback has returned at the latest. */
 int hf_release(hf_lease *, hf_error *);
 
 /* Gives the handle up but leaves the place taken for `keep_ms` from now, also beyond the ttl
@@ -257,8 +279,8 @@ int hf_with(hf_client *, const char *name, int64_t wait_ms, const hf_request *,
 
 enum { HF_HELD = 0, HF_AT_RISK = 1, HF_LOST = 2 }; /* at risk: renewal overdue, or broken */
 
-/* 0: held, and the store cannot yet have given the place to another (G1); else HF_ELOST.
- * No lock, no system call; any thread, any signal handler. */
+/* 0: held, and the store cannot yet have given the place to another (G1); else HF_ELOST, in
+ * a forked child HF_EFORKED. No lock, no system call; any thread, any signal handler. */
 int hf_lease_check(const hf_lease *);
 int hf_lease_state(const hf_lease *);             /* HF_HELD, HF_AT_RISK, HF_LOST */
 int64_t hf_lease_remaining_ms(const hf_lease *);  /* until check says lost; never negative */
@@ -288,7 +310,11 @@ int hf_lease_wait(hf_lease *, int64_t wait_ms, hf_error *);
  * lease's own: do not read or close it. */
 int hf_lease_fd(hf_lease *, hf_error *);
 
-/* Tells each change of state. One callback per lease; NULL ends it. */
+/* Tells each change of state, and the present one if it is not HF_HELD. One callback per
+ * lease; NULL ends it. Where it runs: rule 5. When this call has returned, and when
+ * hf_release has, the callback that was there before does not run any more; so do not hold
+ * a mutex then that the callback takes. (Inside a callback neither of them waits.) HF_ESYS: no
+ * thread could be made. */
 int hf_lease_on_change(hf_lease *, void (*cb)(hf_lease *, int state, void *user), void *user,
                        hf_error *);
 

@@ -356,8 +356,11 @@ static void begin(struct hf_op *op, struct ask *a)
 int hf__ask(struct hf_op *op, struct ask *a, enum ask_kind kind, const struct look *what,
             hf_error *err)
 {
-    int rc = ask(a, op->client, kind, what);
+    int rc;
 
+    if (op->client->stopped)
+        return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is stopped");
+    rc = ask(a, op->client, kind, what);
     if (rc < 0)
         return hf__fail(err, rc, 0, NULL, "no memory for a question");
     begin(op, a);
@@ -366,8 +369,11 @@ int hf__ask(struct hf_op *op, struct ask *a, enum ask_kind kind, const struct lo
 
 int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell, hf_error *err)
 {
-    int rc = check_cell(op->client, cell, err);
+    int rc;
 
+    if (op->client->stopped)
+        return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is stopped");
+    rc = check_cell(op->client, cell, err);
     if (rc < 0)
         return rc;
     ask_cell(a, op->client, cell);

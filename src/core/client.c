@@ -85,9 +85,11 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     list_init(&c->todo);
     list_init(&c->due);
     list_init(&c->asks);
-    env->random(env, c->hash_key, sizeof c->hash_key);
+    list_init(&c->connects);
     list_init(&c->walks);
-    if (hf__map_init(&c->waiting) < 0 || hf__map_init(&c->by_place) < 0 || hf__map_init(&c->by_owner) < 0)
+    env->random(env, c->hash_key, sizeof c->hash_key);
+    if (hf__map_init(&c->waiting) < 0 || hf__map_init(&c->by_place) < 0 ||
+        hf__map_init(&c->by_owner) < 0)
         rc = hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a client");
     if (rc == 0 && o->owner)
         rc = parse_acts_for(c, o->owner, err);
@@ -157,7 +159,8 @@ static void run_due(struct client *c)
     while (n < BATCH && (d = list_pop(&c->due)) != NULL) {
         struct life *l = container_of(d, struct life, due);
 
-        if (l->dead || l->ntickets == 0 || (MUTANT(SKIP_RENEW) && c->asked > 0))
+        if (l->dead || l->ntickets == 0 || (MUTANT(SKIP_RENEW) && c->asked > 0) ||
+            (MUTANT(STOP_NO_RENEW) && c->stopped))
             continue;
         l->tried_at = now;
         if (l->kind == LIFE_WAIT)
@@ -251,6 +254,7 @@ static void up(struct client *c)
         if (!refused_by_needs(c, h) && !MUTANT(UP_FORGETS))
             repeat(h);
     }
+    hf__op_connected(c);
 }
 
 /* The store can be reached and will not have us: waiting does not change that. */
@@ -282,6 +286,7 @@ static void down(struct client *c, const hf_error *err)
     }
     list_for_safe(n, &c->asks)
         hf__ask_store_down(container_of(n, struct ask, todo_node));
+    hf__op_connected(c);
 }
 
 void ev_store(struct store *s, int state, const hf_error *err)
@@ -294,6 +299,20 @@ void ev_store(struct store *s, int state, const hf_error *err)
         up(c);
     else if (state == STORE_DOWN)
         down(c, err);
+}
+
+/* No more acquiring, looking or evicting: such operations are refused from now on. What is held stays
+ * held, is renewed, and is given up by its owner or by hf__client_shut. The caller has a list of its
+ * operations and cancels those that wait. */
+void hf__client_stop(struct client *c)
+{
+    c->stopped = true;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        if (MUTANT(STOP_RELEASES) && h->state == TICKET_HELD)
+            hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
+    }
 }
 
 /* No more holding: what is in line leaves. The caller has cancelled every operation, and drives
@@ -326,4 +345,18 @@ void hf__client_end_session(struct client *c)
 void ev_shut(struct store *s)
 {
     s->client->shut_done = true;
+}
+
+/* The process has closed the descriptors of the client, and may have files of its own in their places:
+ * no driver may write to them, or close them. Its memory is left. */
+void hf__client_break(struct client *c)
+{
+    c->store = NULL;
+    c->closed = true;
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        h->lost = true;
+        hf__hold_grade(h, HF_LOST);
+    }
 }

@@ -45,7 +45,7 @@ struct client {
     struct owner acts_for;       /* hf_options.owner; both 0: none */
     char *acts_hints;            /* the names that owner holds: "a\0b\0" */
     size_t acts_hints_len;
-    bool up, closing, closed, running;
+    bool up, stopped, closing, closed, running;
     bool known;                  /* the store was up: caps and limits are the server's */
     bool shut, shut_done;        /* the driver was told to end its session, and has */
     hf_error down;               /* why the store is down */
@@ -58,6 +58,7 @@ struct client {
     struct list due;             /* life.due: to renew */
     struct list walks;           /* deadlock walks that read */
     struct list asks;            /* looks and cells to start: ask.todo_node */
+    struct list connects;        /* OP_CONNECT: op.on_hold */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;            /* holds in LEAVING */
     size_t asked;                /* lives whose renewal is unanswered */
@@ -199,7 +200,10 @@ struct hf_lease {
     void *on_change_user;
     int fd;                   /* -1: none */
     unsigned char told;       /* the state told last */
-    bool telling, released;
+    bool telling : 1;         /* its callback runs */
+    bool released : 1;        /* given back: its holds are not its own any more */
+    bool awaited : 1;         /* and whoever did that waits for the callback, and frees it */
+    uint16_t runs;            /* how often its callback has returned */
     struct lease_part parts[];
 };
 
@@ -214,7 +218,8 @@ int hf__lease_state(const struct hf_lease *); /* any thread */
 /* ---- operations ----------------------------------------------------------------------- */
 
 /* OP_CHANGE: of the layer above; an OP_AMEND or OP_RENEW for each name of a lease */
-enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH, OP_CHANGE };
+enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH, OP_CHANGE,
+               OP_CONNECT };
 enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
 struct ask;
 
@@ -232,7 +237,7 @@ struct hf_op {
     hf_error *err;        /* filled if rc < 0; may be NULL */
     struct timer timer;   /* the end of its waiting */
     union {
-        struct list on_hold; /* OP_AMEND, OP_RENEW: hold.changers */
+        struct list on_hold; /* OP_AMEND, OP_RENEW: hold.changers; OP_CONNECT: client.connects */
         struct list leaving; /* OP_RELEASE: hold.on_leaver */
     };
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
@@ -282,7 +287,10 @@ int hf__renew(struct hf_op *, struct hold *, int64_t ttl_ms);
 /* What is asked for stands in a look as the driver's verb reads it; its name is copied. */
 int hf__ask(struct hf_op *, struct ask *, enum ask_kind, const struct look *, hf_error *);
 int hf__cell(struct hf_op *, struct ask *, struct cell *, hf_error *);
+int hf__connect(struct hf_op *, int64_t wait_ms); /* done when the store is up, or refuses us */
+void hf__op_connected(struct client *); /* up, or refused: OP_CONNECT */
 void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
+int hf__op_stopped(struct hf_op *); /* the client is stopped: HF_ECLOSED, with its text */
 void hf__op_wait_ask(struct hf_op *);
 void hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
@@ -374,7 +382,9 @@ int hf__client_init(struct client *, const struct hf_driver *, const struct url 
 void hf__client_todo(struct hold *, unsigned verbs);
 bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
 void hf__client_run(struct client *);      /* calls what is queued; raises events */
+void hf__client_stop(struct client *);     /* nothing new is started; what is held stays */
 void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
+void hf__client_break(struct client *);    /* no verb any more; what is held is lost */
 /* No verb comes after it; shut_done tells when the driver has ended its session, too. */
 void hf__client_end_session(struct client *);
 void hf__client_done(struct client *);     /* closes the store */

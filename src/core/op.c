@@ -153,6 +153,12 @@ void hf__op_wait_ask(struct hf_op *op)
     }
 }
 
+int hf__op_stopped(struct hf_op *op)
+{
+    hf__op_text(op, HF_ECLOSED, "the client is stopped");
+    return HF_ECLOSED;
+}
+
 void hf__op_seen(struct hf_op *op, int rc, const hf_error *err)
 {
     if (rc < 0)
@@ -333,6 +339,8 @@ int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wa
     struct client *c = op->client;
     int rc;
 
+    if (c->stopped && !MUTANT(STOP_STARTS))
+        return hf__op_stopped(op);
     op->try_only = wait_ms <= 0;
     if (n > 1 && !(op->all = copy_all(names, &n, r)))
         goto no_memory;
@@ -411,6 +419,14 @@ static void out_of_time(struct hf_op *op)
     hf__cancel(op, rc);
 }
 
+/* The store has answered nothing about it: if it is away when the time is over, then that is why. */
+static bool unanswered(const struct hf_op *op)
+{
+    const struct hold *h = awaited(op);
+
+    return !h || h->state == TICKET_JOINING || h->state == TICKET_RETRYING;
+}
+
 static void fired(struct timer *t)
 {
     struct hf_op *op = container_of(t, struct hf_op, timer);
@@ -422,7 +438,7 @@ static void fired(struct timer *t)
     } else if (now < op->end_at && stands(op)) {
         c->env->timer(c->env, &op->timer, op->end_at);
     } else if (!c->up && (now < op->end_at || hf__client_refused(c) || op->try_only ||
-                          op->kind != OP_ACQUIRE)) {
+                          unanswered(op))) {
         int rc = hf__client_refused(c) ? c->down.code : HF_EUNREACHABLE;
 
         if (c->down.code)
@@ -435,6 +451,34 @@ static void fired(struct timer *t)
     } else {
         out_of_time(op);
     }
+}
+
+/* ---- connect ---------------------------------------------------------------------------- */
+
+void hf__op_connected(struct client *c)
+{
+    struct list *n;
+
+    while ((c->up || hf__client_refused(c)) && (n = list_pop(&c->connects)) != NULL) {
+        struct hf_op *op = container_of(n, struct hf_op, on_hold);
+
+        if (!c->up)
+            because_down(op, c->down.code);
+        hf__op_end(op, c->up ? 0 : c->down.code, NULL);
+    }
+}
+
+int hf__connect(struct hf_op *op, int64_t wait_ms)
+{
+    struct client *c = op->client;
+
+    if (c->stopped)
+        return hf__op_stopped(op);
+    op->end_at = end_of(c, wait_ms); /* not the connect time-out: the caller has said how long */
+    c->env->timer(c->env, &op->timer, op->end_at);
+    list_push(&c->connects, &op->on_hold);
+    hf__op_connected(c);
+    return 0;
 }
 
 /* ---- release ---------------------------------------------------------------------------- */

@@ -1,5 +1,15 @@
 /* loop.c: see loop.h.
  *
+ * Wakes. The write end of an empty pipe is always writable. It is in the epoll set, but nobody is
+ * interested in it; a wake asks for it once (EPOLLOUT | EPOLLONESHOT), and so the sleep ends, now or
+ * when it begins. Nothing is written or read, so no file of somebody else can be hit, and the
+ * call is safe in a signal handler. The timerfd is edge-triggered, so that it need not be read.
+ *
+ * Whose descriptors are these? The pipe has an inode of its own (util/fd.h): while it is there,
+ * nobody has closed all descriptors or a range with ours in it. A look costs a system call, so it is
+ * made where others are made anyway. The moment between the look and the use is not covered, nor is a program that closes one of our numbers by mistake and opens
+ * another epoll instance or timerfd there.
+ *
  * Why a removed watch cannot fire: epoll hands back pointers, and between hf__loop_sleep
  * (without the lock) and hf__loop_turn (with it) a watch may have been removed and freed. So a
  * turn does not touch what epoll returned before it has looked it up: each event carries the
@@ -14,7 +24,7 @@
  * watch, or after unwatch it is watched as it should be.
  *
  * What goes wrong: epoll_ctl may fail for want of memory or watches (reported to the caller);
- * clock reads and timerfd_settime with valid arguments do not fail.
+ * clock reads with valid arguments do not fail.
  */
 #include "loop/loop.h"
 
@@ -23,12 +33,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TIMERS_PER_TURN = 4096 };
+enum { TIMERS_PER_TURN = 4096, PATIENCE_MS = 15000, BEYOND_MS = 1000 };
 
 int64_t hf__loop_now(void)
 {
@@ -38,9 +47,9 @@ int64_t hf__loop_now(void)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-static int add(int epfd, int fd)
+static int add(int epfd, int fd, uint32_t events)
 {
-    struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };
+    struct epoll_event ev = { .events = events, .data.fd = fd };
 
     return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev);
 }
@@ -48,16 +57,15 @@ static int add(int epfd, int fd)
 int hf__loop_init(struct loop *l)
 {
     memset(l, 0, sizeof *l);
-    l->timerfd = l->wakefd = -1;
+    l->epfd = l->timerfd = l->anchor[0] = l->anchor[1] = -1;
     l->armed = LOOP_NEVER;
     list_init(&l->ready);
-    l->epfd = epoll_create1(EPOLL_CLOEXEC);
-    if (l->epfd < 0)
+    if (hf__pipe_open(l->anchor, &l->anchor_id) < 0)
         return HF_ESYS;
+    l->epfd = epoll_create1(EPOLL_CLOEXEC);
     l->timerfd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    l->wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (l->timerfd < 0 || l->wakefd < 0 || add(l->epfd, l->timerfd) < 0 ||
-        add(l->epfd, l->wakefd) < 0) {
+    if (l->epfd < 0 || l->timerfd < 0 || add(l->epfd, l->timerfd, EPOLLIN | EPOLLET) < 0 ||
+        add(l->epfd, l->anchor[1], 0) < 0) {
         int saved = errno;
 
         hf__loop_done(l);
@@ -67,17 +75,38 @@ int hf__loop_init(struct loop *l)
     return 0;
 }
 
-void hf__loop_done(struct loop *l)
+static bool ours(const struct loop *l)
 {
-    const int fds[] = { l->epfd, l->timerfd, l->wakefd };
+    return hf__pipe_is(l->anchor[0], &l->anchor_id);
+}
 
-    for (size_t i = 0; i < 3; i++)
+bool hf__loop_intact(struct loop *l)
+{
+    l->broken = l->broken || !ours(l);
+    return !l->broken;
+}
+
+/* What is not ours any more is not ours to close. */
+void hf__loop_stop(struct loop *l)
+{
+    const int fds[] = { l->epfd, l->timerfd, l->anchor[1] };
+    bool intact = ours(l);
+
+    for (size_t i = 0; intact && i < 3; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    l->epfd = l->timerfd = l->wakefd = -1;
+    l->epfd = l->timerfd = l->anchor[1] = -1;
     free(l->slots);
     l->slots = NULL;
     l->nslots = 0;
+}
+
+void hf__loop_done(struct loop *l)
+{
+    hf__loop_stop(l);
+    if (ours(l))
+        close(l->anchor[0]);
+    l->anchor[0] = -1;
 }
 
 static int slot_for(struct loop *l, int fd)
@@ -106,6 +135,10 @@ int hf__loop_watch(struct loop *l, struct watch *w, int fd, uint32_t events)
 
     if (known && w->events == events)
         return 0;
+    if (!hf__loop_intact(l)) {
+        errno = EBADF;
+        return HF_ESYS;
+    }
     if (!known)
         hf__loop_unwatch(l, w);
     if (slot_for(l, fd) < 0) {
@@ -128,7 +161,8 @@ void hf__loop_unwatch(struct loop *l, struct watch *w)
     if (w->fd < 0)
         return;
     if (l->slots[w->fd] == w) { /* else it was closed, and another watch has its number */
-        epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+        if (hf__loop_intact(l))
+            epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
         l->slots[w->fd] = NULL;
     }
     list_remove(&w->ready);
@@ -151,43 +185,53 @@ void hf__loop_arm(struct loop *l)
 
     /* Too early is as good: it costs one turn that finds nothing, at most once per setting,
      * while timers that move further away with every call would cost a system call each. */
-    if (at >= l->armed)
+    if (at >= l->armed || !hf__loop_intact(l))
         return;
     if (at < 1)
         at = 1; /* zero would disarm */
     its.it_value.tv_sec = (time_t)(at / 1000000);
     its.it_value.tv_nsec = (long)(at % 1000000) * 1000;
-    timerfd_settime(l->timerfd, TFD_TIMER_ABSTIME, &its, NULL);
+    if (timerfd_settime(l->timerfd, TFD_TIMER_ABSTIME, &its, NULL) < 0)
+        l->broken = true;
     l->armed = at;
+}
+
+static int wake(const struct loop *l)
+{
+    struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT, .data.fd = l->anchor[1] };
+
+    return epoll_ctl(l->epfd, EPOLL_CTL_MOD, l->anchor[1], &ev);
 }
 
 void hf__loop_wake(struct loop *l)
 {
-    const uint64_t one = 1;
-
-    if (l->woken)
+    if (l->woken || !hf__loop_intact(l))
         return;
     l->woken = true;
-    while (write(l->wakefd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    if (wake(l) < 0)
+        l->broken = true;
 }
 
-int hf__loop_sleep(struct loop *l, struct epoll_event *evs, int n, bool block)
+void hf__loop_poke(const struct loop *l)
 {
-    int got;
-
-    do
-        got = epoll_wait(l->epfd, evs, n, block ? -1 : 0);
-    while (got < 0 && errno == EINTR); /* deadlines are absolute: nothing to recompute */
-    return got > 0 ? got : 0;
+    if (ours(l))
+        wake(l);
 }
 
-static void drain(int fd)
+int hf__loop_patience(int64_t at)
 {
-    uint64_t n;
+    int64_t now = hf__loop_now();
 
-    while (read(fd, &n, sizeof n) < 0 && errno == EINTR)
-        ;
+    if (at - now >= (PATIENCE_MS - BEYOND_MS) * (int64_t)1000)
+        return PATIENCE_MS;
+    return (at > now ? (int)((at - now) / 1000) : 0) + BEYOND_MS;
+}
+
+int hf__loop_sleep(const struct loop *l, struct epoll_event *evs, int n, int ms)
+{
+    int got = epoll_wait(l->epfd, evs, n, ms);
+
+    return got < 0 && errno == EINTR ? 0 : got; /* a turn for nothing */
 }
 
 static void collect(struct loop *l, const struct epoll_event *evs, int n)
@@ -196,11 +240,9 @@ static void collect(struct loop *l, const struct epoll_event *evs, int n)
         int fd = evs[i].data.fd;
         struct watch *w;
 
-        if (fd == l->wakefd) {
-            drain(fd);
+        if (fd == l->anchor[1]) {
             l->woken = false;
         } else if (fd == l->timerfd) {
-            drain(fd);
             l->armed = LOOP_NEVER; /* it fired: whatever it was set to is past */
         } else if ((size_t)fd < l->nslots && (w = l->slots[fd]) != NULL) {
             w->got = evs[i].events;

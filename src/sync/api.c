@@ -43,8 +43,8 @@ static hf_client *new_client(const hf_options *o)
     c->log_user = o->user;
     c->drive = o->drive;
     c->refs = 1;
-    c->keeper_fd = c->app_fd = c->news_fd = -1;
-    c->loop.epfd = c->loop.timerfd = c->loop.wakefd = -1;
+    c->keeper_fd = c->app_fd = -1;
+    c->loop.epfd = c->loop.timerfd = c->loop.anchor[0] = c->loop.anchor[1] = -1;
     list_init(&c->waiters);
     list_init(&c->ops);
     list_init(&c->ready);
@@ -53,26 +53,29 @@ static hf_client *new_client(const hf_options *o)
     list_init(&c->losses);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->quiet, NULL);
+    pthread_cond_init(&c->teller_news, NULL);
+    pthread_cond_init(&c->told, NULL);
     return c;
 }
 
 static void close_fds(hf_client *c)
 {
-    if (c->app_fd >= 0)
+    if (c->app_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->app_fd);
-    if (c->news_fd >= 0)
-        close(c->news_fd);
-    c->app_fd = c->news_fd = -1;
-    hf__loop_done(&c->loop);
+    c->app_fd = -1;
+    hf__loop_stop(&c->loop);
 }
 
-static void free_client(hf_client *c)
+void hf__client_free(hf_client *c)
 {
-    if (c->keeper_fd >= 0)
+    if (c->keeper_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->keeper_fd);
     close_fds(c);
+    hf__loop_done(&c->loop); /* leases that outlived hf_close have asked it about their descriptors */
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->quiet);
+    pthread_cond_destroy(&c->teller_news);
+    pthread_cond_destroy(&c->told);
     if (c->alive)
         munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(c);
@@ -83,6 +86,8 @@ static int open_client(hf_client *c, const struct url *url, const hf_options *o,
     const struct hf_driver *driver;
     int rc = hf__driver_find(url->scheme, &driver, err);
 
+    if (rc == 0)
+        rc = hf__env_draw_key(c, err);
     if (rc == 0)
         rc = watch_forks(c, err);
     if (rc == 0 && hf__loop_init(&c->loop) < 0)
@@ -123,7 +128,7 @@ int hf_open(const char *text, const hf_options *given, hf_client **ret, hf_error
     if (rc < 0) {
         hf__url_done(&url);
         if (c)
-            free_client(c);
+            hf__client_free(c);
         return rc;
     }
     *ret = c;
@@ -145,14 +150,17 @@ static void settle(hf_client *c)
     int64_t now = hf__loop_now(), end = now + CLOSE_MS * 1000;
     struct timer t;
 
+    if (c->broken)
+        return;
     timer_init(&t, patience_over);
     hf__loop_timer(&c->loop, &t,
                    c->core.store->driver->shut ? now + CLOSE_MS * 750 : end);
-    while (c->core.unsettled > 0 && timer_armed(&t))
+    while (c->core.unsettled > 0 && timer_armed(&t) && !c->broken)
         hf__lead(c, true);
-    hf__client_end_session(&c->core);
+    if (!c->broken)
+        hf__client_end_session(&c->core);
     hf__loop_timer(&c->loop, &t, end);
-    while (!c->core.shut_done && timer_armed(&t))
+    while (!c->broken && !c->core.shut_done && timer_armed(&t))
         hf__lead(c, true);
     hf__loop_timer(&c->loop, &t, LOOP_NEVER);
 }
@@ -203,7 +211,7 @@ void hf__drop_forked(hf_client *c)
     hf__map_done(&c->core.by_owner);
     hf__url_done(&c->core.url);
     free(c->core.acts_hints);
-    free_client(c);
+    hf__client_free(c);
 }
 
 void hf_close(hf_client *c)
@@ -219,18 +227,21 @@ void hf_close(hf_client *c)
         return;
     }
     c->closing = true;
-    hf__end_all(c, HF_ECLOSED);
+    if (!hf__loop_intact(&c->loop))
+        hf__break_down(c); /* else the driver would close what is not its own */
+    hf__end_all(c, HF_ECLOSED, NULL);
     hf__client_shut(&c->core);
     list_for(n, &c->waiters)
         pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
     hf__loop_wake(&c->loop);
-    while (c->inside > 0)
-        pthread_cond_wait(&c->quiet, &c->lock);
+    hf__alone(c);
     hf__keeper_end(c);
     settle(c);
-    while (hf__run_callbacks(c, false) > 0)
+    hf__teller_end(c);
+    while (hf__run_callbacks(c) > 0)
         ;
     hf__client_done(&c->core);
+    hf__stop_no_more(c);
     close_fds(c);
     c->closed = true;
     c->refs--;
@@ -315,6 +326,26 @@ int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *r
     if (rc == 0 || rc == HF_EUNKNOWN) /* the body had it to its end */
         return 0;
     return hf__fail(err, rc == HF_ECLOSED ? HF_ELOST : rc, 0, NULL, "%s", why.text);
+}
+
+/* ---- connecting ---------------------------------------------------------------------------------- */
+
+int hf_connect(hf_client *c, int64_t wait_ms, hf_error *err)
+{
+    struct hf_op op;
+    int rc = hf__enter_blocking(c, err);
+
+    if (rc < 0)
+        return rc;
+    hf__op_init(&op, &c->core, OP_CONNECT, err);
+    op.owner = c;
+    list_push(&c->ops, &op.node);
+    rc = hf__connect(&op, wait_ms);
+    if (rc == 0 && !op.done)
+        hf__wait(c, &op);
+    list_remove(&op.node);
+    hf__leave(c);
+    return rc < 0 ? rc : op.rc;
 }
 
 /* ---- about the client ----------------------------------------------------------------------------- */

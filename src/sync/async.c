@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 static _Thread_local unsigned in_callback;
@@ -182,11 +181,13 @@ static void run_change(hf_client *c, struct hf_lease *l)
     callback_ends(before);
     pthread_mutex_lock(&c->lock);
     l->telling = false;
+    l->runs++;
+    pthread_cond_broadcast(&c->told);
     hf__lease_unpin(l);
-    if (l->released) /* given back in its own callback, or beside it */
-        hf__lease_free(l);
-    else
+    if (!l->released)
         hf__lease_changed(l); /* what has changed meanwhile */
+    else if (!l->awaited)
+        hf__lease_free(l);
 }
 
 static size_t length(const struct list *l)
@@ -199,17 +200,29 @@ static size_t length(const struct list *l)
 }
 
 /* Only those that are there now: a callback may start what is done at once, and so on for ever,
- * while our caller has other things to do. The keeper tells changes of leases only (rule 5). */
-int hf__run_callbacks(hf_client *c, bool keeper)
+ * while our caller has other things to do. */
+int hf__run_changes(hf_client *c)
 {
-    size_t changes = length(&c->changed), ops = keeper ? 0 : length(&c->ready);
+    size_t changes = length(&c->changed);
     struct list *n;
     int ran = 0;
 
-    if (changes + ops > 0)
-        hf__promote(c); /* a callback may take long, or wait for a thread that follows */
     for (; changes > 0 && (n = list_pop(&c->changed)) != NULL; changes--, ran++)
         run_change(c, container_of(n, struct hf_lease, changed_node));
+    return ran;
+}
+
+int hf__run_callbacks(hf_client *c)
+{
+    bool tell = !hf__tells(c) && !list_empty(&c->changed);
+    size_t ops = length(&c->ready);
+    struct list *n;
+    int ran = 0;
+
+    if (tell || ops > 0)
+        hf__promote(c); /* a callback may take long, or wait for a thread that follows */
+    if (tell)
+        ran = hf__run_changes(c);
     for (; ops > 0 && (n = list_pop(&c->ready)) != NULL; ops--, ran++)
         run_op(c, container_of(n, struct hf_op, node));
     hf__client_run(&c->core); /* what the callbacks started */
@@ -218,6 +231,15 @@ int hf__run_callbacks(hf_client *c, bool keeper)
 }
 
 /* ---- starting ----------------------------------------------------------------------------- */
+
+/* Why it was not started. */
+static void explain(const struct hf_op *op, int rc, hf_error *err)
+{
+    if (err && op->err)
+        *err = *op->err;
+    else
+        hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
+}
 
 static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
                    const hf_request *req, const struct listener *l, hf_op **ret,
@@ -239,10 +261,8 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
         hf__op_end(op, HF_ECANCELED, NULL);
     } else {
         rc = hf__acquire(op, names, n, wait_ms, &r);
-        if (rc < 0 && err && op->err)
-            *err = *op->err;
-        else if (rc < 0)
-            hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
+        if (rc < 0)
+            explain(op, rc, err);
         else if (!op->done && op->cancel)
             rc = hf__cancel_attach(c, op, err);
     }
@@ -291,7 +311,7 @@ static int release(hf_lease *l, const int64_t *keep_ms, const struct listener *t
     rc = hf__lease_enter(l, keep_ms, err);
     if (rc < 0)
         return rc;
-    if (!to->done || c->closing)
+    if (!to->done || c->closing || c->broken)
         return hf__lease_give_back(l, NULL, false, keep_ms, err);
     op = hf__op_new(c, OP_RELEASE, sizeof *op, to, err);
     if (op)
@@ -340,6 +360,32 @@ int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf
     return rc;
 }
 
+int hf_connect_start(hf_client *c, int64_t wait_ms, hf_done *done, void *user, hf_op **ret,
+                     hf_error *err)
+{
+    const struct listener l = { .done = done, .user = user };
+    struct hf_op *op;
+    int rc;
+
+    if (!done || !ret)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "callback and ret must not be NULL");
+    rc = hf__enter(c, err);
+    if (rc < 0)
+        return rc;
+    op = hf__op_new(c, OP_CONNECT, sizeof *op, &l, err);
+    if (op) {
+        rc = hf__connect(op, wait_ms);
+        if (rc < 0) {
+            explain(op, rc, err);
+            hf__op_drop(c, op);
+        } else {
+            *ret = op;
+        }
+    }
+    hf__leave(c);
+    return op ? rc : HF_ENOMEM;
+}
+
 int hf__cell_follow(hf_client *c, struct cell *cell, hf__cell_seen *seen, void *user,
                     hf_op **ret, hf_error *err)
 {
@@ -373,7 +419,7 @@ void hf_op_cancel(hf_op *op)
 
     if (!op || hf__enter_any(c) < 0)
         return;
-    if (!op->done && (op->kind == OP_ACQUIRE ||
+    if (!op->done && (op->kind == OP_ACQUIRE || op->kind == OP_CONNECT ||
                       (op->kind == OP_ASK && op->ask->kind == ASK_LOOK)))
         hf__cancel(op, HF_ECANCELED);
     hf__leave(c);
@@ -399,29 +445,35 @@ void hf_op_free(hf_op *op)
     hf__leave(c);
 }
 
-void hf__end_all(hf_client *c, int rc)
+static void end_one(struct hf_op *op, int rc, const char *why)
+{
+    if (why && !op->done)
+        hf__op_text(op, rc, "%s", why);
+    hf__cancel(op, rc);
+}
+
+void hf__end_all(hf_client *c, int rc, const char *why)
 {
     struct list *n;
 
     while ((n = list_first(&c->ops)) != NULL) {
         list_remove(n);
-        hf__cancel(container_of(n, struct hf_op, node), rc);
+        end_one(container_of(n, struct hf_op, node), rc, why);
     }
     list_for_safe(r, &c->ready) /* a watch with news that nobody has seen yet */
-        hf__cancel(container_of(r, struct hf_op, node), rc);
+        end_one(container_of(r, struct hf_op, node), rc, why);
 }
 
 /* ---- the descriptor ------------------------------------------------------------------------- */
 
 static int make_app_fd(hf_client *c)
 {
-    struct epoll_event ev = { .events = EPOLLIN };
+    struct epoll_event ev = { .events = EPOLLIN }, none = { .events = 0 };
     int fd = epoll_create1(EPOLL_CLOEXEC);
 
-    if (c->news_fd < 0)
-        c->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0 || c->news_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
-        epoll_ctl(fd, EPOLL_CTL_ADD, c->news_fd, &ev) < 0) {
+    if (fd < 0 || !hf__loop_intact(&c->loop) ||
+        epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
+        epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.anchor[1], &none) < 0) {
         int saved = errno;
 
         if (fd >= 0)
@@ -429,8 +481,8 @@ static int make_app_fd(hf_client *c)
         errno = saved;
         return HF_ESYS;
     }
-    c->app_fd = fd;
-    hf__show_news(c);
+    c->app_fd = fd; /* from now on on_change callbacks run in process() (teller.c) */
+    hf__news(c);
     return 0;
 }
 
@@ -452,20 +504,20 @@ static void inside_ends(hf_client *c)
 {
     c->inside--;
     hf__promote(c);
-    if (c->closing && c->inside == 0)
-        pthread_cond_signal(&c->quiet);
 }
 
 int hf_client_process(hf_client *c)
 {
-    int rc = hf__enter_blocking(c, NULL), did = 0;
+    int rc = hf__enter_pump(c), did = 0;
 
     if (rc < 0)
         return rc;
     c->inside++;
-    if (!c->leading)
+    if (!c->leading && !c->broken)
         did = hf__lead(c, false);
-    did += hf__run_callbacks(c, false);
+    did += hf__run_callbacks(c);
+    if (did <= 0 && c->broken)
+        did = HF_ESYS;
     inside_ends(c);
     hf__leave(c);
     return did;
@@ -506,11 +558,15 @@ static int pump(hf_client *c, struct waiter *w, int64_t end)
     bool turned = false;
 
     for (;; turned = true) {
-        int did = hf__run_callbacks(c, false);
+        int did = hf__run_callbacks(c);
 
         if (did > 0)
             return did;
         if (c->closing)
+            return HF_ECLOSED;
+        if (c->broken)
+            return HF_ESYS;
+        if (hf__drained(c))
             return HF_ECLOSED;
         if (turned && hf__loop_now() >= end)
             return 0;
@@ -521,7 +577,7 @@ static int pump(hf_client *c, struct waiter *w, int64_t end)
 int hf_client_wait(hf_client *c, int64_t wait_ms)
 {
     struct limit l;
-    int rc = hf__enter_blocking(c, NULL);
+    int rc = hf__enter_pump(c);
 
     if (rc < 0)
         return rc;

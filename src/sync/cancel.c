@@ -1,6 +1,7 @@
-/* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a write to an
- * eventfd that stays readable. A client watches that descriptor while one of its operations
- * waits with the button; whoever leads then cancels those operations. */
+/* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a byte in a pipe,
+ * which stays readable. A client watches the pipe while one of its operations waits with the
+ * button; whoever leads then cancels those operations. A pipe, not an eventfd, because it can be
+ * told from a file that the program has opened in its place (util/fd.h). */
 #include "sync/perturb.h"
 #include "sync/sync.h"
 
@@ -8,7 +9,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 struct cancel_watch { /* one per client and button */
@@ -29,31 +29,37 @@ int hf_cancel_new(hf_cancel **ret, hf_error *err)
     b = calloc(1, sizeof *b);
     if (!b)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a stop button");
-    b->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (b->fd < 0) {
+    if (hf__pipe_open(b->fds, &b->id) < 0) {
         int sys = errno;
 
         free(b);
-        return hf__fail(err, HF_ESYS, sys, NULL, "eventfd");
+        return hf__fail(err, HF_ESYS, sys, NULL, "pipe");
     }
     *ret = b;
     return 0;
 }
 
+static bool intact(const hf_cancel *b)
+{
+    return hf__pipe_is(b->fds[0], &b->id) && hf__pipe_is(b->fds[1], &b->id);
+}
+
+/* A full pipe is as good. */
 static void mark(const hf_cancel *b)
 {
-    const uint64_t one = 1;
-
-    while (write(b->fd, &one, sizeof one) < 0 && errno == EINTR)
+    if (!intact(b))
+        return;
+    while (write(b->fds[1], "", 1) < 0 && errno == EINTR)
         ;
 }
 
 static void drain(const hf_cancel *b)
 {
-    uint64_t n;
+    char some[256];
+    ssize_t n = intact(b) ? 1 : 0;
 
-    while (read(b->fd, &n, sizeof n) < 0 && errno == EINTR)
-        ;
+    while (n > 0 || (n < 0 && errno == EINTR))
+        n = read(b->fds[0], some, sizeof some);
 }
 
 void hf_cancel_fire(hf_cancel *b)
@@ -97,14 +103,18 @@ void hf_cancel_free(hf_cancel *b)
 {
     if (!b)
         return;
-    close(b->fd);
+    if (intact(b)) {
+        close(b->fds[0]);
+        close(b->fds[1]);
+    }
     free(b);
 }
 
 static void end_watch(struct cancel_watch *cw)
 {
     hf__loop_unwatch(&cw->client->loop, &cw->watch);
-    close(cw->fd);
+    if (cw->fd >= 0 && hf__loop_intact(&cw->client->loop))
+        close(cw->fd);
     list_remove(&cw->node);
     free(cw);
 }
@@ -137,12 +147,15 @@ static struct cancel_watch *watch_for(hf_client *c, hf_cancel *b)
         return NULL;
     cw->client = c;
     cw->cancel = b;
-    cw->fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
+    cw->fd = fcntl(b->fds[0], F_DUPFD_CLOEXEC, 0);
     watch_init(&cw->watch, fired);
     list_init(&cw->ops);
     list_push(&c->cancels, &cw->node);
     if (cw->fd < 0 || hf__loop_watch(&c->loop, &cw->watch, cw->fd, EPOLLIN) < 0) {
+        int sys = errno;
+
         end_watch(cw);
+        errno = sys;
         return NULL;
     }
     return cw;

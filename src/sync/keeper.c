@@ -6,8 +6,8 @@
  * what became due is answered (renewals, leaves) and the store, if it was lost, is back; when somebody leads already, that thread
  * serves the timers, and the keeper looks again a little later. It ends when no timer is left.
  *
- * Resident (HF_DRIVE_PROMPT): it leads whenever nobody else does, so callers follow, and loss
- * callbacks run on it.
+ * Resident (HF_DRIVE_PROMPT, or leases with a callback that the teller runs): it leads whenever nobody else does, so callers follow, and what the store
+ * has to say is heard at once. No callback runs on it, so that none can keep it from renewing.
  *
  * The timer counts on CLOCK_BOOTTIME: after a suspend it fires at once, as it must (G1, G6). All
  * signals are blocked on it: they belong to the application's threads. */
@@ -16,6 +16,7 @@
 #include "sync/perturb.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ enum { LOOK_AGAIN_US = 50000 };
 
 static bool resident(const hf_client *c)
 {
-    return c->drive == HF_DRIVE_PROMPT;
+    return c->drive == HF_DRIVE_PROMPT || (c->listeners > 0 && hf__tells(c));
 }
 
 static void set(hf_client *c, int64_t at)
@@ -33,18 +34,23 @@ static void set(hf_client *c, int64_t at)
                                             (long)(at % 1000000) * 1000 + 1 } };
 
     c->keeper_at = at;
-    timerfd_settime(c->keeper_fd, TFD_TIMER_ABSTIME, &its, NULL);
+    if (hf__loop_intact(&c->loop))
+        timerfd_settime(c->keeper_fd, TFD_TIMER_ABSTIME, &its, NULL);
 }
 
+/* The timer is not read: setting it anew makes it quiet. */
 static void park(hf_client *c, int64_t at)
 {
-    uint64_t n;
+    struct pollfd timer = { .fd = c->keeper_fd, .events = POLLIN };
 
     set(c, at);
+    if (c->loop.broken) {
+        hf__break_down(c);
+        return;
+    }
     pthread_mutex_unlock(&c->lock);
     PERTURB();
-    while (read(c->keeper_fd, &n, sizeof n) < 0 && errno == EINTR)
-        ;
+    poll(&timer, 1, hf__loop_patience(at));
     PERTURB();
     pthread_mutex_lock(&c->lock);
 }
@@ -61,20 +67,20 @@ static void serve(hf_client *c)
 {
     do
         hf__lead(c, work_left(c));
-    while (!c->keeper_stop && work_left(c));
+    while (!c->keeper_stop && !c->broken && work_left(c));
     hf__promote(c);
 }
 
-/* Not the only leader: while a callback runs without the lock, or before we ran at all, a caller
- * may have taken the lead. Then we follow, like anybody. */
+/* Not the only leader: before we came here a caller may have taken the lead. Then we follow, like
+ * anybody. */
 static void stay(hf_client *c)
 {
     struct waiter w;
 
-    hf__waiter_init(&w, true);
-    while (!c->keeper_stop)
-        if (hf__run_callbacks(c, true) == 0)
-            hf__wait_turn(c, &w);
+    hf__waiter_init(&w, false);
+    c->keeper_at = LOOP_NEVER;
+    while (!c->keeper_stop && !c->broken && resident(c))
+        hf__wait_turn(c, &w);
     hf__promote(c);
     hf__waiter_done(&w);
 }
@@ -84,14 +90,14 @@ static void *keep(void *arg)
     hf_client *c = arg;
 
     pthread_mutex_lock(&c->lock);
-    if (resident(c))
-        stay(c);
-    while (!c->keeper_stop) {
+    while (!c->keeper_stop && !c->broken) {
         int64_t at = loop_next(&c->loop), now = hf__loop_now();
 
-        if (at == LOOP_NEVER)
+        if (resident(c))
+            stay(c);
+        else if (at == LOOP_NEVER)
             break;
-        if (at > now)
+        else if (at > now)
             park(c, at);
         else if (c->leading)
             park(c, now + LOOK_AGAIN_US);
@@ -103,9 +109,20 @@ static void *keep(void *arg)
     return NULL;
 }
 
-int hf__keeper_start(hf_client *c, hf_error *err)
+int hf__thread_start(pthread_t *ret, void *(*run)(void *), hf_client *c, hf_error *err)
 {
     sigset_t all, old;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(ret, NULL, run, c);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc == 0 ? 0 : hf__fail(err, HF_ESYS, rc, NULL, "cannot start a thread");
+}
+
+int hf__keeper_start(hf_client *c, hf_error *err)
+{
     int rc;
 
     if (c->keeper_state == KEEPER_ENDED)
@@ -115,12 +132,9 @@ int hf__keeper_start(hf_client *c, hf_error *err)
         c->keeper_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
     if (c->keeper_fd < 0)
         return hf__fail(err, HF_ESYS, errno, NULL, "timerfd");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&c->keeper, NULL, keep, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0)
-        return hf__fail(err, HF_ESYS, rc, NULL, "cannot start the keeper thread");
+    rc = hf__thread_start(&c->keeper, keep, c, err);
+    if (rc < 0)
+        return rc;
     c->keeper_state = KEEPER_RUNS;
     c->keeper_at = LOOP_NEVER; /* it has not looked yet, and will */
     return 0;
@@ -133,7 +147,7 @@ void hf__keeper_need(hf_client *c)
     if (at == LOOP_NEVER || c->drive == HF_DRIVE_APP || c->closing)
         return;
     if (c->keeper_state == KEEPER_RUNS) {
-        if (!resident(c) && at < c->keeper_at && c->keeper_at != LOOP_NEVER)
+        if (at < c->keeper_at && c->keeper_at != LOOP_NEVER)
             set(c, at);
         return;
     }
@@ -142,6 +156,15 @@ void hf__keeper_need(hf_client *c)
     if (hf__keeper_start(c, NULL) < 0)
         c->env.log(&c->env, HF_LOG_WARN, "",
                    "no thread for renewal: leases end at their ttl unless calls are made");
+}
+
+int hf__keeper_listen(hf_client *c, hf_error *err)
+{
+    if (c->keeper_state != KEEPER_RUNS)
+        return hf__keeper_start(c, err);
+    if (c->keeper_at != LOOP_NEVER)
+        set(c, 1);
+    return 0;
 }
 
 void hf__keeper_end(hf_client *c)
@@ -159,7 +182,7 @@ void hf__keeper_end(hf_client *c)
         pthread_mutex_lock(&c->lock);
         c->keeper_state = KEEPER_NONE;
     }
-    if (c->keeper_fd >= 0)
+    if (c->keeper_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->keeper_fd);
     c->keeper_fd = -1;
 }

@@ -22,9 +22,10 @@ struct loss { /* a thread in hf_lease_wait, on its stack */
 
 static void show_on_fd(const struct hf_lease *l, int state)
 {
+    hf_client *c = l->owner;
     uint64_t n = 1;
 
-    if (l->fd < 0)
+    if (l->fd < 0 || !hf__loop_intact(&c->loop))
         return;
     if (state == HF_HELD)
         (void)!read(l->fd, &n, sizeof n); /* non-blocking: already drained is fine */
@@ -67,16 +68,35 @@ void hf__lease_given(hf_client *c, struct hf_lease *l)
 
 /* ---- giving back --------------------------------------------------------------------------- */
 
-/* Nobody is told of it any more. */
-static void silence(struct hf_lease *l)
+/* NULL: nobody is told of it any more. */
+static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *), void *user)
 {
+    hf_client *c = l->owner;
+
+    c->listeners += (size_t)(cb != NULL) - (size_t)(l->on_change != NULL);
     list_remove(&l->changed_node);
-    l->on_change = NULL;
+    l->on_change = cb;
+    l->on_change_user = user;
+    l->told = HF_HELD;
+}
+
+/* Until the callback that runs just now, of what was registered before, has returned. It runs on
+ * another thread, which does not wait for this one: inside a callback nobody waits here, whichever
+ * lease it is about, so that no two callbacks can wait for each other. */
+static void wait_for_callback(struct hf_lease *l)
+{
+    hf_client *c = l->owner;
+    unsigned runs = l->runs;
+
+    while (l->telling && l->runs == runs && !hf__in_callback())
+        pthread_cond_wait(&c->told, &c->lock);
 }
 
 void hf__lease_free(struct hf_lease *l)
 {
-    if (l->fd >= 0)
+    hf_client *c = l->owner;
+
+    if (l->fd >= 0 && hf__loop_intact(&c->loop))
         close(l->fd);
     free(l->ids);
     free(l);
@@ -136,8 +156,10 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
     int64_t keep_ms = keep ? *keep : 0;
     int rc;
 
-    silence(l);
-    if (wait && !closing)
+    set_callback(l, NULL, NULL);
+    l->released = true; /* before the lock is given up: its callback may run just now, or end */
+    l->awaited = wait;
+    if (wait && !closing && !c->broken)
         rc = release_and_wait(c, l, keep_ms, err);
     else
         rc = hf__release(op, l, keep_ms);
@@ -145,9 +167,9 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
         rc = hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
     else if (rc == HF_ELOST && !wait && !op)
         hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
-    if (l->telling)
-        l->released = true; /* its callback runs just now, and frees it */
-    else
+    if (wait)
+        wait_for_callback(l); /* after the release: the next one need not wait for it */
+    if (!l->telling) /* else its callback frees it */
         hf__lease_free(l);
     c->refs--;
     hf__leave(c);
@@ -166,6 +188,8 @@ int hf_release(hf_lease *l, hf_error *err)
     return l ? release(l, NULL, err) : 0;
 }
 
+/* Asked and done in one section: else a handle that another thread gets between would make it a
+ * release that keeps nothing. */
 int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
 {
     return l ? release(l, &keep_ms, err)
@@ -193,6 +217,14 @@ int hf_lease_fd(hf_lease *l, hf_error *err)
     return rc;
 }
 
+/* Somebody must hear what the store has to say, and somebody must tell it. */
+static int listen(hf_client *c, hf_error *err)
+{
+    int rc = hf__teller_start(c, err);
+
+    return rc < 0 ? rc : hf__keeper_listen(c, err);
+}
+
 int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *user,
                        hf_error *err)
 {
@@ -203,13 +235,15 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
     rc = hf__enter(l->owner, err);
     if (rc < 0)
         return rc;
-    l->on_change = cb;
-    l->on_change_user = user;
-    l->told = HF_HELD;
-    list_remove(&l->changed_node);
-    hf__lease_changed(l);
+    if (cb && hf__tells(l->owner))
+        rc = listen(l->owner, err);
+    if (rc == 0) {
+        set_callback(l, cb, user);
+        hf__lease_changed(l);
+        wait_for_callback(l);
+    }
     hf__leave(l->owner);
-    return 0;
+    return rc;
 }
 
 /* Every loss is told by hf__lease_changed, which wakes us; one that is only due (nobody renews any more) has a
@@ -217,7 +251,7 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
 static int await_loss(hf_client *c, hf_lease *l, struct limit *limit)
 {
     for (;;) {
-        if (c->closing)
+        if (c->closing || c->core.stopped)
             return HF_ECLOSED;
         if (hf__lease_state(l) == HF_LOST)
             return HF_ELOST;

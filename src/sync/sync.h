@@ -8,6 +8,7 @@
 
 #include "core/core.h"
 #include "loop/loop.h"
+#include "util/prf.h"
 
 #include <pthread.h>
 
@@ -33,46 +34,63 @@ struct hf_client {
     struct loop loop;
     pthread_mutex_t lock;
     unsigned refs;       /* open, leases, started operations */
+    atomic_uint entrants; /* calls under way, also those that wait for the lock: wait.c */
     unsigned inside;     /* threads in a blocking call, process() or wait() */
     bool leading;        /* somebody leads */
     bool asleep;         /* the leader is in the loop, without the lock */
-    int app_fd;          /* what the application polls: the loop and news_fd; -1: not asked for */
-    int news_fd;         /* readable while there are callbacks to run */
-    bool news_shown;
+    bool poked;          /* something was done since the leader last looked whether it is done */
+    int app_fd;          /* what the application polls: the loop and news; -1: not asked for */
+    bool news_shown;     /* app_fd is readable because there are callbacks to run */
     bool closing, closed;
+    bool broken;         /* the process has closed our descriptors */
+    atomic_bool stop;    /* hf_client_stop was called; core.stopped: and taken note of */
+    atomic_bool ended;   /* the loop is about to be closed: do not wake it */
+    atomic_uint stoppers; /* threads in hf_client_stop */
     struct list waiters; /* followers */
     struct list ops;     /* op.node: not done */
     struct list ready;   /* op.node: done (or seen), callback to be run */
     struct list changed; /* lease.changed_node: on_change to be run */
     struct list cancels; /* cancel_watch.node */
     struct list losses;  /* threads in hf_lease_wait: lease.c */
-    pthread_cond_t quiet; /* hf_close waits for the threads inside */
+    pthread_cond_t quiet; /* hf_close waits for the others that came in */
     uint32_t drive;
     pthread_t keeper;
     enum keeper_state keeper_state;
     bool keeper_stop;
     int keeper_fd;       /* its timer */
-    int64_t keeper_at;   /* what that is set to */
+    int64_t keeper_at;   /* what that is set to; LOOP_NEVER: it is not parked */
+    size_t listeners;    /* leases with an on_change callback */
+    pthread_t teller;    /* runs on_change callbacks: teller.c */
+    bool teller_runs, teller_stop;
+    pthread_cond_t teller_news; /* it sleeps here */
+    pthread_cond_t told;        /* an on_change callback has returned */
     uint32_t *alive;     /* a page that a fork wipes */
     struct hf_op *orphans; /* in a forked child: freed with the client; linked by `user` */
     void (*log)(void *, int, const char *, const char *);
     void *log_user;
-    unsigned char random[512];
+    unsigned char random[8 * PRF_BLOCK], random_key[PRF_KEY];
     size_t random_left;
+    uint64_t random_blocks; /* how many were computed from the key */
 };
 
 /* env.c */
 void hf__env_init(struct hf_client *);
+int hf__env_draw_key(struct hf_client *, hf_error *); /* 0 or HF_ESYS; before the first use */
 
 /* wait.c */
 int hf__enter(hf_client *, hf_error *);        /* takes the lock; HF_EFORKED, HF_ECLOSED */
 int hf__enter_blocking(hf_client *, hf_error *); /* also HF_EREENTRANT */
 int hf__enter_any(hf_client *);                /* to give something back: also when closed */
+int hf__enter_pump(hf_client *);               /* to run callbacks: also when broken */
 void hf__leave(hf_client *);                   /* runs what is queued, gives the lock back;
                                                   frees the client if it was the last reference */
+void hf__alone(hf_client *);                   /* waits until no other call is under way */
 void hf__drop_forked(hf_client *);             /* in a forked child: one reference less */
+void hf__client_free(hf_client *);             /* memory and descriptors, but not core's */
 void hf__news(hf_client *);                    /* there is a callback to run */
-void hf__show_news(hf_client *);               /* news_fd says whether there is one */
+void hf__show_news(hf_client *);               /* app_fd says whether there is one */
+int hf__broken(hf_error *);                    /* HF_ESYS, and why */
+void hf__break_down(hf_client *);              /* its descriptors are gone: all of it ends */
 int hf__lead(hf_client *, bool block);         /* one turn; returns how much it did */
 void hf__wait_turn(hf_client *, struct waiter *); /* leads one turn, or follows */
 void hf__wake(hf_client *, struct waiter *);
@@ -84,10 +102,22 @@ void hf__waiter_done(struct waiter *);
 int hf__op_take(hf_client *, struct hf_op *, hf_list **, hf_error *);
 extern const struct host hf__host;
 
+/* stop.c */
+void hf__stop_if_asked(hf_client *); /* takes note of hf_client_stop */
+void hf__stop_no_more(hf_client *);  /* hf_client_stop does not touch the loop any more */
+bool hf__drained(const hf_client *); /* stopped, and nothing is left to be driven or told */
+
 /* keeper.c */
 void hf__keeper_need(hf_client *); /* there are timers and nobody leads */
 int hf__keeper_start(hf_client *, hf_error *);
+int hf__keeper_listen(hf_client *, hf_error *); /* `listeners` has grown: it must be resident now */
+int hf__thread_start(pthread_t *, void *(*)(void *), hf_client *, hf_error *); /* no signals on it */
 void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhile */
+
+/* teller.c */
+bool hf__tells(const hf_client *); /* on_change callbacks run on the teller, nowhere else */
+int hf__teller_start(hf_client *, hf_error *);
+void hf__teller_end(hf_client *); /* under the lock, which it gives up meanwhile */
 
 /* async.c */
 struct listener { /* who is told of the end of an operation */
@@ -100,19 +130,21 @@ struct listener { /* who is told of the end of an operation */
 struct hf_op *hf__op_new(hf_client *, enum op_kind, size_t size, const struct listener *,
                          hf_error *);
 void hf__op_drop(hf_client *, struct hf_op *);
-/* Under the lock; HF_ENOMEM. Between the two the thread counts as inside. */
+/* Under the lock. Between the two the thread counts as inside. */
 void hf__limit_begin(struct limit *, hf_client *, int64_t wait_ms, bool pumps);
 void hf__limit_end(struct limit *);
-int hf__run_callbacks(hf_client *, bool keeper);
+int hf__run_callbacks(hf_client *); /* those that are told in process() */
+int hf__run_changes(hf_client *);   /* of on_change only */
 const hf_client *hf__callback_of(void); /* whose callback this thread runs; or NULL */
 bool hf__in_callback(void);
 void hf__op_ready(struct hf_op *);
-void hf__end_all(hf_client *, int rc);
+void hf__end_all(hf_client *, int rc, const char *why); /* why: the text; NULL: that of rc */
 
 /* cancel.c */
 struct hf_cancel {
     _Atomic int fired;
-    int fd;
+    int fds[2]; /* a pipe; the first is readable while it is fired */
+    struct fd_id id;
 };
 int hf__cancel_attach(hf_client *, struct hf_op *, hf_error *); /* op->cancel */
 void hf__cancel_detach(struct hf_op *);

@@ -9,8 +9,10 @@
  *  - A follower sleeps only while somebody leads (it looked under the lock). Its operation is
  *    completed under the lock, and op_done then signals it; the wait is a loop over `done`, so
  *    an early or doubled signal is harmless.
- *  - A leader whose operation is completed by another thread is woken through the loop's eventfd,
- *    which stays readable until a turn drains it: a wake sent before the sleep is not lost.
+ *  - A leader whose operation is completed by another thread is woken through the loop; a wake sent
+ *    before the sleep ends the sleep when it begins.
+ *  - A leader's own operation, or the callback it waits for, may come of what it runs before it
+ *    sleeps: `poked` says so, and it only looks into the loop then.
  *  - A leader that leaves promotes the first follower, under the same lock under which it stops
  *    leading. Who was signalled but has meanwhile found its operation done promotes the next on
  *    its own way out.
@@ -19,18 +21,21 @@
  *    the timerfd, which is in the epoll set it sleeps on.
  *  - If nobody is inside, the keeper (keeper.c) serves the timers.
  *
- * Callbacks are never run here: they are queued, and a descriptor of its own (news_fd) is readable
- * as long as there are any. The application polls that one and the loop's through an outer epoll;
- * the leader sleeps on the loop's alone, so waiting callbacks do not keep it from sleeping. */
+ * Callbacks are never run here: they are queued. The application polls an outer epoll, which has the
+ * loop's in it and is readable also as long as there are callbacks to run; the leader sleeps on the
+ * loop's alone, so waiting callbacks do not keep it from sleeping.
+ *
+ * The process may have closed our descriptors (loop.h). Whoever finds that out ends it all
+ * (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is called any more. It is
+ * looked for before each sleep, after a sleep that no descriptor of ours has ended, and, where
+ * a driver writes to sockets, whenever a thread has come in. */
 #include "sync/sync.h"
 
 #include "core/url.h"
 #include "sync/perturb.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { EVENTS = 64 };
@@ -57,79 +62,152 @@ static void unlock(hf_client *c)
         pthread_setcancelstate(shield.before, NULL);
 }
 
-int hf__enter(hf_client *c, hf_error *err)
+static const char gone[] = "the program has closed descriptors of the client: open a new one";
+
+void hf__break_down(hf_client *c)
+{
+    if (c->broken)
+        return;
+    c->broken = true;
+    c->env.log(&c->env, HF_LOG_WARN, "", gone);
+    hf__client_break(&c->core);
+    hf__end_all(c, HF_ESYS, gone);
+    list_for(n, &c->waiters)
+        pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
+}
+
+/* Who comes in is counted before it asks for the lock, and who goes out is taken off the count under
+ * it. Every handle (the client until hf_close, a lease, an operation) is one of `refs`, which change
+ * under the lock only. The memory is freed by the thread that, going out, finds no reference and
+ * nobody else counted. Nobody can come after that: a call needs a handle, and giving that back is the
+ * last call on it. Nobody who waits for the lock is overlooked: it is counted. hf_close waits until
+ * it is the only one counted; who comes in later than that, beside it, finds the client closed, and
+ * is the one that frees it. */
+static void come_in(hf_client *c)
+{
+    atomic_fetch_add(&c->entrants, 1);
+    lock(c);
+    if (!c->closed && !c->broken && c->core.store->starts_down && !hf__loop_intact(&c->loop))
+        hf__break_down(c);
+    hf__stop_if_asked(c);
+}
+
+static void go_out(hf_client *c)
+{
+    bool last = atomic_fetch_sub(&c->entrants, 1) == 1 && c->refs == 0;
+
+    if (c->closing)
+        pthread_cond_signal(&c->quiet);
+    unlock(c);
+    if (last) {
+        hf__url_done(&c->core.url);
+        hf__client_free(c);
+    }
+}
+
+int hf__broken(hf_error *err)
+{
+    return hf__fail(err, HF_ESYS, EBADF, NULL, "%s", gone);
+}
+
+static int enter(hf_client *c, bool broken_too, hf_error *err)
 {
     if (!c)
         return hf__fail(err, HF_EINVAL, 0, NULL, "the client is NULL");
     if (*c->alive == 0)
         return hf__fail(err, HF_EFORKED, 0, NULL,
                         "the client belongs to the parent process: open one of your own");
-    lock(c);
+    come_in(c);
     if (c->closing) {
-        unlock(c);
+        go_out(c);
         return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
+    }
+    if (c->broken && !broken_too) {
+        go_out(c);
+        return hf__broken(err);
     }
     return 0;
 }
 
+int hf__enter(hf_client *c, hf_error *err)
+{
+    return enter(c, false, err);
+}
+
+static int not_in_callback(hf_error *err)
+{
+    return hf__in_callback() ? hf__fail(err, HF_EREENTRANT, 0, NULL,
+                                        "a blocking call inside a callback: use the *_start form")
+                             : 0;
+}
+
 int hf__enter_blocking(hf_client *c, hf_error *err)
 {
-    if (hf__in_callback())
-        return hf__fail(err, HF_EREENTRANT, 0, NULL,
-                        "a blocking call inside a callback: use the *_start form");
-    return hf__enter(c, err);
+    int rc = not_in_callback(err);
+
+    return rc < 0 ? rc : enter(c, false, err);
+}
+
+int hf__enter_pump(hf_client *c)
+{
+    int rc = not_in_callback(NULL);
+
+    return rc < 0 ? rc : enter(c, true, NULL);
 }
 
 int hf__enter_any(hf_client *c)
 {
     if (*c->alive == 0)
         return HF_EFORKED;
-    lock(c);
+    come_in(c);
     return 0;
-}
-
-static void destroy(hf_client *c)
-{
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->quiet);
-    munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
-    hf__url_done(&c->core.url);
-    free(c);
 }
 
 void hf__leave(hf_client *c)
 {
-    bool last = c->refs == 0;
-
-    if (!c->closed) {
+    if (!c->closed && !c->broken) {
         hf__client_run(&c->core);
+        if (hf__drained(c))
+            hf__news(c);
         if (c->leading || c->app_fd >= 0)
             hf__loop_arm(&c->loop);
         hf__keeper_need(c);
     }
-    unlock(c);
-    if (last)
-        destroy(c);
+    go_out(c);
 }
 
+void hf__alone(hf_client *c)
+{
+    while (atomic_load(&c->entrants) > 1)
+        pthread_cond_wait(&c->quiet, &c->lock);
+}
+
+/* The pipe is always writable: what changes is who is interested. */
 void hf__show_news(hf_client *c)
 {
-    bool news = !list_empty(&c->ready) || !list_empty(&c->changed);
-    uint64_t n = 1;
+    bool news = !list_empty(&c->ready) || (!list_empty(&c->changed) && !hf__tells(c));
+    struct epoll_event ev = { .events = news ? EPOLLOUT : 0 };
 
-    if (c->app_fd < 0 || news == c->news_shown)
+    if (c->app_fd < 0 || news == c->news_shown || !hf__loop_intact(&c->loop))
         return;
     c->news_shown = news;
-    while ((news ? write(c->news_fd, &n, sizeof n) : read(c->news_fd, &n, sizeof n)) < 0 &&
-           errno == EINTR)
-        ;
+    epoll_ctl(c->app_fd, EPOLL_CTL_MOD, c->loop.anchor[1], &ev);
+}
+
+/* The leader looks whether it is done before it sleeps on. */
+static void poke(hf_client *c)
+{
+    c->poked = true;
+    if (c->asleep)
+        hf__loop_wake(&c->loop);
 }
 
 void hf__news(hf_client *c)
 {
     hf__show_news(c);
-    if (c->asleep)
-        hf__loop_wake(&c->loop); /* the leader may be in hf_client_wait */
+    if (!list_empty(&c->changed))
+        pthread_cond_signal(&c->teller_news);
+    poke(c); /* the leader may be in hf_client_wait */
     list_for(n, &c->waiters) {
         struct waiter *w = container_of(n, struct waiter, node);
 
@@ -138,22 +216,55 @@ void hf__news(hf_client *c)
     }
 }
 
-int hf__lead(hf_client *c, bool block)
+/* An event of a watch came from a descriptor of ours. The time alone comes also to those that have
+ * none any more, and what it starts is written to one. */
+static bool only_time(const hf_client *c, const struct epoll_event *evs, int n)
 {
-    struct epoll_event evs[EVENTS];
-    int n;
+    for (int i = 0; i < n; i++)
+        if (evs[i].data.fd == c->loop.timerfd)
+            return true;
+    return n <= 0;
+}
 
-    hf__client_run(&c->core); /* what a callback that still runs has started */
-    c->leading = c->asleep = true;
-    hf__loop_arm(&c->loop);
+static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
+{
+    int ms = block ? hf__loop_patience(loop_next(&c->loop)) : 0, n;
+
+    c->asleep = true;
     pthread_mutex_unlock(&c->lock);
     PERTURB();
-    n = hf__loop_sleep(&c->loop, evs, EVENTS, block);
+    n = hf__loop_sleep(&c->loop, evs, EVENTS, ms);
     PERTURB();
     pthread_mutex_lock(&c->lock);
     c->asleep = false;
-    n = hf__loop_turn(&c->loop, evs, n);
-    hf__client_run(&c->core);
+    if (n < 0)
+        c->loop.broken = true;
+    else if (only_time(c, evs, n))
+        hf__loop_intact(&c->loop);
+    return n;
+}
+
+int hf__lead(hf_client *c, bool block)
+{
+    struct epoll_event evs[EVENTS];
+    int n = 0;
+
+    c->poked = false;
+    hf__stop_if_asked(c);
+    hf__client_run(&c->core); /* what a callback that still runs has started */
+    c->leading = true;
+    hf__loop_arm(&c->loop);
+    if (hf__loop_intact(&c->loop))
+        n = sleep_in_loop(c, evs, block && !c->poked);
+    if (!c->loop.broken) {
+        n = hf__loop_turn(&c->loop, evs, n);
+        hf__stop_if_asked(c);
+        hf__client_run(&c->core);
+        if (hf__drained(c))
+            hf__news(c);
+    } else {
+        hf__break_down(c);
+    }
     c->leading = false;
     return n;
 }
@@ -206,8 +317,6 @@ void hf__wait(hf_client *c, struct hf_op *op)
     op->waiter = NULL;
     c->inside--;
     hf__promote(c);
-    if (c->closing && c->inside == 0)
-        pthread_cond_signal(&c->quiet);
     hf__waiter_done(&w);
 }
 
@@ -234,10 +343,10 @@ int hf__op_take(hf_client *c, struct hf_op *op, hf_list **list, hf_error *err)
 
 void hf__wake(hf_client *c, struct waiter *w)
 {
-    if (!w->leads)
+    if (w->leads)
+        poke(c);
+    else
         pthread_cond_signal(&w->cond);
-    else if (c->asleep)
-        hf__loop_wake(&c->loop); /* else it is the leader itself that does this */
 }
 
 static void op_done(struct hf_op *op)

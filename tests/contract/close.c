@@ -207,7 +207,38 @@ static void forked_child_has_nothing(void)
     closed(p.client);
 }
 
+/* The first half of an end: who waits is told, who holds goes on, also beyond the ttl. */
+static void stop_ends_waits_only(void)
+{
+    enum { N = 4, TTL_MS = 3000 };
+    hf_client *a = opened(), *b = opened();
+    hf_lease *busy = taken(b, nm("n"), NULL), *l = NULL, *none = NULL;
+    hf_list *list = NULL;
+    struct pend *p[N], *next;
+
+    l = taken(a, nm("l"), HF_REQUEST(.ttl_ms = ttl_of(TTL_MS)));
+    for (size_t i = 0; i < N; i++)
+        p[i] = queued(a, nm("n"), i + 1, NULL);
+    CHECK_RC(hf_client_stop(a), 0);
+    for (int i = 0; i < N; i++)
+        CHECK_RC(pend_end(p[i], NULL), HF_ECLOSED);
+    await_line(b, nm("n"), 1, 0);
+    CHECK_RC(rig.face->acquire(a, nm("m"), 0, NULL, &none, E()), HF_ECLOSED);
+    CHECK_RC(rig.face->acquire(a, nm("m"), LIMIT_MS, NULL, &none, E()), HF_ECLOSED);
+    CHECK_RC(hf_look(a, nm("n"), &list, E()), HF_ECLOSED);
+    CHECK(line_is(b, nm("m"), 0, 0));
+    STAYS(hf_lease_check(l) == 0, TTL_MS * 3 / 2);
+    CHECK(line_is(b, nm("l"), 1, 0));
+    next = queued(b, nm("l"), 1, NULL);
+    given(l);
+    given(pend_granted(next));
+    closed(a);
+    given(busy);
+    closed(b);
+}
+
 const struct test_case close_cases[] = {
+    { "stop-ends-waits-only", stop_ends_waits_only, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
     { "close-releases-all", close_releases_all, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
     { "close-beside-calls", close_beside_calls, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
     { "nothing-leaks", nothing_leaks, ON_ALL, HF_CAP_LINE, 0 },

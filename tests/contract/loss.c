@@ -64,6 +64,22 @@ static void loss_told(void)
     closed(b);
 }
 
+/* Whoever registers a callback is told, however the client is driven, and also while no call is under
+ * way (blocking face: HF_DRIVE_CALLER, and nobody calls). */
+static void loss_told_by_default(void)
+{
+    hf_client *a = opened(), *b = opened();
+    hf_lease *l = taken(a, nm("n"), NULL);
+    struct news news = { 0 };
+
+    CHECK_RC(hf_lease_on_change(l, on_change, &news, E()), 0);
+    broken(b, nm("n"), HF_EVICT_NOW);
+    AWAIT(news.last == HF_LOST && news.count > 0);
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    closed(a);
+    closed(b);
+}
+
 static void loss_told_in_grades(void)
 {
     hf_client *a = prompted(), *b = opened();
@@ -300,6 +316,7 @@ static void break_waiter_in_the_way(void)
 
 const struct test_case loss_cases[] = {
     { "loss-told", loss_told, ON_ALL, HF_CAP_LINE, CASE_TOPOLOGY },
+    { "loss-told-by-default", loss_told_by_default, ON_ALL, HF_CAP_LINE, 0 },
     { "loss-told-in-grades", loss_told_in_grades, ON_ALL, HF_CAP_LINE | HF_CAP_TTL, 0 },
     { "loss-callback-ended", loss_callback_ended, ON_ALL, HF_CAP_LINE, 0 },
     { "loss-by-check", loss_by_check, ON_ALL, HF_CAP_LINE | HF_CAP_TTL | HF_CAP_DEADLINE,

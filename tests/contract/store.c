@@ -42,6 +42,19 @@ static int open_and_acquire(int64_t wait_ms, int64_t *took)
     return rc;
 }
 
+/* Who wants to know at the start whether the store is there. */
+static void connects(void)
+{
+    hf_client *c = opened();
+
+    CHECK_RC(hf_connect(c, LIMIT_MS, E()), 0);
+    CHECK_RC(hf_connect(c, 0, E()), 0);
+    CHECK(hf_client_caps(c) != 0);
+    CHECK_RC(hf_client_stop(c), 0);
+    CHECK_RC(hf_connect(c, LIMIT_MS, E()), HF_ECLOSED);
+    closed(c);
+}
+
 static void blocked_store(void)
 {
     struct kid k = kid_new();
@@ -269,6 +282,7 @@ static void restarted_while_waiting(void)
 }
 
 const struct test_case store_cases[] = {
+    { "connects", connects, ON_ALL, 0, CASE_TOPOLOGY },
     { "blocked-store", blocked_store, ON_ALL, 0, CASE_OWN_STORE },
     { "blocked-beside-open-client", blocked_beside_open_client, ON_ALL, HF_CAP_LINE,
       CASE_OWN_STORE },

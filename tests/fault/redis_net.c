@@ -4,7 +4,11 @@
  */
 #include "redis_fault.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static const char *quick(void)
 {
@@ -304,7 +308,41 @@ static void evicted_unheard(void)
     done();
 }
 
+/* A program that closes what it does not know has files of its own where our sockets were. */
+static void close_all(void *arg)
+{
+    enum { LAST = 40 };
+    char path[] = "/tmp/hf-foreign-XXXXXX";
+    hf_client *c = NULL;
+    hf_lease *l = NULL, *none;
+    struct stat st;
+
+    (void)arg;
+    CHECK_RC(hf_open(rig.place->url, NULL, &c, E()), 0);
+    CHECK_RC(hf_acquire(c, nm("n"), LIMIT_MS, NULL, &l, E()), 0);
+    syscall(SYS_close_range, 3, ~0u, 0);
+    CHECK(mkstemp(path) == 3);
+    for (int fd = 4; fd <= LAST; fd++)
+        CHECK(open(path, O_RDWR | O_APPEND) == fd);
+    unlink(path);
+    CHECK_RC(hf_acquire(c, nm("m"), LIMIT_MS, NULL, &none, E()), HF_ESYS);
+    CHECK_RC(hf_lease_check(l), HF_ELOST);
+    CHECK_RC(hf_release(l, E()), HF_ELOST);
+    hf_close(c);
+    for (int fd = 3; fd <= LAST; fd++)
+        CHECK(fstat(fd, &st) == 0 && st.st_size == 0 && lseek(fd, 0, SEEK_CUR) == 0);
+    _exit(0); /* what the driver had is left */
+}
+
+static void descriptors_closed(void)
+{
+    use_plain_server();
+    proc_end(proc_start(close_all, NULL));
+    done();
+}
+
 const struct test_case redis_net_cases[] = {
+    { "descriptors-closed", descriptors_closed, ON_BLOCKING, 0, 0 },
     { "replies-cut", replies_cut, ON_ALL, 0, CASE_LONG },
     { "greeting-cut", greeting_cut, ON_ALL, 0, CASE_LONG },
     { "waiting-cut", waiting_cut, ON_ALL, 0, CASE_LONG },

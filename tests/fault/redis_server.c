@@ -236,6 +236,28 @@ static void note_time(hf_lease *l, int state, void *user)
         atomic_store((_Atomic int64_t *)user, now_ms());
 }
 
+/* The server is gone for good, and nobody calls: who listens is told before the lock can be another's. */
+static void killed_and_told(void)
+{
+    _Atomic int64_t told = 0;
+    int64_t taken_at;
+    hf_client *c;
+    hf_lease *l;
+
+    use_plain_server();
+    c = opened();
+    taken_at = now_ms();
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = SHORT_MS));
+    CHECK_RC(hf_lease_on_change(l, note_time, &told, E()), 0);
+    server_kill(&server);
+    AWAIT(atomic_load(&told) != 0);
+    CHECK_RC(hf_lease_check(l), HF_ELOST);
+    CHECK_NUM(told - taken_at, >=, SHORT_MS / 2); /* by the clock, not because of the connection */
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    closed(c);
+    done();
+}
+
 /* Everything is gone: the holder is told within its renewal period, and by the callback too. */
 static void flushed_while_held(void)
 {
@@ -268,6 +290,7 @@ const struct test_case redis_server_cases[] = {
     { "frozen-for-two-ttls", frozen_for_two_ttls, ON_ALL, 0, 0 },
     { "frozen-for-a-moment", frozen_for_a_moment, ON_ALL, 0, 0 },
     { "scripts-flushed", scripts_flushed, ON_ALL, 0, 0 },
+    { "killed-and-told", killed_and_told, ON_ALL, 0, 0 },
     { "flushed-while-held", flushed_while_held, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -35,6 +35,8 @@ static void drive_callback(struct driver *d)
     while (!d->stop) {
         int rc = hf_client_wait(d->client, HF_FOREVER);
 
+        if (rc == HF_ECLOSED) /* the case has stopped it, and given all leases back */
+            return;
         if (rc < 0)
             check_failed(__FILE__, __LINE__, "hf_client_wait gave %s", hf_errname(rc));
     }
@@ -153,12 +155,14 @@ static void async_close(hf_client *c)
     struct driver *d = driver_take(c);
     char name[64];
     hf_op *op;
+    int rc;
 
     if (d->foreign) {
         CHECK(eventfd_write(d->stopfd, 1) == 0);
     } else {
         snprintf(name, sizeof(name), "face/stop/%d/%p", (int)getpid(), (void *)d);
-        CHECK_RC(hf_acquire_start(c, name, 0, NULL, on_stop, d, &op, E()), 0);
+        rc = hf_acquire_start(c, name, 0, NULL, on_stop, d, &op, E());
+        CHECK(rc == 0 || rc == HF_ECLOSED);
     }
     pthread_join(d->thread, NULL);
     hf_close(c);

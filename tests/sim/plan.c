@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSES = 0x5ef062, PUTS_OFF = 0x907, REPLACED = 0x4e914c };
+enum { REFUSES = 0x5ef062, PUTS_OFF = 0x907, REPLACED = 0x4e914c, STOPS = 0x570b7 };
 
 static uint64_t state;
 
@@ -33,6 +33,7 @@ const char *act_word(enum act_kind k)
                                                   [A_EVICT] = "evict",
                                                   [A_THREAD_ENDS] = "a thread ends",
                                                   [A_SHUT] = "close",
+                                                  [A_STOP] = "stop",
                                                   [A_CUT] = "connection cut",
                                                   [A_SILENT] =
                                                       "connection falls silent",
@@ -139,6 +140,17 @@ static void trouble(struct plan *p, struct act *a, uint32_t kinds)
         a->kind = A_CUT;
 }
 
+/* In one run of eight clients are stopped, in the place of some looks. Drawn apart, like `refuses`, and
+ * so that none of the old seeds is such a run. */
+static void stop_some(struct plan *p)
+{
+    if (p->calm || mix(p->seed ^ STOPS) % 8 != 0)
+        return;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->acts[i].kind == A_LOOK && p->acts[i].rnd % 3 == 0)
+            p->acts[i].kind = A_STOP;
+}
+
 static int by_time(const void *a, const void *b)
 {
     const struct act *x = a, *y = b;
@@ -186,6 +198,7 @@ void plan_make(struct plan *p, uint64_t seed)
         else
             acquire(p, a);
     }
+    stop_some(p);
     qsort(p->acts, p->n, sizeof p->acts[0], by_time);
     p->end = t + 1;
 }

@@ -64,7 +64,7 @@ enum sim_mutant {
 
 enum act_kind {
     A_ACQUIRE, A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW, A_LOOK, A_EVICT,
-    A_THREAD_ENDS, A_SHUT,
+    A_THREAD_ENDS, A_SHUT, A_STOP,
     A_CUT, A_SILENT, A_PAUSE, A_SUSPEND, A_KILL, A_FORK, A_DRIFT, A_BEYOND, A_STORE_STOP,
     A_STORE_FORGETS, A_CLOCK, A_NO_MEMORY, A_FOLLOWER, A_END_HOLD,
     ACT_KINDS
@@ -162,7 +162,7 @@ struct msg {
 };
 
 enum ev_kind { E_TO_STORE, E_TO_CLIENT, E_RELEASE, E_RECONNECT, E_BREAK, E_SWEEP,
-               E_SESSION, E_CLOSED, E_STORE_UP, E_RESTART };
+               E_SESSION, E_SHUT, E_CLOSED, E_STORE_UP, E_RESTART };
 
 struct ev {
     int64_t at;
@@ -454,6 +454,7 @@ void fill_rows(struct snap *, const struct line *, uint8_t id);
 extern const struct host sim_host;
 void work_act(const struct act *);
 void work_release(struct sim_lease *, int64_t keep_ms);
+void work_shut(struct sim_client *, uint32_t rnd);
 void work_drop_client(struct sim_client *); /* ops and leases of a client that is gone */
 void work_quiet(void);
 void work_end_ops(struct sim_client *);

@@ -13,6 +13,7 @@
 
 #undef pthread_cond_signal
 #undef hf__loop_arm
+#undef hf__loop_patience
 
 #include <signal.h>
 #include <stdio.h>
@@ -37,6 +38,11 @@ void threads_arm(struct loop *l)
 {
     if (mutant != KEEPER_SKIPS)
         hf__loop_arm(l);
+}
+
+int threads_patience(int64_t at)
+{
+    return mutant == KEEPER_SKIPS ? -1 : hf__loop_patience(at);
 }
 
 /* ---- the schedules ------------------------------------------------------------------ */

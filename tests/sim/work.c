@@ -283,6 +283,8 @@ static void acquire(struct sim_client *c, const struct act *a)
                                : "",
         how_long(a->wait_ms));
     rc = hf__acquire(&o->op, names, a->lines, a->wait_ms, &r);
+    if (c->core.stopped && rc != HF_ECLOSED)
+        violate("G7", "client %u was stopped, and takes a place in %s", c->id, names[0]);
     if (rc < 0) {
         if (t)
             t->waiting = NULL;
@@ -377,9 +379,9 @@ void work_end_ops(struct sim_client *c)
     }
 }
 
-static void shut(struct sim_client *c, const struct act *a)
+void work_shut(struct sim_client *c, uint32_t rnd)
 {
-    struct ev *e = new_event(E_CLOSED, w.now + (int64_t)(a->rnd % 1000) * US);
+    struct ev *e = new_event(E_CLOSED, w.now + (int64_t)(rnd % 1000) * US);
 
     SAY("client %u: closes", c->id);
     e->id = c->id;
@@ -390,6 +392,32 @@ static void shut(struct sim_client *c, const struct act *a)
     list_for(n, &c->leases)
         if (hf_lease_check(container_of(n, struct sim_lease, on_client)->l) == 0)
             violate("G1", "check says held after the close of client %u", c->id);
+}
+
+/* Waits end, holds stay; later, when some of them have been given back, it is closed. That they stay is
+ * seen by the oracle, for which a stop is no cause of loss. */
+static void stop(struct sim_client *c, const struct act *a)
+{
+    struct ev *e = new_event(E_SHUT, w.now + (int64_t)(a->rnd % (4 * w.plan->ttl_ms[0] + 1)) * US);
+
+    e->id = c->id;
+    e->n = a->rnd;
+    push_event(e);
+    hf__client_stop(&c->core);
+    list_for_safe(n, &c->ops) {
+        struct sim_op *o = container_of(n, struct sim_op, on_client);
+
+        if (!o->op.done && (o->op.kind == OP_ACQUIRE || o->op.kind == OP_ASK))
+            hf__cancel(&o->op, HF_ECLOSED);
+    }
+    list_for(n, &c->leases) {
+        struct sim_lease *l = container_of(n, struct sim_lease, on_client);
+
+        for (size_t i = 0; i < l->l->n; i++)
+            if (l->l->parts[i].hold->state != TICKET_HELD && !l->l->parts[i].hold->lost)
+                violate("G6", "client %u was stopped, and has given %s up", c->id,
+                        l->l->parts[i].hold->t.name);
+    }
 }
 
 void work_act(const struct act *a)
@@ -424,7 +452,10 @@ void work_act(const struct act *a)
         thread_ends(p, a);
         break;
     case A_SHUT:
-        shut(c, a);
+        work_shut(c, a->rnd);
+        break;
+    case A_STOP:
+        stop(c, a);
         break;
     case A_LOOK:
         wrong_act(c, a->rnd);

@@ -207,7 +207,8 @@ static void dispatch(struct ev *e)
     struct proc *p = NULL;
 
     if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT ||
-        e->kind == E_BREAK || e->kind == E_CLOSED)
+        e->kind == E_BREAK || e->kind == E_SHUT ||
+        e->kind == E_CLOSED)
         c = w.by_id[e->id];
     if (e->kind == E_RELEASE)
         c = e->lease->gen == e->n ? e->lease->c : NULL;
@@ -246,6 +247,10 @@ static void dispatch(struct ev *e)
     case E_SESSION:
         if (e->n == w.sessions[e->id].inc)
             store_session(e->id);
+        break;
+    case E_SHUT:
+        if (c && !c->shutting)
+            work_shut(c, e->n);
         break;
     case E_CLOSED:
         if (c && c->shutting && !c->core.shut) { /* its leaves have taken too long */

@@ -386,6 +386,84 @@ static void leave_is_repeated_however_long_the_store_was_away(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* The same fault has one code, whether the wait is shorter or longer than the connect time-out. */
+static void unreachable_is_told_as_such_however_short_the_wait(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE, .text = "connection refused" };
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, &down);
+    for (int64_t wait_ms = 1000; wait_ms <= 10000; wait_ms += 9000) {
+        hf_error err = { 0 };
+        struct hf_op op;
+
+        core_start(&op, &err, wait_ms, NULL);
+        core_pass(4 * SEC);
+        assert_true(op.done);
+        assert_int_equal(op.rc, HF_EUNREACHABLE);
+        assert_string_equal(err.text, "connection refused");
+    }
+    assert_true(list_empty(&w.c.holds));
+}
+
+static void connect_ends_when_the_store_is_up_or_refuses(void **state)
+{
+    hf_error away = { .code = HF_EUNREACHABLE, .text = "connection refused" }, err = { 0 };
+    hf_error login = { .code = HF_EAUTH, .text = "wrong password" };
+    struct hf_op op[3];
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, &away);
+    for (int i = 0; i < 3; i++) {
+        hf__op_init(&op[i], &w.c, OP_CONNECT, &err);
+        assert_int_equal(hf__connect(&op[i], i == 0 ? 10000 : HF_FOREVER), 0);
+    }
+    core_pass(9 * SEC); /* the connect time-out is 3 s: that is for other calls */
+    assert_false(op[0].done);
+    core_pass(SEC);
+    assert_int_equal(op[0].rc, HF_EUNREACHABLE);
+    assert_string_equal(err.text, "connection refused");
+    hf__cancel(&op[1], HF_ECANCELED);
+    core_pass(1000 * SEC);
+    assert_false(op[2].done);
+    ev_store(&w.store, STORE_DOWN, &login);
+    assert_int_equal(op[2].rc, HF_EAUTH);
+    assert_string_equal(err.text, "wrong password");
+    hf__op_init(&op[0], &w.c, OP_CONNECT, &err);
+    assert_int_equal(hf__connect(&op[0], HF_FOREVER), 0);
+    assert_int_equal(op[0].rc, HF_EAUTH);
+    ev_store(&w.store, STORE_DOWN, &away);
+    hf__op_init(&op[0], &w.c, OP_CONNECT, &err);
+    assert_int_equal(hf__connect(&op[0], HF_FOREVER), 0);
+    assert_false(op[0].done);
+    ev_store(&w.store, STORE_UP, NULL);
+    assert_true(op[0].done);
+    assert_int_equal(op[0].rc, 0);
+    hf__client_stop(&w.c);
+    assert_int_equal(hf__connect(&op[1], 0), HF_ECLOSED);
+}
+
+static void join_that_was_not_answered_before_the_store_went_away(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op op;
+
+    (void)state;
+    core_start(&op, NULL, 1000, NULL);
+    ev_store(&w.store, STORE_DOWN, &down);
+    core_pass(SEC);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    ev_left(w.left, 0);
+    core_start(&op, NULL, 1000, NULL); /* it comes back, and somebody else has the lock */
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    ev_waiting(w.joined, 1, -1);
+    core_pass(SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 static void change_is_repeated_after_the_store_was_away(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -694,6 +772,9 @@ int main(void)
         CORE_TEST(refused_waiter_is_left),
         CORE_TEST(repeated_join_that_is_refused_is_left),
         CORE_TEST(leave_is_repeated_however_long_the_store_was_away),
+        CORE_TEST(unreachable_is_told_as_such_however_short_the_wait),
+        CORE_TEST(connect_ends_when_the_store_is_up_or_refuses),
+        CORE_TEST(join_that_was_not_answered_before_the_store_went_away),
         CORE_TEST(change_is_repeated_after_the_store_was_away),
         CORE_TEST(try_that_is_not_answered_ends),
         CORE_TEST(release_that_is_not_answered_is_forgotten),

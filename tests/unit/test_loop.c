@@ -34,7 +34,7 @@ static int readable(int ms)
 static int turn(void)
 {
     struct epoll_event evs[8];
-    int n = hf__loop_sleep(&l, evs, 8, false);
+    int n = hf__loop_sleep(&l, evs, 8, 0);
 
     return hf__loop_turn(&l, evs, n);
 }
@@ -201,7 +201,7 @@ static void event_of_a_freed_watch_is_dropped(void **state)
     watch_init(w, on_w0);
     assert_int_equal(hf__loop_watch(&l, w, p[0], EPOLLIN), 0);
     assert_int_equal(write(p[1], "x", 1), 1);
-    n = hf__loop_sleep(&l, evs, 8, false);
+    n = hf__loop_sleep(&l, evs, 8, 0);
     assert_int_equal(n, 1);
     hf__loop_unwatch(&l, w);
     free(w);

@@ -1,0 +1,79 @@
+/* stop.c: the first half of an end: from now on nobody waits and nothing new begins, while what is
+ * held stays held. hf_close is the second half.
+ *
+ * hf_client_stop may be called in a signal handler, so all it does is to set a flag and to end the
+ * sleep of whoever leads. The rest is done under the lock, by whoever comes there first: every
+ * call takes note of the flag as it comes in (hf__stop_if_asked), and so does a leader after each
+ * sleep. Nothing can be missed: the flag is set before the wake, so whoever was woken sees it; and if
+ * nobody sleeps, the next sleep ends at once, and whoever comes in before that sees it too. With nobody
+ * inside there is nobody to be ended but started operations, whose callbacks run in the next
+ * hf_client_process() or hf_client_wait().
+ *
+ * The core refuses what is new (client.stopped). What waits is ended here: acquires, looks, lists,
+ * evictions, watches. Releases and changes of leases go on: they concern what is held. */
+#include "sync/sync.h"
+
+#include <errno.h>
+#include <sched.h>
+
+int hf_client_stop(hf_client *c)
+{
+    int saved = errno;
+
+    if (!c)
+        return HF_EINVAL;
+    if (*c->alive == 0)
+        return HF_EFORKED; /* the loop is the parent's, too */
+    atomic_fetch_add(&c->stoppers, 1);
+    atomic_store(&c->stop, true);
+    if (!atomic_load(&c->ended))
+        hf__loop_poke(&c->loop);
+    atomic_fetch_sub(&c->stoppers, 1);
+    errno = saved;
+    return 0;
+}
+
+/* Before the loop is closed. Who comes after that sees `ended`, who came before is counted; none of
+ * them waits for anything. */
+void hf__stop_no_more(hf_client *c)
+{
+    atomic_store(&c->ended, true);
+    while (atomic_load(&c->stoppers) > 0)
+        sched_yield();
+}
+
+static bool goes_on(const struct hf_op *op)
+{
+    return op->kind == OP_RELEASE || op->kind == OP_AMEND || op->kind == OP_RENEW ||
+           op->kind == OP_CHANGE;
+}
+
+void hf__stop_if_asked(hf_client *c)
+{
+    struct list all, *n;
+
+    if (!atomic_load(&c->stop) || c->core.stopped || c->closing || c->broken)
+        return;
+    hf__client_stop(&c->core);
+    list_init(&all);
+    list_splice(&all, &c->ops);
+    while ((n = list_pop(&all)) != NULL) {
+        struct hf_op *op = container_of(n, struct hf_op, node);
+
+        if (goes_on(op))
+            list_push(&c->ops, n);
+        else
+            hf__cancel(op, HF_ECLOSED);
+    }
+    list_for_safe(r, &c->ready) /* a watch with news that nobody has seen yet */
+        hf__cancel(container_of(r, struct hf_op, node), HF_ECLOSED);
+    hf__news(c); /* whoever waits for callbacks looks whether there will be any */
+    list_for(w, &c->waiters) /* and whoever waits for a loss that it need not come */
+        pthread_cond_signal(&container_of(w, struct waiter, node)->cond);
+}
+
+bool hf__drained(const hf_client *c)
+{
+    return c->core.stopped && list_empty(&c->ops) && list_empty(&c->ready) &&
+           list_empty(&c->core.holds);
+}
