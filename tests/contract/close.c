@@ -125,7 +125,7 @@ static void nothing_leaks(void)
 struct parent {
     hf_client *client;
     hf_lease *lease;
-    hf_op *op;
+    hf_op *op, *look, *note;
 };
 
 static void never(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
@@ -135,6 +135,15 @@ static void never(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *use
     (void)err;
     (void)user;
     CHECK_RC(rc, HF_ECLOSED); /* in the parent, at its close */
+}
+
+static void either_way(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    (void)op;
+    (void)rc;
+    (void)l;
+    (void)err;
+    (void)user;
 }
 
 /* The child: every call answers HF_EFORKED, and giving back touches no store. */
@@ -152,14 +161,25 @@ _Noreturn static void forked(struct parent *p)
     CHECK_RC(hf_ls(p->client, NULL, 0, &list, E()), HF_EFORKED);
     CHECK_RC(hf_evict(p->client, nm("n"), "00000000000000000000000000000000", 0, E()),
              HF_EFORKED);
+    CHECK_RC(hf_name_state(p->client, nm("n"), E()), HF_EFORKED);
+    CHECK_RC(hf_keep_renew(p->client, nm("n"), "00000000000000000000000000000000", 1, E()),
+             HF_EFORKED);
+    CHECK_RC(hf_name_state_start(p->client, nm("n"), never, NULL, &op, E()), HF_EFORKED);
+    CHECK_RC(hf_op_position(p->op, NULL, NULL), HF_EFORKED);
     CHECK_RC(hf_client_process(p->client), HF_EFORKED);
     CHECK_RC(hf_client_wait(p->client, 0), HF_EFORKED);
     CHECK_RC(hf_lease_note(p->lease, "child", E()), HF_EFORKED);
     CHECK_RC(hf_lease_downgrade(p->lease, E()), HF_EFORKED);
     CHECK_RC(hf_lease_renew(p->lease, 0, E()), HF_EFORKED);
+    CHECK_RC(hf_note_start(p->lease, "child", never, NULL, &op, E()), HF_EFORKED);
+    CHECK_RC(hf_lease_wait(p->lease, 0, E()), HF_EFORKED);
+    CHECK_RC(hf_lease_mode(p->lease), HF_EFORKED);
+    CHECK(!hf_lease_ticket(p->lease) && !op);
     CHECK(hf_lease_check(p->lease) != 0);
     CHECK_RC(hf_release(p->lease, E()), HF_EFORKED);
     hf_op_free(p->op);
+    hf_op_free(p->look);
+    hf_op_free(p->note);
     hf_close(p->client);
     if (TEST_TSAN)
         _exit(0);
@@ -184,12 +204,18 @@ static void forked_child_has_nothing(void)
         0);
     await_line(p.client, nm("busy"), 1, 1);
     for (int i = 0; i < 3; i++) {
-        pid_t pid = fork();
+        pid_t pid;
 
+        /* answered by then, or not */
+        CHECK_RC(hf_name_state_start(p.client, nm("n"), either_way, NULL, &p.look, E()), 0);
+        CHECK_RC(hf_note_start(p.lease, "parent", either_way, NULL, &p.note, E()), 0);
+        pid = fork();
         CHECK(pid >= 0);
         if (pid == 0)
             forked(&p);
         proc_end(pid);
+        hf_op_free(p.look);
+        hf_op_free(p.note);
         CHECK_RC(hf_lease_check(p.lease), 0);
         CHECK(line_is(p.client, nm("n"), 1, 0));
         CHECK(line_is(p.client, nm("busy"), 1, 1));

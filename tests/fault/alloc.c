@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <holdfast/async.h>
+#include <holdfast/tool.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,30 @@ static void granted_later(hf_client *c, hf_client *helper)
     atomic_store(&armed, was);
 }
 
+static void on_seen(hf_op *op, int rc, const hf_list *list, const hf_error *err, void *user)
+{
+    (void)list;
+    on_told(op, rc, NULL, err, user);
+}
+
+/* Two questions at once; the second is not waited for. */
+static void looked_later(hf_client *c)
+{
+    struct told t = { 0 }, freed = { 0 };
+    hf_op *op = NULL, *other = NULL;
+
+    EITHER(hf_name_state_start(c, "busy", on_told, &freed, &other, E()), 0);
+    if (EITHER(hf_look_start(c, "busy", on_seen, &t, &op, E()), 0) == 0) {
+        hf_op_free(other);
+        drive_until_told(c, &t);
+        EITHER(t.rc, 0);
+        CHECK_NUM(freed.calls, ==, 0);
+        other = NULL;
+    }
+    hf_op_free(other);
+    hf_op_free(op);
+}
+
 static void look_around(hf_client *c)
 {
     hf_cancel *stop = NULL;
@@ -176,8 +201,12 @@ static void look_around(hf_client *c)
     list = NULL;
     EITHER(hf_ls(c, "", 0, &list, E()), 0);
     hf_list_free(list);
+    EITHER(hf_name_state(c, "busy", E()), HF_TAKEN);
+    EITHER(hf_evict(c, "busy", "00000000000000000000000000000000", HF_EVICT_NOW, E()),
+           HF_ENOENT);
     EITHER(hf_cancel_new(&stop, E()), 0);
     hf_cancel_free(stop);
+    looked_later(c);
 }
 
 static void use(hf_client *c, hf_client *helper)
@@ -198,8 +227,12 @@ static void use(hf_client *c, hf_client *helper)
     EITHER(hf_acquire(c, "busy", 0, NULL, &none, E()), HF_EBUSY);
     EITHER(hf_acquire(c, "busy", CALL_MS, NULL, &none, E()), HF_ETIMEDOUT);
     l = NULL;
-    if (EITHER(hf_acquire_all(c, names, 3, 0, NULL, &l, E()), 0) == 0)
+    if (EITHER(hf_acquire_all(c, names, 3, 0, NULL, &l, E()), 0) == 0) {
+        EITHER(hf_lease_note(l, "of all", E()), 0);
+        hf_lease_ticket(l); /* or NULL */
+        EITHER(hf_lease_wait(l, 1, E()), 0);
         released(l);
+    }
     CHECK(!none);
     granted_later(c, helper);
     look_around(c);
