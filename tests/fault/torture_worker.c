@@ -272,7 +272,7 @@ static void judge(struct thread *t, struct grip *g, const hf_request *r, int64_t
                  (rc == HF_ETIMEDOUT && wait_ms != HF_FOREVER) ||
                  (rc == HF_ECANCELED && r->cancel) ||
                  (rc == HF_EDEADLK && (t->depth > 0 || g->n > 1)) ||
-                 (rc == HF_ELOST && g->n > 1);
+                 (rc == HF_ELOST && g->n > 1) || (rc == HF_EEVICTED && area->breaks);
 
     event_add(rc == 0 ? GRANTED : FAILED, g->lines[0], getpid(), rc,
               rc == 0 ? hf_lease_fence(g->lease) : 0);

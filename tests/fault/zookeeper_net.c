@@ -216,6 +216,35 @@ static void process_stopped(void)
     done();
 }
 
+/* The server tells a waiter of the end of its node, and closes the connection: all of it is
+ * read when the process goes on. Nobody has evicted it: it stands in line again. */
+static void waiter_stopped(void)
+{
+    struct kid k;
+    hf_client *c;
+    hf_lease *l;
+
+    use_one("");
+    k = kid_new();
+    c = opened();
+    l = taken(c, "n", NULL);
+    for (int i = 0; i < 3; i++) {
+        if (i == 0)
+            kid_begin(&k, 0, "n", HF_FOREVER, NULL);
+        AWAIT(line_is(c, "n", 1, 1));
+        kid_stop(&k);
+        AWAIT(line_is(c, "n", 1, 0));
+        kid_continue(&k);
+    }
+    AWAIT(line_is(c, "n", 1, 1));
+    CHECK(!kid_answered(&k));
+    given(l);
+    CHECK_RC(kid_answer(&k).rc, 0);
+    kid_end(&k);
+    closed(c);
+    done();
+}
+
 static void server_stopped(void)
 {
     struct two t;
@@ -413,6 +442,7 @@ const struct test_case zookeeper_net_cases[] = {
     { "session-expired", session_expired, ON_ALL, 0, 0 },
     { "silence-in-time", silence_in_time, ON_ALL, 0, 0 },
     { "process-stopped", process_stopped, ON_ALL, 0, 0 },
+    { "waiter-stopped", waiter_stopped, ON_ALL, 0, 0 },
     { "server-stopped", server_stopped, ON_ALL, 0, 0 },
     { "nonsense", nonsense, ON_ALL, 0, 0 },
     { "proof-refused", proof_refused, ON_ALL, 0, 0 },
