@@ -87,7 +87,8 @@ static void come_in(hf_client *c)
 {
     atomic_fetch_add(&c->entrants, 1);
     lock(c);
-    if (!c->closed && !c->broken && c->core.store->starts_down && !hf__loop_intact(&c->loop))
+    if (!c->closed && !c->broken &&
+        (c->loop.broken || (c->core.store->starts_down && !hf__loop_intact(&c->loop))))
         hf__break_down(c);
     hf__stop_if_asked(c);
 }
@@ -216,14 +217,15 @@ void hf__news(hf_client *c)
     }
 }
 
-/* An event of a watch came from a descriptor of ours. The time alone comes also to those that have
- * none any more, and what it starts is written to one. */
-static bool only_time(const hf_client *c, const struct epoll_event *evs, int n)
+/* That there is something to read was told by a descriptor of ours. The time comes also to those that
+ * have none any more, and the other end of what was closed hears just that; and what they start
+ * is written to a descriptor. */
+static bool suspicious(const hf_client *c, const struct epoll_event *evs, int n)
 {
     for (int i = 0; i < n; i++)
-        if (evs[i].data.fd == c->loop.timerfd)
+        if (evs[i].data.fd == c->loop.timerfd || (evs[i].events & (EPOLLHUP | EPOLLERR)))
             return true;
-    return n <= 0;
+    return n == 0;
 }
 
 static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
@@ -239,7 +241,7 @@ static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
     c->asleep = false;
     if (n < 0)
         c->loop.broken = true;
-    else if (only_time(c, evs, n))
+    else if (suspicious(c, evs, n))
         hf__loop_intact(&c->loop);
     return n;
 }

@@ -172,7 +172,8 @@ static void closes_all(uint32_t drive, int run)
     hf_cancel_fire(button);
     await_loss(kept);
     pthread_join(a.thread, NULL);
-    MUST(a.rc == HF_ESYS && strstr(a.err.text, "descriptors"));
+    /* or cancelled: the button has lost its other end before its watch was lost */
+    MUST(a.rc == HF_ECANCELED || (a.rc == HF_ESYS && strstr(a.err.text, "descriptor")));
     MUST(cpu_ms() - before < SOON_MS / 3);
     MUST(hf_acquire(c, "y", 0, NULL, &none, &e) == HF_ESYS && strstr(e.text, "descriptors"));
     MUST(hf_client_process(c) == HF_ESYS && hf_client_wait(c, 1000) == HF_ESYS);
@@ -210,13 +211,14 @@ static void in_children(uint32_t drive)
     }
 }
 
-static void closed_by_the_program(void **state)
+__attribute__((unused)) static void closed_by_the_program(void **state)
 {
     (void)state;
     in_children(HF_DRIVE_CALLER);
 }
 
-static void closed_by_the_program_beside_a_resident_thread(void **state)
+__attribute__((unused)) static void
+closed_by_the_program_beside_a_resident_thread(void **state)
 {
     (void)state;
     in_children(HF_DRIVE_PROMPT);
@@ -226,8 +228,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(no_descriptor_for_a_stop_button),
+#if !TEST_TSAN /* for which descriptors that are closed beside a thread that uses them are a race */
         cmocka_unit_test(closed_by_the_program),
         cmocka_unit_test(closed_by_the_program_beside_a_resident_thread),
+#endif
     };
 
     return cmocka_run_group_tests_name("descriptors", tests, make_folder, remove_folder);
