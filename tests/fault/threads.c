@@ -93,6 +93,28 @@ static void inside(struct line *l, hf_lease *lease, bool writes)
     }
 }
 
+/* What is held, asked about and changed by other calls. */
+static void ask_about(const struct line *at, hf_lease *l, bool writes, unsigned *seed)
+{
+    switch (rand_r(seed) % 8) {
+    case 0:
+        CHECK_RC(hf_lease_note(l, "noted", E()), 0);
+        break;
+    case 1:
+        CHECK_RC(hf_name_state(client, at->name, E()), writes ? HF_TAKEN : HF_SHARED);
+        break;
+    case 2:
+        CHECK_NUM(hf_lease_mode(l), ==, writes ? HF_WRITE : HF_READ);
+        break;
+    case 3:
+        if (!plain) /* it needs a timer */
+            CHECK_RC(hf_lease_wait(l, 1, E()), 0);
+        break;
+    default:
+        break;
+    }
+}
+
 /* One lock, and perhaps a later one inside it: never against the order of names. */
 static void lock_some(unsigned *seed)
 {
@@ -104,6 +126,7 @@ static void lock_some(unsigned *seed)
     if (acquire(lines[i].name, patience(seed), req, &l) < 0)
         return;
     inside(&lines[i], l, writes);
+    ask_about(&lines[i], l, writes, seed);
     if (!plain && j < LOCKS && acquire(lines[j].name, patience(seed), NULL, &m) == 0) {
         inside(&lines[j], m, true);
         CHECK_RC(hf_release(m, E()), 0);
