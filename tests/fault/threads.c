@@ -14,14 +14,17 @@
  * a limited time or while holding something, so there is no timer either that would bring the
  * keeper in: a lost wake-up is a hang there. Twice:
  * with the callers driving and parked keepers, one of which renews a lease of three seconds
- * beside it all, and with resident keepers. Built a second time with a shaken schedule
- * (perturb.c). */
+ * beside it all, and with resident keepers. Then once more, but the clients are stopped in the middle of
+ * it, by a thread and by a signal handler: every thread comes back, with nothing left of it; and the
+ * lease that is renewed beside it has a callback, so that its keeper listens and tells. Built a
+ * second time with a shaken schedule (perturb.c). */
 #include "check.h"
 #include "perturb.h"
 #include "setup.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +44,8 @@ struct line {
 static struct line lines[LOCKS];
 static atomic_int permits;
 static atomic_long granted, refused, overlaps;
+static atomic_bool endless, stopping;    /* until the clients are stopped; they are */
+static _Thread_local bool stopped;       /* this thread was told so */
 static hf_client *clients[CLIENTS];
 static _Thread_local hf_client *client; /* this thread's */
 static _Thread_local bool plain;        /* of the first client */
@@ -55,7 +60,9 @@ static int acquire(const char *name, int64_t wait_ms, const hf_request *req, hf_
         atomic_fetch_add(&granted, 1);
         CHECK_RC(hf_lease_check(*ret), 0);
     } else {
-        CHECK(rc == HF_EBUSY || rc == HF_ETIMEDOUT || rc == HF_ECANCELED);
+        stopped = rc == HF_ECLOSED;
+        CHECK(rc == HF_EBUSY || rc == HF_ETIMEDOUT || rc == HF_ECANCELED ||
+              (stopped && stopping));
         atomic_fetch_add(&refused, 1);
     }
     return rc;
@@ -197,7 +204,7 @@ static void *run(void *arg)
     client = clients[(uintptr_t)arg % CLIENTS];
     plain = client == clients[0];
 
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; !stopped && (endless || i < rounds); i++) {
         int what = rand_r(&seed) % 16;
 
         if (what == 0)
@@ -219,6 +226,25 @@ static void all_empty(hf_client *c)
     hf_list_free(list);
 }
 
+static void stop_in_handler(int sig)
+{
+    (void)sig;
+    hf_client_stop(clients[0]);
+}
+
+/* When they have got somewhere. */
+static void stop_all(void)
+{
+    long before = granted;
+
+    signal(SIGUSR1, stop_in_handler);
+    AWAIT(granted > before + 500);
+    stopping = true;
+    raise(SIGUSR1);
+    for (int i = 1; i < CLIENTS; i++)
+        CHECK_RC(hf_client_stop(clients[i]), 0);
+}
+
 static void run_all(size_t n)
 {
     pthread_t *threads = calloc(n, sizeof(*threads));
@@ -229,10 +255,18 @@ static void run_all(size_t n)
     pthread_attr_setstacksize(&attr, 256 * 1024);
     for (size_t i = 0; i < n; i++)
         CHECK(pthread_create(&threads[i], &attr, run, (void *)i) == 0);
+    if (endless)
+        stop_all();
     for (size_t i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
     pthread_attr_destroy(&attr);
     free(threads);
+}
+
+static void lost(hf_lease *l, int state, void *user)
+{
+    (void)user;
+    check_failed(__FILE__, __LINE__, "%s is in state %d", hf_lease_name(l), state);
 }
 
 static void one_drive(const char *url, uint32_t drive, size_t n)
@@ -245,6 +279,8 @@ static void one_drive(const char *url, uint32_t drive, size_t n)
     CHECK_RC(hf_open(url, HF_OPTIONS(.drive = drive, .ttl_ms = 3000), &keeps, E()), 0);
     CHECK_RC(hf_acquire(keeps, "kept", 0, NULL, &kept, E()), 0);
     CHECK_RC(hf_acquire(keeps, "shut", 0, HF_REQUEST(.ttl_ms = TTL_MS), &shut, E()), 0);
+    if (endless)
+        CHECK_RC(hf_lease_on_change(kept, lost, NULL, E()), 0);
     run_all(n);
     CHECK_NUM(overlaps, ==, 0);
     for (int i = 0; i < LOCKS; i++)
@@ -274,6 +310,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < LOCKS; i++)
         snprintf(lines[i].name, sizeof(lines[i].name), "lock/%d", i);
     one_drive(place.url, HF_DRIVE_CALLER, n);
+    one_drive(place.url, HF_DRIVE_PROMPT, n);
+    endless = true;
+    one_drive(place.url, HF_DRIVE_CALLER, n);
+    stopping = false;
     one_drive(place.url, HF_DRIVE_PROMPT, n);
     CHECK_NUM(granted, >, 2 * (long)n);
     setup_local.stop(&place);
