@@ -1,5 +1,5 @@
 /* async.h: the same calls for programs with an event loop: each call that waits for the store
- * has a form that starts it and tells the end.
+ * has a form that starts it and tells the end (but not those of tool.h).
  *
  * A client has one descriptor, the same from hf_open to hf_close: poll it for input, level-
  * triggered, and call hf_client_process() when it is readable. Timers are inside. Header-only

@@ -45,7 +45,8 @@
  *   none may begin once it has returned: hf_client_stop, join your threads, then hf_close.
  * 7 In a forked child every call that would use the store answers HF_EFORKED; giving back
  *   frees memory and touches no store. Names, fences, url and caps can still be read, a
- *   lease's state is HF_LOST. The parent's locks are untouched.
+ *   lease's state is HF_LOST. The parent's locks are untouched. A child that was forked in
+ *   a callback does not return from it.
  *
  * Return values: 0 (or a positive count) is success, negative is HF_E*. `ret` parameters are
  * written on success only, hf_error on failure only; both may be NULL where that makes
@@ -185,10 +186,11 @@ void hf_close(hf_client *); /* rule 6 */
 int hf_connect(hf_client *, int64_t wait_ms, hf_error *);
 
 /* The first half of an orderly end; any thread, any callback, any signal handler. From now
- * on nobody waits for a lock and nothing new begins: acquires, looks, lists, evictions,
- * watches and hf_connect are HF_ECLOSED, those that wait as well as new ones (a started one
- * is told so in its callback). What is held stays held and renewed, and calls on a lease
- * work, until hf_release or hf_close. May be repeated. 0, HF_EINVAL, HF_EFORKED. */
+ * on nobody waits and nothing new begins: acquires, looks, lists, evictions, watches,
+ * hf_connect and hf_lease_wait are HF_ECLOSED, those that wait as well as new ones (a started
+ * one is told so in its callback). What is held stays held and renewed, and the other calls
+ * on a lease work, until hf_release or hf_close. May be repeated, but not once hf_close has
+ * been called. 0, HF_EINVAL, HF_EFORKED. */
 int hf_client_stop(hf_client *);
 
 /* Loads the modules for these URL schemes now ("redis tls"): before chroot or seccomp. */
@@ -303,7 +305,7 @@ int hf_lease_mode(const hf_lease *);
 uint32_t hf_lease_permits(const hf_lease *);      /* HF_PERMITS: how many; else 0 */
 
 /* Sleeps until the lease is lost (HF_ELOST) or the time is over (0), and drives the client
- * meanwhile. At risk is not lost. HF_ECLOSED, HF_EREENTRANT ... Not beside hf_release. */
+ * meanwhile. At risk is not lost. HF_ECLOSED (stop, close), HF_EREENTRANT ... Not beside hf_release. */
 int hf_lease_wait(hf_lease *, int64_t wait_ms, hf_error *);
 
 /* A descriptor that is readable while the state is not HF_HELD. Made at the first call, the

@@ -33,6 +33,7 @@ static int ask(struct ask *a, struct client *c, enum ask_kind kind, const struct
     if (!name || (kind == ASK_LOOK && !a->list)) {
         free(name);
         free(a->list);
+        a->list = NULL;
         return HF_ENOMEM;
     }
     memcpy(name, what->name, what->name_len);

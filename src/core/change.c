@@ -58,24 +58,72 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
     return 0;
 }
 
-/* On a life that others share, another ttl means another life: the driver moves the ticket there. From the
- * sending on the store may count the shorter of both times (G1). */
-static void move_to_ttl(struct hf_op *op, struct hold *h, int64_t ttl_ms)
-{
-    int64_t end_at = hf__until(op->began_at, ttl_ms);
+/* Another ttl on a life that others share means another life: the driver moves the ticket there, by an amend.
+ * Until that is answered the store may count either of both: the old life, which is renewed for its other
+ * tickets, or the new one, which nobody renews yet, from the sending on. So the hold ends with the earlier
+ * of both (G1), whatever is renewed meanwhile, and also if the operation has given up. */
+struct ttl_move {
+    int64_t began_at;   /* the last request for it */
+    int64_t old_ttl_ms; /* what to go back to if it is refused */
+    int64_t old_end_at;
+    bool again; /* asked for more than once: a refusal says nothing about the first */
+};
 
+static int move_to_ttl(struct hf_op *op, struct hold *h, int64_t ttl_ms)
+{
+    struct ttl_move *m = h->move ? h->move : malloc(sizeof *m);
+    int64_t now = op->client->env->now(op->client->env), end_at;
+
+    if (!m)
+        return hf__fail(op->err, HF_ENOMEM, 0, NULL, "no memory for another ttl");
+    if (h->move)
+        m->again = true;
+    else
+        *m = (struct ttl_move){ .old_ttl_ms = h->t.ttl_ms, .old_end_at = h->ends_at };
+    m->began_at = now;
+    h->move = m;
+    if (ttl_ms > 0)
+        h->t.ttl_ms = ttl_ms;
+    end_at = hf__until(now, h->t.ttl_ms);
+    hf__hold_end_at(h, end_at < h->ends_at ? end_at : h->ends_at);
     op->kind = OP_AMEND;
-    op->old_ttl_ms = h->t.ttl_ms;
-    op->old_end_at = h->ends_at;
-    h->t.ttl_ms = ttl_ms;
-    if (end_at < hf__until(h->t.life->sent_at, h->t.life->given_ms) && end_at < h->ends_at)
-        hf__hold_end_at(h, end_at);
     hf__hold_amend(h);
+    return 0;
+}
+
+void hf__ttl_amended(struct hold *h, int rc)
+{
+    struct ttl_move *m = h->move;
+
+    if (!m || rc == HF_EUNKNOWN)
+        return; /* it is repeated */
+    h->move = NULL;
+    if (rc == 0) {
+        hf__hold_count_anew(h, m->began_at);
+    } else {
+        h->t.ttl_ms = m->old_ttl_ms;
+        if (!m->again)
+            hf__hold_end_at(h, m->old_end_at);
+    }
+    free(m);
+}
+
+/* A renewal by hand of a ticket's own life, or of one that others share. */
+static void renew_life(struct hf_op *op, struct hold *h, int64_t ttl_ms)
+{
+    struct life *l = h->t.life;
+
+    op->began_at = op->client->env->now(op->client->env);
+    if (ttl_ms > 0 && l->kind == LIFE_OWN) {
+        hf__life_ask(l, ttl_ms);
+        hf__hold_grade(h, atomic_load(&h->grade)); /* its deadline may be nearer now */
+    }
+    hf__life_renew(l);
 }
 
 int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
 {
-    struct life *l = h->t.life;
+    const struct life *l = h->t.life;
     int rc = start_change(op, h);
 
     if (rc == 0 && ttl_ms > 0 && ttl_ms != h->t.ttl_ms)
@@ -85,17 +133,14 @@ int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
     if (l->marked)
         return hf__fail(op->err, HF_ELOST, 0, op->client->url.shown,
                         "'%s' was broken and cannot be renewed", h->t.name);
-    op->began_at = op->client->env->now(op->client->env);
-    list_push(&h->changers, &op->on_hold);
-    if (l->kind != LIFE_OWN && ttl_ms > 0 && ttl_ms != h->t.ttl_ms) {
-        move_to_ttl(op, h, ttl_ms);
+    if (h->move || (l->kind != LIFE_OWN && ttl_ms > 0 && ttl_ms != h->t.ttl_ms)) {
+        rc = move_to_ttl(op, h, ttl_ms);
+        if (rc < 0)
+            return rc;
     } else {
-        if (ttl_ms > 0 && l->kind == LIFE_OWN) {
-            hf__life_ask(l, ttl_ms);
-            hf__hold_grade(h, atomic_load(&h->grade)); /* its deadline may be nearer now */
-        }
-        hf__life_renew(l);
+        renew_life(op, h, ttl_ms);
     }
+    list_push(&h->changers, &op->on_hold);
     hf__op_wait_store(op);
     return 0;
 }
@@ -107,27 +152,15 @@ bool hf__op_renews(const struct hold *h)
     return first && container_of(first, struct hf_op, on_hold)->kind == OP_RENEW;
 }
 
-/* A refusal takes a change of the ttl back; "not known" does not: it is repeated. */
-static void ttl_amended(struct hold *h, const struct hf_op *op, int rc)
-{
-    if (rc == 0) {
-        hf__hold_count_anew(h, op->began_at);
-    } else if (rc != HF_EUNKNOWN) {
-        h->t.ttl_ms = op->old_ttl_ms;
-        hf__hold_end_at(h, op->old_end_at);
-    }
-}
-
 void hf__op_amended(struct hold *h, int rc)
 {
+    if (h->state == TICKET_HELD)
+        hf__ttl_amended(h, rc);
     list_for_safe(n, &h->changers) {
         struct hf_op *op = container_of(n, struct hf_op, on_hold);
 
-        if (op->kind != OP_AMEND)
-            continue;
-        if (op->began_at > 0 && h->state == TICKET_HELD)
-            ttl_amended(h, op, rc);
-        hf__op_end(op, rc, NULL);
+        if (op->kind == OP_AMEND)
+            hf__op_end(op, rc, NULL);
     }
 }
 

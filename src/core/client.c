@@ -220,6 +220,10 @@ static bool refused_by_needs(struct client *c, struct hold *h)
     if (!h->op || MUTANT(CAPS_AT_CALL) ||
         hf__check_needs(c, h->needs, h->t.ttl_ms, &err) == 0)
         return false;
+    if (h->state == TICKET_LEAVING) { /* to join again: it does not, and still leaves */
+        hf__op_refused(h->op, h, err.code, &err);
+        return false;
+    }
     hf__hold_step(h,
                   h->join_sent_at > 0 && h->state != TICKET_RETRYING ? TICKET_REFUSED_IN_LINE
                                                                      : TICKET_REFUSED,

@@ -112,7 +112,10 @@ struct hold {
     struct hf_op *op;     /* the acquire that wants it */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
     struct list parts;    /* lease_part.on_hold */
-    struct walk *walk; /* WAITING: from its first walk on */
+    union {
+        struct walk *walk;     /* not HELD: WAITING, from its first walk on */
+        struct ttl_move *move; /* HELD: another ttl that the store has not confirmed */
+    };
     char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at;  /* any thread: check says held before this */
     uint32_t needs;            /* HF_CAP_*: without them it must not be granted */
@@ -141,6 +144,7 @@ void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody
 void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
 void hf__hold_leaver(struct hold *, struct hf_op *); /* NULL: nobody waits for it to be out */
+void hf__ttl_amended(struct hold *, int rc); /* of hold->move, if there is one */
 void hf__hold_amend(struct hold *); /* tell the store note, owner, weight */
 /* HELD with HF_NO_RENEW, and its owner does not renew it just now. */
 bool hf__hold_by_hand(const struct hold *);
@@ -155,6 +159,7 @@ void hf__held_remove(struct hold *);
 void hf__waiting_add(struct hold *); /* became WAITING */
 void hf__waiting_remove(struct hold *);
 void hf__hold_walk_in(struct hold *, int64_t ms);
+bool hf__hold_walks_within(const struct hold *, int64_t ms); /* it will, so soon */
 void hf__hold_adopt(struct hold *, struct owner, bool reentrant);
 /* Every name that an owner holds here, until `each` returns false. */
 void hf__hold_each(const struct client *, struct owner,
@@ -230,8 +235,8 @@ struct hf_op {
     bool done;
     bool explained;       /* err has the text already */
     bool try_only;
+    bool lists;        /* it wants `seen`, not `callback` */
     bool queued : 1, running : 1, freed : 1, again : 1; /* the layer above */
-    bool lists : 1;    /* it wants `seen`, not `callback` */
     bool part : 1;     /* OP_AMEND, OP_RENEW: of the OP_CHANGE in `waiter` */
     bool lazy_err : 1; /* err is allocated when there is something to say; free it */
     hf_error *err;        /* filled if rc < 0; may be NULL */
@@ -249,10 +254,7 @@ struct hf_op {
             struct all *all;     /* of several names: what is still to come */
         };
         size_t open; /* OP_RELEASE: how many holds are not settled */
-        struct {     /* OP_RENEW, and OP_AMEND of a ttl: else 0 */
-            int64_t began_at; /* what was sent before does not answer it */
-            int64_t old_ttl_ms, old_end_at; /* what to go back to if it is refused */
-        };
+        int64_t began_at; /* OP_RENEW: what was sent before does not answer it */
     };
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
     struct ask *ask;      /* OP_ASK, OP_WATCH */
@@ -274,6 +276,7 @@ void hf__op_init(struct hf_op *, struct client *, enum op_kind, hf_error *);
 void hf__op_end(struct hf_op *, int rc, const hf_error *); /* done */
 void hf__op_text(struct hf_op *, int rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+void hf__op_free_names(struct hf_op *);
 void hf__op_done_with(struct hf_op *); /* stops its timer */
 
 /* Each starts op and may complete it at once (op->done). A negative result means it was not

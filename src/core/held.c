@@ -34,10 +34,12 @@ static void restart_walks(struct client *c, struct owner owner)
     }
 }
 
-/* Not a call without owner: its thread waits in it, and is granted nothing meanwhile. */
+/* Not a call without owner: its thread waits in it, and is granted nothing meanwhile. But if the client acts for
+ * an owner of another process, the calls of all threads belong to that one. */
 void hf__waiting_add(struct hold *h)
 {
-    if (owner_none(h->t.owner) || h->thread != 0)
+    if (owner_none(h->t.owner) ||
+        (h->thread != 0 && !owner_same(h->t.owner, h->client->acts_for)))
         return;
     hf__map_insert(&h->client->waiting, &h->by_owner, owner_hash(h->t.owner));
     h->in_waiting = true;
@@ -49,6 +51,7 @@ void hf__waiting_remove(struct hold *h)
         return;
     hf__map_remove(&h->client->waiting, &h->by_owner);
     h->in_waiting = false;
+    restart_walks(h->client, h->t.owner); /* those of its other waits, which do without this one now */
 }
 
 void hf__held_add(struct hold *h)

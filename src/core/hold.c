@@ -173,6 +173,11 @@ void hf__hold_walk_in(struct hold *h, int64_t ms)
     set_timer(h, plus_ms(now_of(h), ms));
 }
 
+bool hf__hold_walks_within(const struct hold *h, int64_t ms)
+{
+    return timer_armed(&h->timer) && h->timer.node.key <= plus_ms(now_of(h), ms);
+}
+
 bool hf__hold_by_hand(const struct hold *h)
 {
     return h->no_renew && h->state == TICKET_HELD && !hf__op_renews(h);
@@ -213,6 +218,8 @@ static void became_held(struct hold *h)
 static void no_longer_held(struct hold *h)
 {
     hf__held_remove(h);
+    free(h->move);
+    h->walk = NULL;
     h->leaver = NULL;
     list_init(&h->on_leaver);
     h->settled_by = 0;
@@ -266,8 +273,11 @@ static void not_in_line(struct hold *h)
     set_timer(h, LOOP_NEVER);
     hf__walk_stop(h->walk);
     h->todo = 0;
+    h->leave_sent = false;
     list_remove(&h->todo_node);
     hf__op_changers_lost(h);
+    if (h->op)
+        h->op->position = 0;
 }
 
 static void is_out(struct hold *h)
@@ -554,7 +564,9 @@ void ev_amended(struct ticket *t, int rc)
     struct hold *h = hold_of(t);
     bool again = h->amend == AMEND_AGAIN;
 
-    h->amend = AMEND_NONE;
+    if (h->amend == AMEND_NONE)
+        return; /* told twice */
+    h->amend = rc == HF_EUNKNOWN && !again ? AMEND_SENT : AMEND_NONE; /* UP repeats it */
     if (again && h->state == TICKET_HELD)
         hf__hold_amend(h); /* the answer is not about what was asked for since */
     else

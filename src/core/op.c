@@ -36,17 +36,22 @@ void hf__op_init(struct hf_op *op, struct client *c, enum op_kind kind, hf_error
     list_init(&op->on_cancel);
 }
 
+void hf__op_free_names(struct hf_op *op)
+{
+    if (op->kind == OP_ACQUIRE && op->all) {
+        free(op->all->names);
+        free(op->all);
+        op->all = NULL;
+    }
+}
+
 void hf__op_done_with(struct hf_op *op)
 {
     struct env *env = op->client->env;
 
     env->timer(env, &op->timer, LOOP_NEVER);
     list_remove(&op->on_hold);
-    if (op->kind == OP_ACQUIRE && op->all) {
-        free(op->all->names);
-        free(op->all);
-        op->all = NULL;
-    }
+    hf__op_free_names(op);
 }
 
 /* Ten thousand waiters need no room for ten thousand messages. */
@@ -289,6 +294,7 @@ void hf__op_granted(struct hf_op *op, struct hold *h)
 {
     h->op = NULL;
     op->next++;
+    op->position = 0;
     go_on(op);
 }
 

@@ -31,7 +31,7 @@ enum ticket_event {
     TICKET_REFUSED,      /* the store would not take it */
     TICKET_REFUSED_IN_LINE, /* nor hear of it any more, and it may stand in line */
     TICKET_DEADLINE,     /* our own clock says the hold can no longer be trusted */
-    TICKET_GIVE_UP,      /* release, cancel, time-out, max_hold, close */
+    TICKET_GIVE_UP,      /* release, cancel, time-out, close */
     TICKET_LEFT,
     TICKET_LEFT_UNKNOWN,
     TICKET_REPEAT,       /* time to repeat an unsettled leave */

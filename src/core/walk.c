@@ -9,7 +9,7 @@
  * twice, a ticket that is there both times in the same state was there at the moment between: the deadlock
  * was real.
  *
- * Who acts. A deadlock is completed by one of two events.
+ * Who acts. A deadlock is completed by one of three events.
  *  - A join. The new ticket is the one that joined last, so nobody stands behind it, so those in the deadlock
  *    that wait for its owner wait in a line that its owner holds. The victim is the ticket that joined last
  *    among the owners that hold a line in which another of the deadlock waits: it is the new one. It
@@ -19,6 +19,8 @@
  *    by the grant. If it finds the same deadlock in two walks and knows that its own ticket does not name a
  *    line in which others wait for it, it acts itself. (In the rare case that the victim by the first rule does see
  *    it, and at the same time, both do.)
+ *  - The end of one of several waits of an owner that acts on several threads: that one might have been granted. Its
+ *    other waits are restarted, too.
  * So others need not look often: each walk that finds nothing doubles the time to the next, up to about a
  * minute, with jitter, so that many waiters do not read all at once. A new waiter in a line that the owner
  * holds, or a grant to the owner, starts again with a second. One walk at a time is under way for a client and a
@@ -48,6 +50,8 @@ struct walk {
     struct list node;   /* client.walks while it reads */
     int64_t period_ms;  /* until the next walk */
     bool soon;          /* something has happened since it began: the next one follows in a second */
+    bool looked;        /* `newest` is known */
+    bool lacking;       /* there was no memory for a name */
     int64_t newest;     /* the latest join in a line that the owner holds, as of the last walk */
     uint64_t knot;      /* signature of what the last walk left to another victim; 0: nothing */
     /* while it reads */
@@ -109,6 +113,10 @@ static void failed(struct walk *w)
 
 static void found_nothing(struct walk *w)
 {
+    if (w->lacking) {
+        failed(w);
+        return;
+    }
     stop_reading(w);
     w->period_ms = w->soon ? FIRST_MS : w->period_ms * 2 < MOST_MS ? w->period_ms * 2 : MOST_MS;
     w->soon = false;
@@ -160,7 +168,7 @@ void hf__walk_restart(struct hold *h)
         h->walk->period_ms = FIRST_MS;
     if (h->walk && h->walk->lines)
         h->walk->soon = true;
-    else
+    else if (!hf__hold_walks_within(h, FIRST_MS)) /* else one event after another would put it off */
         next_in(h, FIRST_MS);
 }
 
@@ -178,6 +186,8 @@ static void add_name(struct walk *w, const char *name)
     w->names[w->n].hash = hash;
     if ((w->names[w->n].text = strdup(name)) != NULL)
         w->n++;
+    else
+        w->lacking = true;
 }
 
 static void add_hints(struct walk *w, const char *hints, size_t len)
@@ -230,9 +240,10 @@ static bool somebody_waits(struct walk *w)
                 newest = t->joined;
             waits = waits || t->position > 0;
         }
-    if (waits && newest > w->newest)
-        w->soon = w->soon || w->newest != INT64_MIN;
+    if (w->looked && waits && newest > w->newest)
+        w->soon = true;
     w->newest = newest;
+    w->looked = true;
     return waits;
 }
 
@@ -422,7 +433,6 @@ static struct walk *walk_of(struct hold *h)
     if (w && !h->walk) {
         w->hold = h;
         w->period_ms = FIRST_MS;
-        w->newest = INT64_MIN;
         list_init(&w->node);
         h->walk = w;
     }
@@ -446,6 +456,7 @@ void hf__walk_start(struct hold *h)
         next_in(h, FIRST_MS);
         return;
     }
+    w->lacking = false;
     w->room = own + LINES_MAX;
     w->names = calloc(w->room, sizeof *w->names);
     if (!w->names) {

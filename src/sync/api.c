@@ -172,6 +172,7 @@ static void free_orphan(struct hf_op *op)
         free(op->ask->name);
     }
     hf_list_free(op->list);
+    hf__op_free_names(op);
     free(op->lease);
     free(op->err);
     free(op);
@@ -181,7 +182,9 @@ static void free_hold(struct hold *h)
 {
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
-    if (h->state != TICKET_HELD)
+    if (h->state == TICKET_HELD)
+        free(h->move);
+    else
         free(h->reason);
     free(h);
 }
@@ -310,7 +313,7 @@ int hf_acquire(hf_client *c, const char *name, int64_t wait_ms, const hf_request
 int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *req,
             int (*body)(hf_lease *, void *), void *user, int *ret_body, hf_error *err)
 {
-    hf_error why;
+    hf_error why = { 0 };
     hf_lease *l;
     int rc, result;
 

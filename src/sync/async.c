@@ -115,11 +115,12 @@ void hf__op_ready(struct hf_op *op)
 }
 
 /* The application's part; without the lock. */
-static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list *list)
+static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list *list,
+                 const hf_error *err)
 {
     struct watcher *w = container_of(op, struct watcher, op);
     const hf_client *before;
-    hf_error none, *err = op->err;
+    hf_error none;
 
     if (rc < 0 && !err) {
         hf__fail(&none, rc, 0, NULL, "%s", hf_strerror(rc));
@@ -129,9 +130,9 @@ static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list
     if (op->kind == OP_WATCH && w->cell_seen)
         w->cell_seen(w->cell, rc, op->user);
     else if (op->lists)
-        op->seen(op, rc, list, rc < 0 ? err : NULL, op->user);
+        op->seen(op, rc, list, err, op->user);
     else
-        op->callback(op, rc, lease, rc < 0 ? err : NULL, op->user);
+        op->callback(op, rc, lease, err, op->user);
     callback_ends(before);
 }
 
@@ -140,6 +141,7 @@ static void run_op(hf_client *c, struct hf_op *op)
     struct hf_lease *lease = op->kind == OP_ACQUIRE && op->rc == 0 ? op->lease : NULL;
     struct hf_list *list = op->list;
     int rc = op->done ? op->rc : 0;
+    const hf_error *err = rc < 0 ? op->err : NULL; /* a watch that goes on may get one meanwhile */
 
     op->lease = NULL;
     op->list = NULL;
@@ -150,7 +152,7 @@ static void run_op(hf_client *c, struct hf_op *op)
     if (lease)
         hf__lease_given(c, lease);
     pthread_mutex_unlock(&c->lock);
-    call(op, rc, lease, list);
+    call(op, rc, lease, list, err);
     hf_list_free(list);
     PERTURB();
     pthread_mutex_lock(&c->lock);
@@ -219,8 +221,10 @@ int hf__run_callbacks(hf_client *c)
     struct list *n;
     int ran = 0;
 
-    if (tell || ops > 0)
-        hf__promote(c); /* a callback may take long, or wait for a thread that follows */
+    if (tell || ops > 0) { /* a callback may take long, or wait for a thread that follows */
+        hf__promote(c);
+        hf__keeper_need(c); /* what has become due since it looked, such as a new lease's renewal */
+    }
     if (tell)
         ran = hf__run_changes(c);
     for (; ops > 0 && (n = list_pop(&c->ready)) != NULL; ops--, ran++)
@@ -474,7 +478,7 @@ static int make_app_fd(hf_client *c)
     if (fd < 0 || !hf__loop_intact(&c->loop) ||
         epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.epfd, &ev) < 0 ||
         epoll_ctl(fd, EPOLL_CTL_ADD, c->loop.anchor[1], &none) < 0) {
-        int saved = errno;
+        int saved = fd < 0 || hf__loop_intact(&c->loop) ? errno : EBADF;
 
         if (fd >= 0)
             close(fd);

@@ -147,7 +147,9 @@ static struct cancel_watch *watch_for(hf_client *c, hf_cancel *b)
         return NULL;
     cw->client = c;
     cw->cancel = b;
-    cw->fd = fcntl(b->fds[0], F_DUPFD_CLOEXEC, 0);
+    cw->fd = intact(b) ? fcntl(b->fds[0], F_DUPFD_CLOEXEC, 0) : -1;
+    if (cw->fd < 0 && !intact(b))
+        errno = EBADF; /* another file may have its number */
     watch_init(&cw->watch, fired);
     list_init(&cw->ops);
     list_push(&c->cancels, &cw->node);

@@ -153,19 +153,20 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
 {
     hf_client *c = l->owner;
     bool closing = c->closing;
+    bool waits = wait && !closing && !c->broken;
     int64_t keep_ms = keep ? *keep : 0;
     int rc;
 
     set_callback(l, NULL, NULL);
     l->released = true; /* before the lock is given up: its callback may run just now, or end */
     l->awaited = wait;
-    if (wait && !closing && !c->broken)
+    if (waits)
         rc = release_and_wait(c, l, keep_ms, err);
     else
         rc = hf__release(op, l, keep_ms);
     if (closing)
         rc = hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
-    else if (rc == HF_ELOST && !wait && !op)
+    else if (rc == HF_ELOST && !waits && !op)
         hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
     if (wait)
         wait_for_callback(l); /* after the release: the next one need not wait for it */
@@ -251,10 +252,12 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
 static int await_loss(hf_client *c, hf_lease *l, struct limit *limit)
 {
     for (;;) {
-        if (c->closing || c->core.stopped)
+        if (c->closing)
             return HF_ECLOSED;
         if (hf__lease_state(l) == HF_LOST)
             return HF_ELOST;
+        if (c->core.stopped)
+            return HF_ECLOSED;
         if (hf__loop_now() >= limit->end)
             return 0;
         hf__wait_turn(c, &limit->waiter);

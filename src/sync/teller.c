@@ -25,8 +25,11 @@ static void *tell(void *arg)
 
     pthread_mutex_lock(&c->lock);
     for (;;) {
-        if (hf__tells(c) && hf__run_changes(c) > 0)
+        if (hf__tells(c) && hf__run_changes(c) > 0) {
+            if (hf__drained(c)) /* a callback gave back the last lease */
+                hf__news(c);
             continue;
+        }
         if (c->teller_stop)
             break;
         pthread_cond_wait(&c->teller_news, &c->lock);

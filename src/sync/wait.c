@@ -108,7 +108,9 @@ static void go_out(hf_client *c)
 
 int hf__broken(hf_error *err)
 {
-    return hf__fail(err, HF_ESYS, EBADF, NULL, "%s", gone);
+    hf__fail(err, HF_ESYS, EBADF, NULL, "%s", gone);
+    errno = EBADF; /* some calls have no hf_error */
+    return HF_ESYS;
 }
 
 static int enter(hf_client *c, bool broken_too, hf_error *err)

@@ -259,7 +259,44 @@ static void closed_under_operations(void)
     closed(a);
 }
 
+enum { LINGER_TTL_MS = 2000 * TEST_SLOW };
+
+/* The default drive: whoever waits for callbacks drives, and runs one that takes long. The lease that it brought
+ * must be renewed all the same. */
+static void lingers(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
+{
+    int64_t end = now_ms() + 3 * LINGER_TTL_MS;
+    int *done = user;
+
+    (void)op;
+    (void)e;
+    CHECK_RC(rc, 0);
+    while (now_ms() < end) {
+        CHECK_RC(hf_lease_check(l), 0);
+        nap();
+    }
+    CHECK_RC(hf_release_start(l, NULL, NULL, NULL, E()), 0);
+    *done = 1;
+}
+
+static void renewed_during_callback(void)
+{
+    hf_client *c = NULL;
+    hf_op *op = NULL;
+    int done = 0;
+
+    CHECK_RC(hf_open(rig.place->url, NULL, &c, E()), 0);
+    CHECK_RC(hf_acquire_start(c, nm("n"), LIMIT_MS, HF_REQUEST(.ttl_ms = LINGER_TTL_MS), lingers,
+                              &done, &op, E()),
+             0);
+    while (!done)
+        CHECK_NUM(hf_client_wait(c, LIMIT_MS), >=, 0);
+    hf_op_free(op);
+    hf_close(c);
+}
+
 const struct test_case async_cases[] = {
+    { "renewed-during-callback", renewed_during_callback, ON_BLOCKING, HF_CAP_TTL, 0 },
     { "single-threaded-loop", single_threaded_loop, ON_ASYNC, HF_CAP_LINE, CASE_TOPOLOGY },
     { "descriptor-tells", descriptor_tells, ON_ASYNC, HF_CAP_LINE, 0 },
     { "chained-in-callbacks", chained_in_callbacks, ON_ASYNC, HF_CAP_LINE, 0 },

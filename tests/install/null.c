@@ -59,6 +59,15 @@ static void without_a_client(void)
     REFUSED(hf_ls(NULL, NULL, 0, &list, &err));
     REFUSED(hf_evict(NULL, name, "x", 0, &err));
     REFUSED(hf_watch_start(NULL, name, seen, NULL, &op, &err));
+    REFUSED(hf_look_start(NULL, name, seen, NULL, &op, &err));
+    REFUSED(hf_ls_start(NULL, "", 0, seen, NULL, &op, &err));
+    REFUSED(hf_evict_start(NULL, name, "x", 0, done, NULL, &op, &err));
+    REFUSED(hf_name_state(NULL, name, &err));
+    REFUSED(hf_name_state_start(NULL, name, done, NULL, &op, &err));
+    REFUSED(hf_connect(NULL, 0, &err));
+    REFUSED(hf_connect_start(NULL, 0, done, NULL, &op, &err));
+    REFUSED(hf_keep_renew(NULL, name, "x", 1000, &err));
+    REFUSED(hf_client_stop(NULL));
     REFUSED(hf_client_fd(NULL));
     REFUSED(hf_client_process(NULL));
     REFUSED(hf_client_wait(NULL, 0));
@@ -88,6 +97,18 @@ static void without_a_lease(void)
     REFUSED(hf_lease_downgrade(NULL, &err));
     REFUSED(hf_lease_note(NULL, "x", &err));
     REFUSED(hf_lease_adopt(NULL, 1, &err));
+    REFUSED(hf_lease_wait(NULL, 0, &err));
+    REFUSED(hf_lease_mode(NULL));
+    IS(hf_lease_ttl_ms(NULL), 0);
+    IS(hf_lease_count(NULL), 0);
+    IS(hf_lease_permits(NULL), 0);
+    IS(hf_lease_name_at(NULL, 0) != NULL, 0);
+    IS(hf_lease_ticket(NULL) != NULL, 0);
+    IS(hf_lease_ticket_at(NULL, 0) != NULL, 0);
+    REFUSED(hf_release_after_start(NULL, 1000, done, NULL, &op, &err));
+    REFUSED(hf_renew_start(NULL, 0, done, NULL, &op, &err));
+    REFUSED(hf_note_start(NULL, "x", done, NULL, &op, &err));
+    REFUSED(hf_downgrade_start(NULL, done, NULL, &op, &err));
     REFUSED(hf_lease_owner(NULL, text, sizeof text));
     IS(op != NULL, 0);
 }
@@ -99,6 +120,7 @@ static void without_anything_else(void)
 
     hf_op_cancel(NULL);
     hf_op_free(NULL);
+    REFUSED(hf_op_position(NULL, NULL, NULL));
     hf_cancel_fire(NULL);
     hf_cancel_reset(NULL);
     hf_cancel_free(NULL);

@@ -16,7 +16,7 @@ static void env_random(struct env *e, void *buf, size_t n)
     (void)e;
     memset(buf, 0, n);
     w.random++;
-    memcpy(buf, &w.random, sizeof w.random);
+    memcpy(buf, &w.random, n < sizeof w.random ? n : sizeof w.random);
 }
 
 static void env_timer(struct env *e, struct timer *t, int64_t at)
@@ -99,10 +99,17 @@ static void fake_cell(struct store *s, struct cell *c)
     w.cells++;
 }
 
+static void fake_look(struct store *s, struct look *l)
+{
+    (void)s;
+    w.looked = l;
+    w.looks++;
+}
+
 const struct hf_driver fake = { .name = "fake", .schemes = "fake", .open = fake_open,
                                 .shut = fake_shut, .close = fake_close, .join = fake_join,
                                 .leave = fake_leave, .amend = fake_amend,
-                                .renew = fake_renew, .cell = fake_cell,
+                                .renew = fake_renew, .look = fake_look, .cell = fake_cell,
                                 .stalled = fake_stalled };
 
 static void op_done(struct hf_op *op)

@@ -21,6 +21,8 @@ struct core_world {
     int stalled; /* what the driver knows of a join without answer; 0: nothing */
     /* what the core asked of the store, and has not been answered */
     struct ticket *joined, *left, *amended;
+    struct look *looked;
+    int looks;
     struct life *renewed[8];
     size_t nrenewed;
     int joins, leaves, renewals, changes, shuts, cells;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <holdfast/tool.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -177,7 +178,10 @@ static void closes_all(uint32_t drive, int run)
     MUST(cpu_ms() - before < SOON_MS / 3);
     MUST(hf_acquire(c, "y", 0, NULL, &none, &e) == HF_ESYS && strstr(e.text, "descriptors"));
     MUST(hf_client_process(c) == HF_ESYS && hf_client_wait(c, 1000) == HF_ESYS);
-    MUST(hf_release(kept, NULL) == HF_ELOST);
+    errno = 0;
+    MUST(hf_client_life_fds(c, NULL, 0) == HF_ESYS && errno == EBADF);
+    memset(&e, 0, sizeof e);
+    MUST(hf_release(kept, &e) == HF_ELOST && e.code == HF_ELOST && e.text[0]);
     hf_close(c);
     hf_close(other); /* nobody has found out about this one */
     MUST(hf_release(x, NULL) == HF_ECLOSED);

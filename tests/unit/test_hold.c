@@ -249,6 +249,92 @@ static void shorter_ttl_on_a_shared_life_counts_from_its_sending(void **state)
     end(op.lease, l);
 }
 
+/* Of a ticket that may be on either of two lives the earlier end counts, whatever renews the old one. */
+static void unanswered_move_to_another_ttl_is_not_trusted(void **state)
+{
+    struct hf_op op, renew;
+    struct hold *h;
+    struct life *l;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 9000));
+    l = grant_on(LIFE_WIDE, 9000);
+    h = op.lease->parts[0].hold;
+    pass_alive(l, 5 * SEC);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, h, 5000), 0);
+    ev_alive(l, w.now, 9000); /* for the others on it */
+    assert_true(hf_lease_remaining_ms(op.lease) <= 5000);
+    pass_alive(l, 3 * SEC + SEC / 2);
+    assert_int_equal(renew.rc, HF_EUNKNOWN);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, h, 5000), 0); /* once more: the first may have been done */
+    ev_alive(l, w.now, 9000);
+    assert_false(renew.done);
+    assert_true(hf_lease_remaining_ms(op.lease) <= 1500);
+    ev_amended(w.joined, 0); /* of the first */
+    hf__client_run(&w.c);
+    assert_true(hf_lease_remaining_ms(op.lease) <= 1500);
+    ev_amended(w.joined, 0);
+    assert_true(renew.done);
+    assert_true(hf_lease_remaining_ms(op.lease) > 1500);
+    end(op.lease, l);
+}
+
+static void late_answer_to_a_move_counts(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 9000));
+    l = grant_on(LIFE_WIDE, 9000);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 5000), 0);
+    pass_alive(l, 3 * SEC + SEC / 2);
+    assert_int_equal(renew.rc, HF_EUNKNOWN);
+    ev_amended(w.joined, 0);
+    pass_alive(l, 5 * SEC);
+    assert_int_equal(hf_lease_check(op.lease), 0);
+    end(op.lease, l);
+}
+
+/* An owner whose other threads are granted one thing after another still looks for a deadlock. */
+static void walk_is_not_put_off_by_grants(void **state)
+{
+    struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
+    struct hf_lease *held = core_hold(HF_FOREVER, HF_REQUEST(.owner = 5));
+    struct hf_op op;
+    struct hold *h;
+
+    (void)state;
+    strcpy((char *)(uintptr_t)held->parts[0].hold->t.name, "m"); /* the harness knows one name */
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.owner = 6));
+    h = hold_of(w.joined);
+    h->t.owner = held->parts[0].hold->t.owner;
+    hf__hang(w.joined, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(w.joined, 1, -1);
+    for (int i = 0; i < 5; i++) {
+        core_pass(SEC / 2);
+        hf__walk_restart(h);
+    }
+    assert_int_equal(w.looks, 1);
+    ev_done(w.looked, NULL, 0, NULL); /* nobody is there */
+    for (int i = 0; i < 5; i++) {
+        core_pass(SEC / 2);
+        hf__walk_restart(h);
+    }
+    assert_int_equal(w.looks, 2);
+    ev_done(w.looked, NULL, 0, NULL);
+    hf__cancel(&op, HF_ECANCELED);
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    w.left = NULL;
+    core_release(held);
+    hf__life_free(l);
+}
+
 static void uncertain_store_has_a_deadline_all_the_same(void **state)
 {
     struct hf_lease *l;
@@ -321,6 +407,34 @@ static void first_up_tells_the_limits(void **state)
     assert_non_null(strstr(err.text, "2000"));
 }
 
+/* Its place has gone with its session; it leaves, and would join again. */
+static void up_refuses_who_would_join_again(void **state)
+{
+    struct life *l = hf__life_new(&w.store, LIFE_WIDE, TTL);
+    struct hf_op op;
+    hf_error err;
+
+    (void)state;
+    core_start(&op, &err, HF_FOREVER, HF_REQUEST(.flags = HF_NEED_DEADLINE));
+    hf__hang(w.joined, l);
+    ev_alive(l, w.now, TTL);
+    ev_waiting(w.joined, 1, -1);
+    ev_dead(l);
+    hf__client_run(&w.c);
+    assert_int_equal(w.leaves, 1);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    ev_left(w.left, HF_EUNKNOWN);
+    w.store.caps &= ~(uint32_t)HF_CAP_DEADLINE;
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_ENOTSUP);
+    assert_int_equal(w.leaves, 2);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+    hf__life_free(l);
+}
+
 static void later_up_only_takes_away(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.flags = HF_NEED_DEADLINE));
@@ -360,9 +474,13 @@ int main(void)
         CORE_TEST(answer_is_about_the_amend_it_belongs_to),
         CORE_TEST(other_ttl_on_a_shared_life_is_an_amend),
         CORE_TEST(shorter_ttl_on_a_shared_life_counts_from_its_sending),
+        CORE_TEST(unanswered_move_to_another_ttl_is_not_trusted),
+        CORE_TEST(late_answer_to_a_move_counts),
+        CORE_TEST(walk_is_not_put_off_by_grants),
         CORE_TEST(uncertain_store_has_a_deadline_all_the_same),
         CORE_TEST(first_up_refuses_what_the_store_cannot_do),
         CORE_TEST(first_up_tells_the_limits),
+        CORE_TEST(up_refuses_who_would_join_again),
         CORE_TEST(later_up_only_takes_away),
     };
 

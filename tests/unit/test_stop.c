@@ -327,6 +327,29 @@ static void threads_that_wait_for_a_loss_end(void **state)
     assert_int_equal(hf_release(l, NULL), 0);
 }
 
+static void give_back(hf_lease *l, int state, void *user)
+{
+    (void)user;
+    if (state == HF_LOST)
+        hf_release(l, NULL);
+}
+
+/* The last lease is given back in its callback, on the thread that tells: whoever waits for callbacks of the
+ * stopped client need not wait any more. */
+static void thread_that_waits_ends_with_the_last_lease(void **state)
+{
+    hf_lease *l = hold(c, "x", 0);
+    int64_t began;
+
+    (void)state;
+    assert_int_equal(hf_lease_on_change(l, give_back, NULL, NULL), 0);
+    hf_client_stop(c);
+    evict("x", HF_EVICT_NOW);
+    began = now_ms();
+    assert_int_equal(hf_client_wait(c, HF_FOREVER), HF_ECLOSED);
+    assert_true(now_ms() - began < 8000 * TEST_SLOW); /* and not by the next timer, after 15 s */
+}
+
 static void stop_in_callback(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
 {
     (void)op;
@@ -386,6 +409,7 @@ int main(void)
         APP(threads_that_wait_for_callbacks_end),
         TEST(threads_that_wait_for_callbacks_end),
         TEST(threads_that_wait_for_a_loss_end),
+        TEST(thread_that_waits_ends_with_the_last_lease),
         PROMPT(threads_that_wait_for_callbacks_end),
         TEST(stopped_in_a_callback),
         APP(stopped_in_a_callback),
