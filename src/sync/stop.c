@@ -51,6 +51,7 @@ static bool goes_on(const struct hf_op *op)
 void hf__stop_if_asked(hf_client *c)
 {
     struct list all, *n;
+    struct hf_op *op;
 
     if (!atomic_load(&c->stop) || c->core.stopped || c->closing || c->broken)
         return;
@@ -58,15 +59,17 @@ void hf__stop_if_asked(hf_client *c)
     list_init(&all);
     list_splice(&all, &c->ops);
     while ((n = list_pop(&all)) != NULL) {
-        struct hf_op *op = container_of(n, struct hf_op, node);
-
+        op = container_of(n, struct hf_op, node);
         if (goes_on(op))
             list_push(&c->ops, n);
         else
-            hf__cancel(op, HF_ECLOSED);
+            hf__cancel(op, hf__op_stopped(op));
     }
-    list_for_safe(r, &c->ready) /* a watch with news that nobody has seen yet */
-        hf__cancel(container_of(r, struct hf_op, node), HF_ECLOSED);
+    list_for_safe(r, &c->ready) { /* a watch with news that nobody has seen yet */
+        op = container_of(r, struct hf_op, node);
+        if (!op->done)
+            hf__cancel(op, hf__op_stopped(op));
+    }
     hf__news(c); /* whoever waits for callbacks looks whether there will be any */
     list_for(w, &c->waiters) /* and whoever waits for a loss that it need not come */
         pthread_cond_signal(&container_of(w, struct waiter, node)->cond);

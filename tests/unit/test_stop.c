@@ -92,6 +92,7 @@ static void ends_waits_and_keeps_holds(void (*stop)(void))
     for (int i = 0; i < WAITERS; i++) {
         pthread_join(k[i].thread, NULL);
         assert_int_equal(k[i].rc, HF_ECLOSED);
+        assert_string_equal(k[i].err.text, "the client is stopped");
     }
     until_waiters("x", 0);
     refuses_what_is_new();
