@@ -130,7 +130,9 @@ static void start_and_free(hf_client *app)
     int64_t start = now_ms(), longest = 0;
     hf_op *op = NULL;
 
-    CHECK_RC(hf_acquire_start(app, nm("n"), HF_FOREVER, NULL, never_called, NULL, &op, E()),
+    CHECK_RC(hf_acquire_start(app, nm("freed"), HF_FOREVER,
+                              HF_REQUEST(.ttl_ms = ttl_of(3000)), never_called, NULL, &op,
+                              E()),
              0);
     for (int i = 0; i < 50; i++) {
         int64_t before = now_ms();
@@ -193,20 +195,24 @@ static void use_while_blocked(void *arg)
     struct stuck *s = arg;
     char url[600];
     hf_client *c = open_patient(false), *app = open_patient(true), *quick = NULL;
-    hf_lease *held = taken(c, nm("held"), NULL);
+    hf_lease *held = taken(c, nm("held"), NULL), *own = NULL;
     struct pend *p;
     int64_t blocker, start;
 
     CHECK_RC(hf_open(url_with(CONNECT_MS, url), NULL, &quick, E()), 0);
     CHECK_RC(tried(c, nm("n"), NULL), 0); /* it is connected, has a number, ... */
+    CHECK_RC(hf_acquire(app, nm("own"), LIMIT_MS, HF_REQUEST(.ttl_ms = ttl_of(10000)), &own,
+                        E()),
+             0);
     say(s->up[1], 0);
     blocker = hear(s->down[0]);
     limits_hold(c, held, blocker);
     start_and_free(app);
     culprit_is_named(quick, blocker);
     start = now_ms();
-    hf_close(app);
+    hf_close(app); /* which cannot give it back now */
     CHECK_NUM(now_ms() - start, <, SOON_MS);
+    CHECK_RC(hf_release(own, E()), HF_ECLOSED);
     p = begun(c, nm("n"), HF_FOREVER, NULL);
     STAYS(!pend_done(p), 100);
     say(s->up[1], 0);
@@ -214,6 +220,7 @@ static void use_while_blocked(void *arg)
     given(pend_granted(p)); /* all goes on, */
     given(held);
     await_line(c, nm("n"), 0, 0); /* and nothing is left of what was given up */
+    await_line(c, nm("freed"), 0, 0);
     await_line(c, nm("held"), 0, 0);
     hf_close(quick);
     closed(c);
