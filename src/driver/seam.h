@@ -291,7 +291,8 @@ void ev_left(struct ticket *, int rc);
  * a lost race, a connection of its own that was refused or broke. What was held is lost. Who
  * waits joins again after retry_ms, at the end and with another token; the driver spreads
  * retry_ms if many may be told at once. If the caller's limit passes before that, the call
- * fails as it does for any limit (HF_ETIMEDOUT), with the text of `err`.
+ * fails as it does for any limit (HF_ETIMEDOUT; a try, whose limit is connect_timeout:
+ * HF_EUNREACHABLE), and the text of `err` is in its error.
  * -1: the call ends with `why`: HF_EBUSY (a try), HF_EEVICTED (somebody has taken it out of
  * the queue, of which the driver is sure: a hold is lost then), HF_EMISMATCH ... */
 void ev_gone(struct ticket *, int why, int64_t retry_ms, const hf_error *);
