@@ -138,6 +138,10 @@ static void changed_and_closed(void)
     CHECK_NUM(t.calls, ==, 1);
     CHECK(t.rc == 0 || t.rc == HF_ECLOSED);
     hf_op_free(op);
+    CHECK(hf_lease_mode(l) == HF_WRITE && hf_lease_ticket(l) && hf_lease_ttl_ms(l) > 0);
+    CHECK_STR(hf_lease_name_at(l, 0), nm("n"));
+    CHECK_RC(hf_note_start(l, "late", on_done, &t, &op, E()), HF_ECLOSED);
+    CHECK_RC(hf_lease_wait(l, 0, E()), HF_ECLOSED);
     CHECK_RC(hf_release(l, E()), HF_ECLOSED);
 }
 

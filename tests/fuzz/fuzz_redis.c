@@ -159,8 +159,10 @@ static void start_look(unsigned how)
                          .name_len = how & 1 ? 0 : 1,
                          .list = how & 1,
                          .limit = how >> 4,
+                         .brief = (how & 11) == 8,
                          .token[HF_TOKEN - 1] = 5,
-                         .now = how & 4 };
+                         .now = how & 4,
+                         .keep_ms = how & 8 ? 1000 : 0 };
 
     end_look();
     hf__op_init(&w.look_op, &w.c, OP_ASK, NULL);
