@@ -121,7 +121,7 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait, int64_t
         rc = hf__release(op, l, keep_ms);
     if (closing)
         rc = hf__fail(err, HF_ECLOSED, 0, NULL, "the client is closed");
-    else if (rc == HF_ELOST && !wait && !op)
+    else if (rc == HF_ELOST && !op && (!wait || c->broken))
         hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
     if (wait)
         wait_for_callback(l); /* after the release: the next one need not wait for it */
@@ -193,7 +193,7 @@ int hf_lease_fd(hf_lease *l, hf_error *err)
 }
 
 /* Somebody must hear what the store has to say, and somebody must tell it. */
-static int listen(hf_client *c, hf_error *err)
+static int begin_to_listen(hf_client *c, hf_error *err)
 {
     int rc = hf__teller_start(c, err);
 
@@ -211,7 +211,7 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
     if (rc < 0)
         return rc;
     if (cb && hf__tells(l->owner))
-        rc = listen(l->owner, err);
+        rc = begin_to_listen(l->owner, err);
     if (rc == 0) {
         set_callback(l, cb, user);
         hf__lease_changed(l);
