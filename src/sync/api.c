@@ -66,16 +66,22 @@ static void close_fds(hf_client *c)
     hf__loop_stop(&c->loop);
 }
 
+static void destroy_locks(hf_client *c)
+{
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->quiet);
+    pthread_cond_destroy(&c->teller_news);
+    pthread_cond_destroy(&c->told);
+}
+
 void hf__client_free(hf_client *c)
 {
     if (c->keeper_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->keeper_fd);
     close_fds(c);
-    hf__loop_done(&c->loop); /* leases that outlived hf_close have asked it about their descriptors */
-    pthread_mutex_destroy(&c->lock);
-    pthread_cond_destroy(&c->quiet);
-    pthread_cond_destroy(&c->teller_news);
-    pthread_cond_destroy(&c->told);
+    hf__loop_done(&c->loop); /* leases that outlived hf_close have asked it about descriptors */
+    if (!c->alive || *c->alive)
+        destroy_locks(c); /* else threads wait there that are not in this child: so would we */
     if (c->alive)
         munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(c);

@@ -219,7 +219,7 @@ int hf_lease_fd(hf_lease *l, hf_error *err)
 }
 
 /* Somebody must hear what the store has to say, and somebody must tell it. */
-static int listen(hf_client *c, hf_error *err)
+static int begin_to_listen(hf_client *c, hf_error *err)
 {
     int rc = hf__teller_start(c, err);
 
@@ -237,7 +237,7 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
     if (rc < 0)
         return rc;
     if (cb && hf__tells(l->owner))
-        rc = listen(l->owner, err);
+        rc = begin_to_listen(l->owner, err);
     if (rc == 0) {
         set_callback(l, cb, user);
         hf__lease_changed(l);

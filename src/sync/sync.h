@@ -116,6 +116,7 @@ void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhil
 
 /* teller.c */
 bool hf__tells(const hf_client *); /* on_change callbacks run on the teller, nowhere else */
+bool hf__on_teller(void);          /* this thread is one */
 int hf__teller_start(hf_client *, hf_error *);
 void hf__teller_end(hf_client *); /* under the lock, which it gives up meanwhile */
 

@@ -19,10 +19,18 @@ bool hf__tells(const hf_client *c)
     return c->drive == HF_DRIVE_PROMPT || (c->drive == HF_DRIVE_CALLER && c->app_fd < 0);
 }
 
+static _Thread_local bool on_teller;
+
+bool hf__on_teller(void)
+{
+    return on_teller;
+}
+
 static void *tell(void *arg)
 {
     hf_client *c = arg;
 
+    on_teller = true;
     pthread_mutex_lock(&c->lock);
     for (;;) {
         if (hf__tells(c) && hf__run_changes(c) > 0) {

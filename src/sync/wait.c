@@ -375,12 +375,13 @@ static void op_seen(struct hf_op *op)
 
 /* What callbacks start goes out in one piece when they have returned: sent one by one it is a
  * system call for each, here and in the server. Not if another thread is inside: a callback may
- * wait for that one, and it may be asleep. Who comes later sends it all (hf__lead). */
+ * wait for that one, and it may be asleep. Who comes later sends it all (hf__lead). The teller is
+ * not counted as inside. */
 static bool more_comes(struct client *core)
 {
     const hf_client *c = container_of(core, hf_client, core);
 
-    return hf__callback_of() == c && c->inside == 1 && !c->leading;
+    return hf__callback_of() == c && !hf__on_teller() && c->inside == 1 && !c->leading;
 }
 
 const struct host hf__host = { .op_done = op_done,

@@ -2,6 +2,8 @@
 #include "drive_harness.h"
 
 #include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- threads that cannot be made ---- */
 
@@ -307,6 +309,32 @@ static void two_callbacks_that_end_each_other(void **state)
     }
 }
 
+/* The thread that tells exists in the parent only, and was asleep there. */
+static void forked_child_gives_a_lease_with_a_callback_back(void **state)
+{
+    struct listener x = { 0 };
+    hf_lease *l = listened(&x);
+    int status;
+    pid_t pid;
+
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        nap(); /* so that it sleeps; if not, nothing is shown */
+    pid = fork();
+    if (pid == 0) {
+        int rc = hf_release(l, NULL);
+
+        alarm(30 * TEST_SLOW);
+        hf_close(c);
+        _exit(rc == HF_EFORKED ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(hf_lease_check(l), 0);
+    assert_int_equal(hf_release(l, NULL), 0);
+    assert_int_equal(x.calls, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +354,7 @@ int main(void)
         TEST(leases_given_back_in_a_callback),
         PROMPT(leases_given_back_in_a_callback),
         APP(two_callbacks_that_end_each_other),
+        TEST(forked_child_gives_a_lease_with_a_callback_back),
     };
 
     return cmocka_run_group_tests_name("callback", tests, make_folder, remove_folder);
