@@ -59,7 +59,6 @@ int hf_ls_start(hf_client *, const char *prefix, size_t limit, hf_seen *, void *
                 hf_op **ret, hf_error *);
 int hf_evict_start(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
                    hf_done *, void *user, hf_op **ret, hf_error *);
-
 int hf_name_state_start(hf_client *, const char *name, hf_done *, void *user, hf_op **ret,
                         hf_error *);
 

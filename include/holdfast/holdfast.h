@@ -242,10 +242,10 @@ typedef struct hf_request { /* all but name and wait; NULL: an exclusive, renewe
  * 0 with *ret; HF_EBUSY (did not want to wait), HF_ETIMEDOUT, HF_ECANCELED, HF_EDEADLK,
  * HF_EMISMATCH, HF_ENOTSUP, HF_EINVAL, HF_EUNREACHABLE ... A failed call leaves nothing in
  * the line (G7).
- * There is no upgrade: HF_WRITE inside HF_READ of the same owner, or of the same thread
- * without owner, is HF_EDEADLK at once, because two readers who both wanted it would wait for
- * each other for ever. Take HF_WRITE first and hf_lease_downgrade() it when reading is enough; or
- * release, acquire HF_WRITE, and read again: somebody may have written in between.
+ * There is no upgrade: HF_WRITE inside HF_READ of the same owner, or in a blocking call of the
+ * same thread, is HF_EDEADLK at once, because two readers who both wanted it would wait for
+ * each other for ever. Take HF_WRITE first and hf_lease_downgrade() it when reading is enough;
+ * or release, acquire HF_WRITE, and read again: somebody may have written in between.
  *     hf_acquire(c, "jobs/42", HF_FOREVER, NULL, &lease, &err);
  *     hf_acquire(c, "jobs/42", 0, HF_REQUEST(.mode = HF_READ, .note = "report"), &lease, NULL);
  */

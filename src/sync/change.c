@@ -4,7 +4,13 @@
  * A lease may have several names. Each of its holds is changed by an operation of the core of its own
  * (core/change.c), all at the same time; the application has one operation (OP_CHANGE) around them, which ends
  * when the last of them has. One that fails does not keep the others from being tried; the first failure is
- * the result. If none could even be started, the call itself fails. */
+ * the result. If none could even be started, the call itself fails.
+ *
+ * All of it happens under the client's lock. The parts lie in the memory of the whole. The core ends each part
+ * once, and the last one ends the whole; nothing ends while they are being started (open is one too many). Who
+ * frees the whole before that ends its parts first, so no hold points into freed memory. hf_close finds whole and
+ * parts in client.ops and ends them without giving up the lock in between: whichever comes first, the whole is
+ * told once. */
 #include "sync/sync.h"
 
 #include <inttypes.h>

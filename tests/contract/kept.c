@@ -37,7 +37,7 @@ static void kept_for_longer(void)
     CHECK_STR(s.note, "kept");
     CHECK(s.kept && s.fence == fence && s.position == 0);
     CHECK_NUM(s.expires_ms, <=, 3 * SHORT_MS);
-    CHECK_NUM(s.expires_ms, >=, 3 * SHORT_MS - (now_ms() - start) - 2);
+    CHECK_NUM(s.expires_ms, >=, 3 * SHORT_MS - (now_ms() - start) - 2); /* both rounded down */
     CHECK_RC(rig.face->state(other, nm("n"), E()), HF_TAKEN);
     AWAIT(pend_done(p));
     CHECK_NUM(p->ended_ms - start, >=, 3 * SHORT_MS - 10);
