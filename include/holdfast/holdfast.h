@@ -392,7 +392,7 @@ enum { HF_EVICT_NOW = 1u << 0 };
  * owner is told at once and the line moves at its expiry (a place that hf_release_after
  * left has no owner any more and ends at once). HF_EVICT_NOW admits the next at
  * once; from then on only the fence protects the resource. A ticket that waits loses its
- * place, in both cases; its client stands in line again, at the end. */
+ * place, in both cases: its call fails with HF_EEVICTED, and it does not join again. */
 int hf_evict(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
              hf_error *);
 
