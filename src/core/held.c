@@ -16,16 +16,14 @@ static uint64_t owner_hash(struct owner o)
 
 /* Who looks for a name looks for one owner's hold on it: however many others read the same name, they are
  * elsewhere in the map. */
-static uint64_t place_hash(const struct client *c, const char *name, size_t n, struct owner o)
+static uint64_t place_hash(const struct client *c, const char *name, size_t n, uint64_t owner)
 {
-    return hf__hash_keyed(c->hash_key, name, n) ^ owner_hash(o);
+    return hf__hash_keyed(c->hash_key, name, n) ^ owner;
 }
 
 /* What an owner comes to hold while it waits elsewhere may complete a deadlock. */
-static void restart_walks(struct client *c, struct owner owner)
+static void restart_walks(struct client *c, struct owner owner, uint64_t hash)
 {
-    uint64_t hash = owner_hash(owner);
-
     for (struct map_node *m = map_chain(&c->waiting, hash); m; m = m->next) {
         struct hold *h = container_of(m, struct hold, by_owner);
 
@@ -51,20 +49,21 @@ void hf__waiting_remove(struct hold *h)
         return;
     hf__map_remove(&h->client->waiting, &h->by_owner);
     h->in_waiting = false;
-    restart_walks(h->client, h->t.owner); /* those of its other waits, which do without this one now */
+    /* those of its other waits, which do without this one now */
+    restart_walks(h->client, h->t.owner, h->by_owner.hash);
 }
 
 void hf__held_add(struct hold *h)
 {
     struct client *c = h->client;
+    uint64_t owner = owner_hash(h->t.owner);
 
     if (owner_none(h->t.owner))
         return; /* nobody asks for it */
-    hf__map_insert(&c->by_place, &h->by_place,
-                   place_hash(c, h->t.name, h->t.name_len, h->t.owner));
-    hf__map_insert(&c->by_owner, &h->by_owner, owner_hash(h->t.owner));
+    hf__map_insert(&c->by_place, &h->by_place, place_hash(c, h->t.name, h->t.name_len, owner));
+    hf__map_insert(&c->by_owner, &h->by_owner, owner);
     h->indexed = true;
-    restart_walks(c, h->t.owner);
+    restart_walks(c, h->t.owner, owner);
 }
 
 void hf__held_remove(struct hold *h)
@@ -99,8 +98,11 @@ bool hf__hold_trusted(const struct hold *h)
 struct hold *hf__hold_find(const struct client *c, const char *name, const struct request *r)
 {
     size_t n = strlen(name);
-    uint64_t hash = place_hash(c, name, n, r->owner);
+    uint64_t hash;
 
+    if (c->by_place.count == 0)
+        return NULL; /* the usual case: the name need not be hashed */
+    hash = place_hash(c, name, n, owner_hash(r->owner));
     for (struct map_node *m = map_chain(&c->by_place, hash); m; m = m->next) {
         struct hold *h = container_of(m, struct hold, by_place);
         bool same = r->reentrant ? h->reentrant : r->thread > 0 && h->thread == r->thread;

@@ -205,12 +205,13 @@ static void keep_reason(struct hold *h, const hf_error *err)
 
 static void became_held(struct hold *h)
 {
-    int64_t now = now_of(h);
+    /* the clock is not read for a hold that is simply renewed */
+    int64_t now = h->max_hold_ms > 0 || h->no_renew ? now_of(h) : 0;
 
     hf__walk_stop(h->walk);
     keep_reason(h, NULL);
     hf__held_add(h);
-    h->max_at = plus_ms(now, h->max_hold_ms > 0 ? h->max_hold_ms : INT64_MAX);
+    h->max_at = h->max_hold_ms > 0 ? plus_ms(now, h->max_hold_ms) : LOOP_NEVER;
     hf__hold_count_anew(h, now);
     hf__hold_grade(h, h->t.life && h->t.life->marked ? HF_AT_RISK : HF_HELD);
 }

@@ -210,6 +210,20 @@ static int already(struct tx *tx, struct join *j, struct line *l)
     return rc < 0 ? rc : 1;
 }
 
+/* Once a second: is this still the folder that others find? */
+static int check_folder(const struct tx *tx)
+{
+    struct shared *sh = tx->sh;
+
+    if (tx->now - atomic_load_explicit(&sh->checked_at, memory_order_relaxed) < 1000000)
+        return 0;
+    if (!hf__folder_same(sh))
+        return hf__fail(tx->err, HF_EDAMAGED, 0, sh->path,
+                        "the folder was removed or replaced while it was open");
+    atomic_store(&sh->checked_at, tx->now);
+    return 0;
+}
+
 static int join(struct tx *tx, void *arg)
 {
     struct join *j = arg;
@@ -220,7 +234,7 @@ static int join(struct tx *tx, void *arg)
     int rc;
 
     j->now = tx->now;
-    if ((rc = hf__line_load(tx, &j->key, &l)) < 0)
+    if ((rc = check_folder(tx)) < 0 || (rc = hf__line_load(tx, &j->key, &l)) < 0)
         return rc;
     holders = l->f.nholders;
     waiters = l->f.waiters;
@@ -313,26 +327,11 @@ static void answer(struct local *ls, struct join *j, hf_error *err)
     }
 }
 
-/* Once a second: is this still the folder that others find? */
-static int check_folder(struct local *ls, hf_error *err)
-{
-    struct shared *sh = ls->sh;
-    int64_t now = ls->store.env->now(ls->store.env);
-
-    if (now - atomic_load_explicit(&sh->checked_at, memory_order_relaxed) < 1000000)
-        return 0;
-    if (!hf__folder_same(sh))
-        return hf__fail(err, HF_EDAMAGED, 0, sh->path,
-                        "the folder was removed or replaced while it was open");
-    atomic_store(&sh->checked_at, now);
-    return 0;
-}
-
 static int try_join(struct local *ls, struct join *j, hf_error *err)
 {
     int rc = ls->wakefd < 0 ? hf__prepare(ls, err) : 0;
 
-    if (rc == 0 && (rc = check_folder(ls, err)) == 0)
+    if (rc == 0)
         rc = hf__tx_run(ls, join, j, true, err);
     for (int n = 0; n < BURIALS && rc == 0 && no_room(j) && ls->nnotes + ls->npokes == 0;
          n++) {
