@@ -15,7 +15,8 @@
 #define LONG_TTL "ttl=10s"
 
 struct counts {
-    int64_t requests, events, bytes, connections, watches;
+    int64_t requests, reads, writes; /* answered; requests: both */
+    int64_t events, bytes, connections, watches;
     int64_t at_ms;
 };
 
@@ -27,18 +28,19 @@ static int64_t number(const char *text, const char *field)
     return strtoll(at + strlen(field), NULL, 10);
 }
 
-/* Asking is a request, too, and the asker is among those connected. */
+/* The asker is among those connected. What it asks is no request of a session, and is not counted. */
 static struct counts ask(void)
 {
     static const char *const kinds[] = { "created", "deleted", "changed", "children" };
-    static int64_t asked;
     const char *text = zk_word(&servers->servers[0], "mntr");
-    struct counts c = { .requests = number(text, "zk_packets_received\t") - ++asked,
+    struct counts c = { .reads = number(text, "zk_cnt_readlatency\t"),
+                        .writes = number(text, "zk_cnt_updatelatency\t"),
                         .bytes = number(text, "zk_response_bytes\t"),
                         .at_ms = now_ms(),
                         .connections = number(text, "zk_num_alive_connections\t") - 1,
                         .watches = number(text, "zk_watch_count\t") };
 
+    c.requests = c.reads + c.writes;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         char field[64];
 
@@ -278,6 +280,7 @@ static void one_client(size_t waiters)
     settle(&q);
     after = ask();
     CHECK_NUM(after.events - before.events, ==, HANDS);
+    CHECK_NUM(after.reads - before.reads, <=, own_requests(&q, &before, &after));
     CHECK_NUM(after.requests - before.requests, <=, HANDS + own_requests(&q, &before, &after));
     CHECK_NUM(after.connections, ==, 1);
     CHECK_NUM(q.waiting, ==, waiters - HANDS);
