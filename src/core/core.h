@@ -13,7 +13,7 @@
 #define HF_CORE_H
 
 #include "core/ticket.h"
-#include "driver/seam.h"
+#include "seam/seam.h"
 #include "util/list.h"
 #include "util/map.h"
 

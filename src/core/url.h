@@ -2,7 +2,7 @@
 #ifndef HF_CORE_URL_H
 #define HF_CORE_URL_H
 
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 enum { HF_URL_MAX = 8192 };
 

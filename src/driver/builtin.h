@@ -3,7 +3,7 @@
 #ifndef HF_DRIVER_BUILTIN_H
 #define HF_DRIVER_BUILTIN_H
 
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 #include <holdfast/tool.h>
 

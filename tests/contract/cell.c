@@ -3,7 +3,7 @@
  * comparison can never succeed by chance. Cells are internal, so this file alone looks
  * below the headers.
  */
-#include "sync/cell.h"
+#include "api/cell.h"
 #include "rig.h"
 
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  * have.
  */
 #include "rig.h"
-#include "sync/cell.h"
+#include "api/cell.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* perturb.c: the schedule of tests/fault/threads.c, shaken: at each marked point of
- * src/sync a thread goes on, yields, or sleeps for a moment, at random: by the seed of the
+ * src/api a thread goes on, yields, or sleeps for a moment, at random: by the seed of the
  * program. It is linked with a copy of the library that has these points. */
-#include "sync/perturb.h"
+#include "api/perturb.h"
 #include "perturb.h"
 
 #include <sched.h>

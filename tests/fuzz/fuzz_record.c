@@ -20,20 +20,20 @@ static void lines(const uint8_t *data, size_t len)
     int64_t sum = 0;
     void *again;
 
-    if (hf__line_decode(&l, data, len) < 0)
+    if (hf__local_line_decode(&l, data, len) < 0)
         return;
     for (size_t i = 0; i < l.f.nholders; i++) {
-        must(hf__line_find(&l, l.holders[i].f.token) != NULL);
+        must(hf__local_line_find(&l, l.holders[i].f.token) != NULL);
         sum += l.holders[i].f.weight;
     }
     must(sum == l.sum && sum <= l.f.capacity);
-    must(hf__line_size(&l) == len);
+    must(hf__local_line_size(&l) == len);
     must((again = malloc(len)) != NULL);
-    hf__line_encode(&l, again);
+    hf__local_line_encode(&l, again);
     must(memcmp(again, data, len) == 0);
     free(again);
     while (l.f.nholders > 0)
-        hf__line_drop(&l, l.f.nholders / 2);
+        hf__local_line_drop(&l, l.f.nholders / 2);
     must(l.sum == 0);
 }
 
@@ -42,13 +42,13 @@ static void waiters(const uint8_t *data, size_t len)
     struct waiter w;
     void *again;
 
-    if (hf__waiter_decode(&w, data, len) < 0)
+    if (hf__local_waiter_decode(&w, data, len) < 0)
         return;
-    must(w.f.weight > 0 && hf__waiter_size(&w) == len);
+    must(w.f.weight > 0 && hf__local_waiter_size(&w) == len);
     for (size_t at = 0; at < w.f.hints_len; at += strlen(w.hints + at) + 1)
         ; /* never beyond the end */
     must((again = malloc(len)) != NULL);
-    hf__waiter_encode(&w, again);
+    hf__local_waiter_encode(&w, again);
     must(memcmp(again, data, len) == 0);
     free(again);
 }
@@ -72,13 +72,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         waiters(data, len);
         break;
     case 2:
-        hf__process_decode(&process, data, len);
+        hf__local_process_decode(&process, data, len);
         break;
     case 3:
-        hf__life_decode(&life, data, len);
+        hf__local_life_decode(&life, data, len);
         break;
     default:
-        if (hf__cell_decode(&cell, data, len) == 0)
+        if (hf__local_cell_decode(&cell, data, len) == 0)
             must(cell.f.value_len <= HF_CELL_MAX &&
                  sizeof cell.f + cell.f.name_len + cell.f.value_len == len);
         break;

@@ -1,4 +1,4 @@
-/* redlock.pml: Redlock's votes and fences, for spin: the protocol of src/driver/redis/round.h. See
+/* redlock.pml: Redlock's votes and fences, for spin: the protocol of src/driver/redis/redlock/round.h. See
  * docs/verification.md, "Model".
  *
  * C clients run rounds for one name over N nodes. Between a client and a node there is one request

@@ -2,7 +2,7 @@
  * ends by itself (no HF_CAP_KEEP), and lesser://USER:PASSWORD@HOST/FOLDER?KEY=VALUE is taken.
  * What the command does on such stores is tested with it, without a server.
  */
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 #include <stddef.h>
 

@@ -3,7 +3,7 @@
  * library would do. HF_TEST_SLOW has two descriptors: it writes a byte to the first when it
  * has begun, and goes on when it can read one from the second, or after a second.
  */
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 #include <poll.h>
 #include <stdio.h>

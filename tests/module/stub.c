@@ -4,7 +4,7 @@
  * library that loaded it, which shows that private symbols bind. It opens nothing, so no
  * other verb is ever called.
  */
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 extern const struct hf_driver hf__driver_stub;
 

@@ -1,9 +1,9 @@
-/* threads.h: forced into the sources of src/sync by the compiler: the places at
+/* threads.h: forced into the sources of src/api by the compiler: the places at
  * which threads.c can break them. */
 #ifndef HF_SIM_THREADS_H
 #define HF_SIM_THREADS_H
 
-#include "sync/sync.h"
+#include "api/api.h"
 
 int threads_signal(pthread_cond_t *, const char *in);
 void threads_arm(struct loop *);

@@ -1,5 +1,5 @@
 /* drive_harness.h: two clients of one embedded store in a temporary folder, and threads that
- * call: what all tests of src/sync stand on. `c` is the client under test, `other` is another
+ * call: what all tests of src/api stand on. `c` is the client under test, `other` is another
  * one of the same store. */
 #ifndef HF_TESTS_DRIVE_HARNESS_H
 #define HF_TESTS_DRIVE_HARNESS_H

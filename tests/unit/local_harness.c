@@ -27,12 +27,12 @@
 
 struct place pretend;
 
-int __real_hf__place_here(struct place *, hf_error *);
-int __wrap_hf__place_here(struct place *, hf_error *);
+int __real_hf__local_place_here(struct place *, hf_error *);
+int __wrap_hf__local_place_here(struct place *, hf_error *);
 
-int __wrap_hf__place_here(struct place *p, hf_error *err)
+int __wrap_hf__local_place_here(struct place *p, hf_error *err)
 {
-    int rc = __real_hf__place_here(p, err);
+    int rc = __real_hf__local_place_here(p, err);
 
     p->pid_ns += pretend.pid_ns;
     p->time_ns += pretend.time_ns;
@@ -380,13 +380,13 @@ static int count_records(struct tx *tx, void *arg)
 {
     struct count *c = arg;
     struct scan s;
-    int rc = hf__scan_open(&s, tx, &c->table, 1);
+    int rc = hf__local_scan_open(&s, tx, &c->table, 1);
 
     assert_int_equal(rc, 0);
     c->n = 0;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s))
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s))
         c->n++;
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc < 0 ? rc : TX_READ;
 }
 
@@ -395,9 +395,9 @@ size_t side_records(struct side *s, enum table table)
     struct count c = { .table = (unsigned char)table };
     struct local *ls = local_of(s->store);
 
-    assert_int_equal(hf__gate_enter(ls->sh, LIMIT_US / 1000, NULL), 0);
-    assert_int_equal(hf__tx_inside(ls->sh, ls, count_records, &c, false, NULL), 0);
-    hf__gate_leave(ls->sh);
+    assert_int_equal(hf__local_gate_enter(ls->sh, LIMIT_US / 1000, NULL), 0);
+    assert_int_equal(hf__local_tx_inside(ls->sh, ls, count_records, &c, false, NULL), 0);
+    hf__local_gate_leave(ls->sh);
     return c.n;
 }
 

@@ -5,7 +5,7 @@
 #define HF_TEST_LOCAL_HARNESS_H
 
 #include "driver/local/local.h"
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 #include <sys/types.h>
 

@@ -1,9 +1,9 @@
-/* hf_close beside calls that are just coming in, and calls that must be one step. src/sync is
+/* hf_close beside calls that are just coming in, and calls that must be one step. src/api is
  * compiled once more for this program, with its points at which a test may let others run
- * (sync/perturb.h): here a thread can be stopped at one of them and go on when we say so. */
+ * (api/perturb.h): here a thread can be stopped at one of them and go on when we say so. */
 #include "drive_harness.h"
 
-#include "sync/perturb.h"
+#include "api/perturb.h"
 
 #include <sched.h>
 

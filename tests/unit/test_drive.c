@@ -3,7 +3,7 @@
  * nobody sends. On a real embedded store in a temporary folder. */
 #include "drive_harness.h"
 
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include <errno.h>
 #include <holdfast/tool.h>

@@ -242,14 +242,14 @@ static void the_default_is_by_file_system_and_uid(void **state)
     char before[64], after[64];
 
     (void)state;
-    hf__folder_default(before, sizeof before);
+    hf__local_folder_default(before, sizeof before);
     for (size_t i = 0; i < 5; i++)
         setenv(names[i], "/elsewhere", 1);
-    hf__folder_default(after, sizeof after);
+    hf__local_folder_default(after, sizeof after);
     assert_string_equal(before, after);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pretend_run_lock = &cases[i].run_lock;
-        hf__folder_default(after, sizeof after);
+        hf__local_folder_default(after, sizeof after);
         snprintf(before, sizeof before, "%s/holdfast-%u", cases[i].where, (unsigned)geteuid());
         assert_string_equal(after, before);
     }

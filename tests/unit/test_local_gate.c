@@ -32,23 +32,23 @@ static bool closes_before_burial;
 
 static void close_gate(void)
 {
-    assert_int_equal(hf__gate_enter(local_of(a.store)->sh, LIMIT_US / 1000, NULL), 0);
+    assert_int_equal(hf__local_gate_enter(local_of(a.store)->sh, LIMIT_US / 1000, NULL), 0);
 }
 
 static void open_gate(void)
 {
-    hf__gate_leave(local_of(a.store)->sh);
+    hf__local_gate_leave(local_of(a.store)->sh);
 }
 
-bool __real_hf__bury_seen(struct local *);
-bool __wrap_hf__bury_seen(struct local *);
+bool __real_hf__local_bury_seen(struct local *);
+bool __wrap_hf__local_bury_seen(struct local *);
 
-bool __wrap_hf__bury_seen(struct local *ls)
+bool __wrap_hf__local_bury_seen(struct local *ls)
 {
     if (closes_before_burial)
         close_gate();
     closes_before_burial = false;
-    return __real_hf__bury_seen(ls);
+    return __real_hf__local_bury_seen(ls);
 }
 
 static int setup(void **state)
@@ -345,9 +345,9 @@ static void without_memory_it_is_said(void **state)
     join(&p);
     hf__driver_local.look(b.store, &g[1].look);
     hf__driver_local.amend(b.store, &h.t);
-    hf__look_answer(local_of(b.store), &g[0].look); /* ends the follow */
+    hf__local_look_answer(local_of(b.store), &g[0].look); /* ends the follow */
     pass_renew(&h);
-    hf__attend(local_of(b.store), w.t.token);
+    hf__local_attend(local_of(b.store), w.t.token);
     no_memory = false;
     assert_int_equal(p.gone, 1);
     assert_int_equal(p.why, HF_ENOMEM);
@@ -431,7 +431,7 @@ static void what_is_gone_is_forgotten(void **state)
     assert_int_equal(evict(&a, "x", p.t.token, true), 0);
     close_gate();
     hf__driver_local.amend(b.store, &p.t);
-    hf__hear(local_of(b.store), &note);
+    hf__local_hear(local_of(b.store), &note);
     assert_int_equal(p.gone, 1);
     pass_init(&q, &b, "y");
     join(&q);
@@ -660,8 +660,8 @@ static void an_error_ends_a_follow(void **state)
     glance_at(g, &b, "x", false);
     assert_int_equal(drawer_do(&d, &b, CELL_GET, "c"), 0);
     ls->sh->gate->state = 0; /* as if it had been replaced */
-    hf__look_answer(ls, &g->look);
-    hf__cell_answer(ls, &d.cell);
+    hf__local_look_answer(ls, &g->look);
+    hf__local_cell_answer(ls, &d.cell);
     ls->sh->gate->state = GATE_LIVE;
     assert_int_equal(g->rc, HF_EFOREIGN);
     assert_int_equal(d.rc, HF_EFOREIGN);
@@ -699,7 +699,7 @@ static void closing_waits_for_nobody(void **state)
     join(&r);
     pass_renew(&p);
     leave(&p);
-    hf__attend(local_of(s.store), q.t.token);
+    hf__local_attend(local_of(s.store), q.t.token);
     hf__driver_local.look(s.store, &g[1].look);
     hf__driver_local.cell(s.store, &d.cell);
     began = hf__loop_now();

@@ -142,9 +142,9 @@ static void a_grant_comes_without_an_entry(void **state)
     int alive = p->alive;
 
     (void)state;
-    assert_int_equal(hf__gate_enter(sh, 1000, NULL), 0);
+    assert_int_equal(hf__local_gate_enter(sh, 1000, NULL), 0);
     side_until(&a, &p->granted); /* somebody is inside all the time */
-    hf__gate_leave(sh);
+    hf__local_gate_leave(sh);
     assert_ptr_equal(p->t.life, &p->t.own);
     assert_int_equal(side_records(&a, TABLE_MAIL), 1); /* until a later entry */
     pass_renew(p);
@@ -445,11 +445,11 @@ static void stop_inside(struct child *c, const char *where, void *arg)
     if (side_open(&s, where, "") < 0)
         _exit(2);
     sh = local_of(s.store)->sh;
-    if (hf__gate_enter(sh, 1000, NULL) < 0)
+    if (hf__local_gate_enter(sh, 1000, NULL) < 0)
         _exit(3);
     child_say(c, 'i');
     child_hear(c);
-    hf__gate_leave(sh);
+    hf__local_gate_leave(sh);
     child_say(c, 'o');
     child_hear(c);
     side_close(&s);
@@ -544,7 +544,7 @@ static int put_garbage(struct tx *tx, void *arg)
     const char key[] = "Lx";
     void *room;
 
-    if (hf__db_put(tx, key, 2, 5, &room) < 0)
+    if (hf__local_db_put(tx, key, 2, 5, &room) < 0)
         _exit(4);
     memcpy(room, "wrong", 5);
     if (mdb_txn_commit(tx->txn) != 0)
@@ -563,8 +563,8 @@ static void die_in_commit(struct child *c, const char *where, void *arg)
     if (side_open(&s, where, "") < 0)
         _exit(2);
     ls = local_of(s.store);
-    if (hf__gate_enter(ls->sh, 1000, NULL) == 0)
-        hf__tx_inside(ls->sh, ls, put_garbage, c, false, NULL);
+    if (hf__local_gate_enter(ls->sh, 1000, NULL) == 0)
+        hf__local_tx_inside(ls->sh, ls, put_garbage, c, false, NULL);
 }
 
 static void a_commit_that_was_not_finished_is_undone(void **state)
@@ -853,7 +853,7 @@ static void kill_at_random(void **state)
         pass_leave(&p);
     }
     assert_int_equal(
-        hf__check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL), 0);
+        hf__local_check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL), 0);
     munmap(b, sizeof *b);
 }
 

@@ -1,10 +1,10 @@
-/* Redlock's times (driver/redis/redlock_bid.c): how long one node of several may take.
+/* Redlock's times (driver/redis/redlock/bid.c): how long one node of several may take.
  *
  * A silent node must cost little of the ttl, or nothing of the lease is left when the others
  * have voted: 5 to 50 ms for a ttl of 10 s, and never more than a twentieth of any. */
 #include "unit.h"
 
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 
 static int64_t node_us(unsigned nodes, int64_t ttl_ms, int64_t connect_ms)
 {

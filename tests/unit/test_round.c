@@ -1,4 +1,4 @@
-/* Redlock's protocol (driver/redis/round.c) against simulated nodes, at random.
+/* Redlock's protocol (driver/redis/redlock/round.c) against simulated nodes, at random.
  *
  * Clients run rounds for two names over nodes that lose messages, answer late, have forgotten a script
  * and want the request again, are started again empty or with an old snapshot, at any moment; keys
@@ -17,7 +17,7 @@
  * HF_SEED=N repeats a run; HF_ROUNDS=N plays so many schedules. */
 #include "unit.h"
 
-#include "driver/redis/round.h"
+#include "driver/redis/redlock/round.h"
 
 #include <sys/random.h>
 
@@ -263,7 +263,7 @@ static bool send(struct world *w, struct sim_client *c, unsigned i, enum kind ki
     return c->links[i].up && push(&c->links[i].out, &m);
 }
 
-/* ---- clients: what redlock_bid.c does ------------------------------------------------------------ */
+/* ---- clients: what bid.c does ------------------------------------------------------------ */
 
 static void judge(struct world *, struct sim_client *);
 
@@ -326,7 +326,7 @@ static void seed(struct world *w, struct sim_client *c, unsigned i)
         send(w, c, i, RAISE);
 }
 
-/* ---- holders: what redlock_keep.c does ------------------------------------------------------------ */
+/* ---- holders: what keep.c does ------------------------------------------------------------ */
 
 static void spread(struct world *w, struct sim_client *c)
 {

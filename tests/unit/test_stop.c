@@ -1,9 +1,9 @@
-/* hf_client_stop: nobody waits any more and nothing new begins, what is held stays held. src/sync is
+/* hf_client_stop: nobody waits any more and nothing new begins, what is held stays held. src/api is
  * compiled once more for this program, with its points at which threads may be made to lose time
- * (sync/perturb.h). */
+ * (api/perturb.h). */
 #include "drive_harness.h"
 
-#include "sync/perturb.h"
+#include "api/perturb.h"
 
 #include <sched.h>
 #include <signal.h>

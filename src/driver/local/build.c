@@ -48,23 +48,23 @@ static int write_all(int fd, const void *data, size_t len)
 static int build_gate(struct shared *sh, const unsigned char id[16], hf_error *err)
 {
     struct gate g;
-    int fd, rc = hf__gate_init(&g, &sh->place);
+    int fd, rc = hf__local_gate_init(&g, &sh->place);
 
     if (rc != 0)
         return hf__fail(err, HF_ESYS, rc, sh->path, "robust mutexes do not work here");
     memcpy(g.id, id, sizeof g.id);
-    g.commit = 1; /* that of hf__db_create */
+    g.commit = 1; /* that of hf__local_db_create */
     fd = openat(sh->dirfd, "gate.new", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                 0600);
     if (fd < 0)
-        return hf__db_error(err, sh, errno);
-    if ((rc = hf__file_own(sh, fd)) == 0)
+        return hf__local_db_error(err, sh, errno);
+    if ((rc = hf__local_file_own(sh, fd)) == 0)
         rc = write_all(fd, &g, sizeof g);
     close(fd);
-    return rc == 0 ? 0 : hf__db_error(err, sh, rc);
+    return rc == 0 ? 0 : hf__local_db_error(err, sh, rc);
 }
 
-int hf__folder_build(struct shared *sh, hf_error *err)
+int hf__local_folder_build(struct shared *sh, hf_error *err)
 {
     unsigned char id[16];
     char path[STORE_PATH];
@@ -74,8 +74,8 @@ int hf__folder_build(struct shared *sh, hf_error *err)
         return hf__fail(err, HF_ESYS, errno, sh->path, "getrandom");
     unlinkat(sh->dirfd, "store.new", 0);
     unlinkat(sh->dirfd, "gate.new", 0);
-    hf__folder_name(sh, path, "store.new");
-    if ((rc = hf__db_create(sh, path, id, err)) < 0 || (rc = build_gate(sh, id, err)) < 0)
+    hf__local_folder_name(sh, path, "store.new");
+    if ((rc = hf__local_db_create(sh, path, id, err)) < 0 || (rc = build_gate(sh, id, err)) < 0)
         goto fail;
     if (sh->gate)
         sh->gate->state = 0;
@@ -100,19 +100,19 @@ static int times_are_left(struct tx *tx, void *arg)
 
     for (size_t i = 0; i < sizeof tables && !*left; i++) {
         struct scan s;
-        int rc = hf__scan_open(&s, tx, &tables[i], 1);
+        int rc = hf__local_scan_open(&s, tx, &tables[i], 1);
 
         if (rc < 0)
             return rc;
-        *left = (rc = hf__scan_first(&s)) == 0;
-        hf__scan_close(&s);
+        *left = (rc = hf__local_scan_first(&s)) == 0;
+        hf__local_scan_close(&s);
         if (rc < 0)
             return rc;
     }
     return TX_READ;
 }
 
-int hf__folder_rehome(struct shared *sh, int64_t limit_ms, hf_error *err)
+int hf__local_folder_rehome(struct shared *sh, int64_t limit_ms, hf_error *err)
 {
     struct place here = sh->place;
     struct gate *g = sh->gate;
@@ -121,13 +121,13 @@ int hf__folder_rehome(struct shared *sh, int64_t limit_ms, hf_error *err)
 
     sh->place.pid_ns = g->pid_ns; /* enter as one of them */
     sh->place.time_ns = g->time_ns;
-    rc = hf__gate_enter(sh, limit_ms, err);
+    rc = hf__local_gate_enter(sh, limit_ms, err);
     sh->place = here;
     if (rc < 0)
         return rc;
-    if (g->time_ns != here.time_ns && (rc = hf__check_tree(sh, sh->storefd, err)) == 0 &&
-        (rc = hf__sweep(sh, 0, err)) == 0)
-        rc = hf__tx_inside(sh, NULL, times_are_left, &left, false, err);
+    if (g->time_ns != here.time_ns && (rc = hf__local_check_tree(sh, sh->storefd, err)) == 0 &&
+        (rc = hf__local_sweep(sh, 0, err)) == 0)
+        rc = hf__local_tx_inside(sh, NULL, times_are_left, &left, false, err);
     if (rc == 0 && left)
         rc = hf__fail(
             err, HF_EFOREIGN, 0, sh->path,
@@ -136,6 +136,6 @@ int hf__folder_rehome(struct shared *sh, int64_t limit_ms, hf_error *err)
         g->pid_ns = here.pid_ns;
         g->time_ns = here.time_ns;
     }
-    hf__gate_leave(sh);
+    hf__local_gate_leave(sh);
     return rc;
 }

@@ -28,16 +28,16 @@ static int load(struct tx *tx, struct celling *c)
 {
     struct cell_record r;
     MDB_val v;
-    int rc = hf__db_get(tx, c->key.bytes, c->key.len, &v);
+    int rc = hf__local_db_get(tx, c->key.bytes, c->key.len, &v);
 
     c->len = 0;
     c->version = 0;
     c->expires_at = 0;
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    if ((rc = hf__cell_decode(&r, v.mv_data, v.mv_size)) < 0)
+    if ((rc = hf__local_cell_decode(&r, v.mv_data, v.mv_size)) < 0)
         return hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged cell");
-    if (hf__key_cut(&c->key) && (r.f.name_len != c->key.full_len ||
+    if (hf__local_key_cut(&c->key) && (r.f.name_len != c->key.full_len ||
                                  memcmp(r.name, c->key.full, c->key.full_len) != 0))
         return hf__fail(tx->err, HF_EINVAL, 0, tx->sh->path,
                         "the name cannot be told from another long one that is in use");
@@ -52,7 +52,7 @@ static int load(struct tx *tx, struct celling *c)
 
 static int store(struct tx *tx, struct celling *c)
 {
-    size_t name = hf__key_cut(&c->key) ? c->key.full_len : 0;
+    size_t name = hf__local_key_cut(&c->key) ? c->key.full_len : 0;
     struct cell_fix fix = { RECORD_FORMAT, (uint16_t)name, (uint16_t)c->len, 0, 0 };
     unsigned char *p;
     void *room;
@@ -61,7 +61,7 @@ static int store(struct tx *tx, struct celling *c)
     if (c->cell->ttl_ms > 0)
         fix.expires_at = tx->now + c->cell->ttl_ms * 1000;
     fix.version = tx->sh->gate->next_version++;
-    rc = hf__db_put(tx, c->key.bytes, c->key.len, sizeof fix + name + c->len, &room);
+    rc = hf__local_db_put(tx, c->key.bytes, c->key.len, sizeof fix + name + c->len, &room);
     if (rc < 0)
         return rc;
     p = room;
@@ -108,7 +108,7 @@ static int change(struct tx *tx, struct celling *c)
         memcpy(c->value, c->cell->value, c->len);
         rc = store(tx, c);
     } else {
-        rc = hf__db_del(tx, c->key.bytes, c->key.len);
+        rc = hf__local_db_del(tx, c->key.bytes, c->key.len);
         if (rc == DB_NONE)
             return TX_READ;
         c->len = 0;
@@ -116,7 +116,7 @@ static int change(struct tx *tx, struct celling *c)
         c->expires_at = 0;
     }
     if (rc == 0 && tx->sh->gate->followers > 0)
-        rc = hf__tell_followers(tx, TABLE_CELL, c->key.hash);
+        rc = hf__local_tell_followers(tx, TABLE_CELL, c->key.hash);
     return rc;
 }
 
@@ -152,13 +152,13 @@ static void answer(struct local *ls, const struct celling *c)
     struct follow *f = ce->drv_ptr;
     hf_error err;
 
-    hf__deliver(ls);
+    hf__local_deliver(ls);
     memcpy(ce->value, c->value, c->len);
     ce->value_len = c->len;
     ce->version = c->version;
     ce->number = c->number;
     if (f)
-        hf__follow_next(f, c->expires_at ? c->expires_at : LOOP_NEVER);
+        hf__local_follow_next(f, c->expires_at ? c->expires_at : LOOP_NEVER);
     if (c->rc == 0) {
         ev_done(NULL, ce, 0, NULL);
         return;
@@ -178,11 +178,11 @@ static int run_as(struct local *ls, struct cell *ce, enum cell_verb verb)
     c.cell = ce;
     c.verb = verb;
     c.number = 0;
-    hf__key_name(&c.key, TABLE_CELL, ls->ns, ce->name, ce->name_len);
+    hf__local_key_name(&c.key, TABLE_CELL, ls->ns, ce->name, ce->name_len);
     if (ce->follow && !ce->drv_ptr)
-        rc = hf__follow_start(ls, NULL, ce, &err);
+        rc = hf__local_follow_start(ls, NULL, ce, &err);
     if (rc == 0)
-        rc = hf__tx_run(ls, cell, &c, verb == CELL_PUT || verb == CELL_ADD, &err);
+        rc = hf__local_tx_run(ls, cell, &c, verb == CELL_PUT || verb == CELL_ADD, &err);
     if (rc == 0)
         answer(ls, &c);
     else if (rc != HF_EBUSYSTORE)
@@ -202,10 +202,10 @@ static int run_again(struct local *ls, void *of)
 
 static const struct verb cell_verb = { .run = run,
                                        .fail = fail,
-                                       .limit_ms = hf__gate_limit };
+                                       .limit_ms = hf__local_gate_limit };
 static const struct verb again_verb = { .run = run_again, .fail = fail }; /* of a follow */
 
-void hf__cell_answer(struct local *ls, struct cell *ce)
+void hf__local_cell_answer(struct local *ls, struct cell *ce)
 {
     run_verb(ls, &again_verb, ce);
 }

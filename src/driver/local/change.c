@@ -25,9 +25,9 @@ static int amend(struct tx *tx, void *arg)
     int rc;
 
     a->found = false;
-    if ((rc = hf__line_load(tx, &a->key, &l)) < 0)
+    if ((rc = hf__local_line_load(tx, &a->key, &l)) < 0)
         return rc;
-    h = hf__line_find(l, t->token);
+    h = hf__local_line_find(l, t->token);
     if (!h || h->f.expires_at <= tx->now)
         return TX_READ;
     a->found = true;
@@ -38,9 +38,9 @@ static int amend(struct tx *tx, void *arg)
         l->sum -= h->f.weight - t->weight;
         h->f.weight = t->weight;
     }
-    if ((rc = hf__line_step(tx, &a->key, l)) < 0)
+    if ((rc = hf__local_line_step(tx, &a->key, l)) < 0)
         return rc;
-    return hf__line_save(tx, &a->key, l);
+    return hf__local_line_save(tx, &a->key, l);
 }
 
 static int run_amend(struct local *ls, void *of)
@@ -49,12 +49,12 @@ static int run_amend(struct local *ls, void *of)
     int rc;
 
     a.t = of;
-    hf__key_name(&a.key, TABLE_LINE, ls->ns, a.t->name, a.t->name_len);
-    rc = hf__tx_run(ls, amend, &a, true, NULL);
+    hf__local_key_name(&a.key, TABLE_LINE, ls->ns, a.t->name, a.t->name_len);
+    rc = hf__local_tx_run(ls, amend, &a, true, NULL);
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0)
-        hf__deliver(ls);
+        hf__local_deliver(ls);
     ev_amended(a.t, rc < 0 ? rc : a.found ? 0 : HF_ELOST);
     return 0;
 }
@@ -68,7 +68,7 @@ static void fail_amend(struct local *ls, void *of, int rc, const hf_error *err)
 
 static const struct verb amend_verb = { .run = run_amend,
                                         .fail = fail_amend,
-                                        .limit_ms = hf__gate_limit,
+                                        .limit_ms = hf__local_gate_limit,
                                         .of_ticket = true };
 
 void hf__local_amend(struct store *store, struct ticket *t)
@@ -91,13 +91,13 @@ static int evict_holder(struct tx *tx, const struct evict *e, struct line *l,
 
     if (e->look->now || process == 0) {
         kind = MAIL_EVICTED;
-        hf__line_drop(l, (size_t)(h - l->holders));
+        hf__local_line_drop(l, (size_t)(h - l->holders));
     } else
         h->f.flags |= HOLDER_BROKEN;
-    if ((rc = hf__tell(tx, process, member, kind, e->look->token, 0, 0)) < 0 ||
-        (rc = hf__line_step(tx, &e->key, l)) < 0)
+    if ((rc = hf__local_tell(tx, process, member, kind, e->look->token, 0, 0)) < 0 ||
+        (rc = hf__local_line_step(tx, &e->key, l)) < 0)
         return rc;
-    return hf__line_save(tx, &e->key, l);
+    return hf__local_line_save(tx, &e->key, l);
 }
 
 static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
@@ -106,7 +106,7 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
     struct waiter w;
     int rc;
 
-    while ((rc = hf__queue_before(tx, l, seq, &w)) == 0) {
+    while ((rc = hf__local_queue_before(tx, l, seq, &w)) == 0) {
         seq = w.seq;
         if (memcmp(w.f.token, e->look->token, HF_TOKEN) == 0)
             break;
@@ -114,11 +114,11 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
     if (rc != 0)
         return rc < 0 ? rc : TX_READ;
     e->found = true;
-    if ((rc = hf__queue_remove(tx, l, seq)) < 0 ||
-        (rc = hf__tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) < 0 ||
-        (rc = hf__line_step(tx, &e->key, l)) < 0)
+    if ((rc = hf__local_queue_remove(tx, l, seq)) < 0 ||
+        (rc = hf__local_tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) < 0 ||
+        (rc = hf__local_line_step(tx, &e->key, l)) < 0)
         return rc;
-    return hf__line_save(tx, &e->key, l);
+    return hf__local_line_save(tx, &e->key, l);
 }
 
 /* Only of a ticket that its owner has left, and that nobody has broken before. */
@@ -129,10 +129,10 @@ static int keep_on(struct tx *tx, struct evict *e, struct line *l, struct holder
     if (!h || h->f.process != 0 || (h->f.flags & HOLDER_BROKEN))
         return TX_READ;
     e->found = true;
-    if ((rc = hf__line_keep(tx, l, h, e->look->keep_ms)) < 0 ||
-        (rc = hf__line_step(tx, &e->key, l)) < 0)
+    if ((rc = hf__local_line_keep(tx, l, h, e->look->keep_ms)) < 0 ||
+        (rc = hf__local_line_step(tx, &e->key, l)) < 0)
         return rc;
-    return hf__line_save(tx, &e->key, l);
+    return hf__local_line_save(tx, &e->key, l);
 }
 
 static int evict(struct tx *tx, void *arg)
@@ -143,9 +143,9 @@ static int evict(struct tx *tx, void *arg)
     int rc;
 
     e->found = false;
-    if ((rc = hf__line_load(tx, &e->key, &l)) < 0 || (rc = hf__line_clean(tx, l)) < 0)
+    if ((rc = hf__local_line_load(tx, &e->key, &l)) < 0 || (rc = hf__local_line_clean(tx, l)) < 0)
         return rc;
-    h = hf__line_find(l, e->look->token);
+    h = hf__local_line_find(l, e->look->token);
     if (e->look->keep_ms > 0)
         return keep_on(tx, e, l, h);
     if (!h)
@@ -162,12 +162,12 @@ static int run_evict(struct local *ls, void *of)
     int rc;
 
     e.look = look;
-    hf__key_name(&e.key, TABLE_LINE, ls->ns, look->name, look->name_len);
-    rc = hf__tx_run(ls, evict, &e, false, &err);
+    hf__local_key_name(&e.key, TABLE_LINE, ls->ns, look->name, look->name_len);
+    rc = hf__local_tx_run(ls, evict, &e, false, &err);
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0)
-        hf__deliver(ls);
+        hf__local_deliver(ls);
     if (rc == 0 && !e.found)
         rc = hf__fail(&err, HF_ENOENT, 0, ls->sh->path, "no such %sticket",
                       look->keep_ms > 0 ? "kept " : "");
@@ -183,7 +183,7 @@ static void fail_evict(struct local *ls, void *of, int rc, const hf_error *err)
 
 static const struct verb evict_verb = { .run = run_evict,
                                         .fail = fail_evict,
-                                        .limit_ms = hf__gate_limit };
+                                        .limit_ms = hf__local_gate_limit };
 
 void hf__local_evict(struct store *store, struct look *look)
 {

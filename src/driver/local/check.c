@@ -92,7 +92,7 @@ static bool current_meta(int fd, uint64_t commit, struct meta *ret)
     return true;
 }
 
-int hf__check_header(const struct shared *sh, int fd, hf_error *err)
+int hf__local_check_header(const struct shared *sh, int fd, hf_error *err)
 {
     struct stat st;
     struct meta m;
@@ -109,7 +109,7 @@ int hf__check_header(const struct shared *sh, int fd, hf_error *err)
     return meta_sound(&m, sh->gate->map_size) ? 0 : damaged(sh, err, "its roots");
 }
 
-int hf__meta_forget(int fd, uint64_t after)
+int hf__local_meta_forget(int fd, uint64_t after)
 {
     const off_t at = (off_t)(sizeof(struct page_head) + offsetof(struct meta, txn));
     const uint64_t none = 0;
@@ -265,13 +265,13 @@ static bool walk_page(struct walk *w, uint64_t pgno, unsigned depth)
     return count > (head.flags == P_BRANCH ? 1 : 0);
 }
 
-int hf__check_tree(const struct shared *sh, int fd, hf_error *err)
+int hf__local_check_tree(const struct shared *sh, int fd, hf_error *err)
 {
     size_t size = (size_t)sh->gate->map_size;
     struct walk w = { 0 };
     struct meta m;
     bool ok = true;
-    int rc = hf__check_header(sh, fd, err);
+    int rc = hf__local_check_header(sh, fd, err);
     void *map;
 
     if (rc < 0)

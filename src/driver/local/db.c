@@ -42,7 +42,7 @@
 enum { RESERVE = 48, MAIN = 1, FREE = 0, CHUNK = 16384 };
 enum { FLAGS = MDB_NOSUBDIR | MDB_WRITEMAP | MDB_NOSYNC | MDB_NOLOCK | MDB_NOMEMINIT };
 
-int hf__db_error(hf_error *err, const struct shared *sh, int rc)
+int hf__local_db_error(hf_error *err, const struct shared *sh, int rc)
 {
     switch (rc) {
     case MDB_MAP_FULL:
@@ -95,40 +95,40 @@ static int env_open(const char *path, size_t size, MDB_env **ret)
     return 0;
 }
 
-int hf__db_open(struct shared *sh, hf_error *err)
+int hf__local_db_open(struct shared *sh, hf_error *err)
 {
     char path[STORE_PATH];
     size_t size = (size_t)sh->gate->map_size;
     int rc;
 
-    if (!hf__folder_held(sh))
+    if (!hf__local_folder_held(sh))
         return hf__fail(err, HF_ESYS, EBADF, sh->path,
                         "the program has closed the store's descriptors");
-    if ((rc = hf__check_header(sh, sh->storefd, err)) < 0 ||
-        (rc = hf__db_rollback(sh, err)) < 0)
+    if ((rc = hf__local_check_header(sh, sh->storefd, err)) < 0 ||
+        (rc = hf__local_db_rollback(sh, err)) < 0)
         return rc;
-    hf__folder_name(sh, path, "store");
+    hf__local_folder_name(sh, path, "store");
     if ((rc = env_open(path, size, &sh->env)) != 0)
-        return hf__db_error(err, sh, rc);
+        return hf__local_db_error(err, sh, rc);
     mdb_env_get_fd(sh->env, &sh->envfd);
     fcntl(sh->envfd, F_SETFD, FD_CLOEXEC); /* LMDB has not done it in older versions */
-    hf__fd_keep(sh->envfd);
+    hf__local_fd_keep(sh->envfd);
     sh->mapped = size;
     return 0;
 }
 
-void hf__db_close(struct shared *sh)
+void hf__local_db_close(struct shared *sh)
 {
     if (!sh->env)
         return;
-    hf__fd_forget(sh->envfd);
+    hf__local_fd_forget(sh->envfd);
     mdb_env_close(sh->env);
     sh->env = NULL;
     sh->mapped = 0;
 }
 
 /* Makes an empty store; its first record says to which gate it belongs. */
-int hf__db_create(struct shared *sh, const char *path, const unsigned char *id,
+int hf__local_db_create(struct shared *sh, const char *path, const unsigned char *id,
                   hf_error *err)
 {
     const unsigned char table = TABLE_ID;
@@ -138,10 +138,10 @@ int hf__db_create(struct shared *sh, const char *path, const unsigned char *id,
     int fd = -1, rc = env_open(path, STORE_FIRST, &env);
 
     if (rc != 0)
-        return hf__db_error(err, sh, rc);
+        return hf__local_db_error(err, sh, rc);
     value.mv_data = (void *)(uintptr_t)id;
-    if ((rc = mdb_env_get_fd(env, &fd)) == 0 && (rc = hf__file_own(sh, fd)) == 0 &&
-        (rc = hf__db_reserve(fd, 0, STORE_FIRST)) == 0 &&
+    if ((rc = mdb_env_get_fd(env, &fd)) == 0 && (rc = hf__local_file_own(sh, fd)) == 0 &&
+        (rc = hf__local_db_reserve(fd, 0, STORE_FIRST)) == 0 &&
         (rc = mdb_txn_begin(env, NULL, 0, &txn)) == 0) {
         if ((rc = mdb_put(txn, MAIN, &key, &value, 0)) == 0)
             rc = mdb_txn_commit(txn);
@@ -149,7 +149,7 @@ int hf__db_create(struct shared *sh, const char *path, const unsigned char *id,
             mdb_txn_abort(txn);
     }
     mdb_env_close(env);
-    return rc == 0 ? 0 : hf__db_error(err, sh, rc);
+    return rc == 0 ? 0 : hf__local_db_error(err, sh, rc);
 }
 
 /* ---- room -------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static int fill(int fd, size_t from, size_t size)
 }
 
 /* Blocks for the first `size` bytes of which `from` are in use. Returns 0 or errno. */
-int hf__db_reserve(int fd, size_t from, size_t size)
+int hf__local_db_reserve(int fd, size_t from, size_t size)
 {
     struct rlimit lim;
     int rc;
@@ -190,13 +190,13 @@ int hf__db_reserve(int fd, size_t from, size_t size)
 static int grow(struct shared *sh, hf_error *err)
 {
     size_t size = sh->mapped * 2;
-    int rc = hf__folder_held(sh) ? hf__db_reserve(sh->storefd, sh->mapped, size) : EBADF;
+    int rc = hf__local_folder_held(sh) ? hf__local_db_reserve(sh->storefd, sh->mapped, size) : EBADF;
 
     if (rc != 0)
-        return hf__db_error(err, sh, rc);
+        return hf__local_db_error(err, sh, rc);
     sh->gate->map_size = size;
-    hf__db_close(sh);
-    return hf__db_open(sh, err);
+    hf__local_db_close(sh);
+    return hf__local_db_open(sh, err);
 }
 
 /* LMDB shows its list of free pages to a read transaction only. Without its lock that is
@@ -246,28 +246,28 @@ static int begin(struct tx *tx)
     int rc;
 
     if (!sh->env || sh->mapped != sh->gate->map_size) {
-        hf__db_close(sh);
-        if ((rc = hf__db_open(sh, tx->err)) < 0)
+        hf__local_db_close(sh);
+        if ((rc = hf__local_db_open(sh, tx->err)) < 0)
             return rc;
     }
     for (int tries = 0; tries < 2; tries++) {
         if ((rc = mdb_txn_begin(sh->env, NULL, 0, &tx->txn)) != 0)
-            return hf__db_error(tx->err, sh, rc);
+            return hf__local_db_error(tx->err, sh, rc);
         if (mdb_txn_id(tx->txn) == sh->gate->commit + 1)
             return 0;
         mdb_txn_abort(tx->txn);
         tx->txn = NULL;
-        if ((rc = hf__db_rollback(sh, tx->err)) < 0)
+        if ((rc = hf__local_db_rollback(sh, tx->err)) < 0)
             return rc;
     }
-    return hf__db_error(tx->err, sh, MDB_CORRUPTED);
+    return hf__local_db_error(tx->err, sh, MDB_CORRUPTED);
 }
 
-int hf__db_rollback(struct shared *sh, hf_error *err)
+int hf__local_db_rollback(struct shared *sh, hf_error *err)
 {
-    int rc = hf__folder_held(sh) ? hf__meta_forget(sh->storefd, sh->gate->commit) : HF_ESYS;
+    int rc = hf__local_folder_held(sh) ? hf__local_meta_forget(sh->storefd, sh->gate->commit) : HF_ESYS;
 
-    return rc < 0 ? hf__db_error(err, sh, MDB_CORRUPTED) : 0;
+    return rc < 0 ? hf__local_db_error(err, sh, MDB_CORRUPTED) : 0;
 }
 
 static int end(struct tx *tx, int rc)
@@ -281,13 +281,13 @@ static int end(struct tx *tx, int rc)
         return rc < 0 ? rc : 0;
     }
     if ((rc = mdb_txn_commit(txn)) != 0)
-        return hf__db_error(tx->err, tx->sh, rc);
+        return hf__local_db_error(tx->err, tx->sh, rc);
     __atomic_store_n(&tx->sh->gate->commit, (uint64_t)id, __ATOMIC_RELEASE);
     return 0;
 }
 
 /* One try, without making room. The gate is ours. */
-int hf__tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, bool adds,
+int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, bool adds,
                 hf_error *err)
 {
     struct tx tx = { sh, ls, NULL, 0, err, false };
@@ -301,28 +301,28 @@ int hf__tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, b
     if ((rc = begin(&tx)) < 0)
         return rc;
     if (adds && (rc = room_left(&tx)) != 0)
-        rc = hf__db_error(err, sh, rc);
+        rc = hf__local_db_error(err, sh, rc);
     else
         rc = body(&tx, arg);
     if ((drops = drops && rc == 0))
-        rc = hf__stale_drop(&tx);
+        rc = hf__local_stale_drop(&tx);
     if ((rc = end(&tx, rc)) == 0 && drops)
         ls->nstale = 0;
     if (rc == 0 && ls)
-        hf__grants_show(ls);
+        hf__local_grants_show(ls);
     return rc;
 }
 
-int hf__tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg, bool adds,
+int hf__local_tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg, bool adds,
                   hf_error *err)
 {
     bool swept = false;
     int rc;
 
-    while ((rc = hf__tx_once(sh, ls, body, arg, adds, err)) == HF_EFULL) {
+    while ((rc = hf__local_tx_once(sh, ls, body, arg, adds, err)) == HF_EFULL) {
         if (grow(sh, err) == 0)
             continue;
-        if (swept || !sh->env || hf__sweep(sh, hf__loop_now(), NULL) < 0)
+        if (swept || !sh->env || hf__local_sweep(sh, hf__loop_now(), NULL) < 0)
             break;
         swept = true;
     }
@@ -331,7 +331,7 @@ int hf__tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg,
     return rc;
 }
 
-int hf__tx_run(struct local *ls, tx_body *body, void *arg, bool adds, hf_error *err)
+int hf__local_tx_run(struct local *ls, tx_body *body, void *arg, bool adds, hf_error *err)
 {
     int rc = hf__local_enter(ls, err);
 
@@ -339,8 +339,8 @@ int hf__tx_run(struct local *ls, tx_body *body, void *arg, bool adds, hf_error *
         ls->nnotes = ls->npokes = ls->nseen = 0;
         return rc;
     }
-    rc = hf__tx_inside(ls->sh, ls, body, arg, adds, err);
-    hf__gate_leave(ls->sh);
+    rc = hf__local_tx_inside(ls->sh, ls, body, arg, adds, err);
+    hf__local_gate_leave(ls->sh);
     return rc;
 }
 
@@ -369,14 +369,14 @@ static struct arena_chunk *chunk_for(struct shared *sh, size_t len)
     return sh->arena_now = c;
 }
 
-void *hf__tx_copy(struct tx *tx, const void *from, size_t len)
+void *hf__local_tx_copy(struct tx *tx, const void *from, size_t len)
 {
     struct arena_chunk *c = tx->sh->arena_now;
     size_t need = (len + 7) & ~(size_t)7;
     char *to;
 
     if ((!c || c->size - c->used < need) && (c = chunk_for(tx->sh, need)) == NULL) {
-        hf__db_error(tx->err, tx->sh, ENOMEM);
+        hf__local_db_error(tx->err, tx->sh, ENOMEM);
         return NULL;
     }
     to = c->bytes + c->used;
@@ -386,7 +386,7 @@ void *hf__tx_copy(struct tx *tx, const void *from, size_t len)
     return to;
 }
 
-void hf__arena_done(struct shared *sh)
+void hf__local_arena_done(struct shared *sh)
 {
     for (struct arena_chunk *c = sh->arena, *next; c; c = next) {
         next = c->next;

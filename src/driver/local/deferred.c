@@ -84,14 +84,14 @@ static void now_shut(struct local *ls)
 
 int hf__local_enter(struct local *ls, hf_error *err)
 {
-    int rc = ls->shut ? HF_EBUSYSTORE : hf__gate_try(ls->sh, ls->wait_ms, err);
+    int rc = ls->shut ? HF_EBUSYSTORE : hf__local_gate_try(ls->sh, ls->wait_ms, err);
 
     if (rc == HF_EBUSYSTORE)
         now_shut(ls);
     return rc;
 }
 
-int64_t hf__gate_limit(const struct local *ls, const void *of)
+int64_t hf__local_gate_limit(const struct local *ls, const void *of)
 {
     (void)of;
     return ls->gate_ms;
@@ -160,7 +160,7 @@ static struct deferred *add(struct local *ls, const struct verb *v, void *of)
     return d;
 }
 
-void hf__defer(struct local *ls, const struct verb *v, void *of)
+void hf__local_defer(struct local *ls, const struct verb *v, void *of)
 {
     struct deferred *d = find(ls, v, of);
 
@@ -181,18 +181,18 @@ void hf__defer(struct local *ls, const struct verb *v, void *of)
         retry_at(ls, ls->end_at);
 }
 
-void hf__defer_drop_ticket(struct ticket *t)
+void hf__local_defer_drop_ticket(struct ticket *t)
 {
     if (t->drv[2] != 0)
         drop(of_ticket(t));
 }
 
-bool hf__defer_has(const struct ticket *t, const struct verb *v)
+bool hf__local_defer_has(const struct ticket *t, const struct verb *v)
 {
     return t->drv[2] != 0 && of_ticket(t)->verb == v;
 }
 
-void hf__defer_drop(struct local *ls, const void *of)
+void hf__local_defer_drop(struct local *ls, const void *of)
 {
     list_for_safe (n, &ls->deferred) {
         struct deferred *d = container_of(n, struct deferred, node);
@@ -259,7 +259,7 @@ static void give_up(struct local *ls)
 
     if (now < ls->end_at || !(d = late(ls, now)))
         return;
-    hf__gate_blocked(ls->sh, &err);
+    hf__local_gate_blocked(ls->sh, &err);
     do {
         take_off(d);
         d->verb->fail(ls, d->of, HF_EBUSYSTORE, &err);
@@ -289,7 +289,7 @@ static void retry(struct timer *t)
 
 /* ---- clients ----------------------------------------------------------------------- */
 
-void hf__defer_init(struct local *ls)
+void hf__local_defer_init(struct local *ls)
 {
     list_init(&ls->deferred);
     timer_init(&ls->retry, retry);
@@ -298,7 +298,7 @@ void hf__defer_init(struct local *ls)
     ls->retry_at = ls->end_at = LOOP_NEVER;
 }
 
-void hf__defer_free(struct local *ls)
+void hf__local_defer_free(struct local *ls)
 {
     struct list *n;
 
@@ -306,8 +306,8 @@ void hf__defer_free(struct local *ls)
         drop(container_of(n, struct deferred, node));
 }
 
-void hf__defer_done(struct local *ls)
+void hf__local_defer_done(struct local *ls)
 {
-    hf__defer_free(ls);
+    hf__local_defer_free(ls);
     retry_at(ls, LOOP_NEVER);
 }

@@ -75,9 +75,9 @@ static int local_open(struct store **ret, const struct url *url, struct env *env
                         "the namespace is longer than %d bytes", NAME_SPACE_MAX);
     if ((ls = new_local(url, env)) == NULL)
         return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
-    hf__defer_init(ls);
-    if ((rc = hf__shared_get(&ls->sh, url, err)) < 0)
-        hf__defer_done(ls);
+    hf__local_defer_init(ls);
+    if ((rc = hf__local_shared_get(&ls->sh, url, err)) < 0)
+        hf__local_defer_done(ls);
     if (rc < 0) {
         free_local(ls);
         return rc;
@@ -92,21 +92,21 @@ static void forget_tickets(struct local *ls)
 {
     for (size_t i = 0; i <= ls->tickets.mask; i++)
         while (ls->tickets.slots[i])
-            hf__ticket_out(ls, container_of(ls->tickets.slots[i], struct ticket, drv_node));
+            hf__local_ticket_out(ls, container_of(ls->tickets.slots[i], struct ticket, drv_node));
     while (!list_empty(&ls->all_waits))
-        hf__wait_free(ls, container_of(list_first(&ls->all_waits), struct wait, all));
+        hf__local_wait_free(ls, container_of(list_first(&ls->all_waits), struct wait, all));
 }
 
 static int forget_mail(struct tx *tx, void *arg)
 {
     unsigned char prefix[KEY_MAIL];
     const uint64_t n[] = { tx->sh->process, tx->ls->member };
-    int rc = hf__stale_drop(tx);
+    int rc = hf__local_stale_drop(tx);
 
     (void)arg;
     if (rc < 0)
         return rc;
-    return hf__db_del_prefix(tx, prefix, hf__key_numbers(prefix, TABLE_MAIL, n, 2));
+    return hf__local_db_del_prefix(tx, prefix, hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
 }
 
 /* Waits in vain once, and not at all if the gate was closed a moment ago: what stays of us
@@ -123,11 +123,11 @@ static void local_close(struct store *store)
         hf__local_stop(store, NULL, container_of(n, struct cell, drv_node));
     forget_tickets(ls);
     if (ls->member != 0)
-        hf__tx_run(ls, forget_mail, NULL, false, NULL);
-    hf__defer_done(ls);
-    hf__wake_close(ls);
-    hf__peers_done(ls);
-    hf__shared_put(ls->sh);
+        hf__local_tx_run(ls, forget_mail, NULL, false, NULL);
+    hf__local_defer_done(ls);
+    hf__local_wake_close(ls);
+    hf__local_peers_done(ls);
+    hf__local_shared_put(ls->sh);
     free_local(ls);
 }
 
@@ -156,7 +156,7 @@ static void local_forked(struct store *store)
         free(w->life);
         free(w);
     }
-    hf__defer_free(ls);
+    hf__local_defer_free(ls);
     list_for (n, &ls->looks)
         free_follow(container_of(n, struct look, drv_node)->drv_ptr);
     list_for (n, &ls->cells)
@@ -168,9 +168,9 @@ static int local_life_fds(struct store *store)
 {
     struct local *ls = local_of(store);
     hf_error err = { 0 };
-    int rc = hf__process_register(ls, &err);
+    int rc = hf__local_process_register(ls, &err);
 
-    if (rc < 0 || (rc = hf__process_socket(ls, &err)) < 0) {
+    if (rc < 0 || (rc = hf__local_process_socket(ls, &err)) < 0) {
         errno = err.sys;
         return rc;
     }
@@ -181,14 +181,14 @@ static int local_life_fds(struct store *store)
 
 static int local_stalled(struct store *store, const struct ticket *t, hf_error *err)
 {
-    return t->drv[2] != 0 ? hf__gate_blocked(local_of(store)->sh, err) : 0;
+    return t->drv[2] != 0 ? hf__local_gate_blocked(local_of(store)->sh, err) : 0;
 }
 
 static void local_detail(char *text, size_t size)
 {
     char path[64];
 
-    hf__folder_default(path, sizeof path);
+    hf__local_folder_default(path, sizeof path);
     snprintf(text, size, "%s, LMDB %d.%d.%d", path, MDB_VERSION_MAJOR, MDB_VERSION_MINOR,
              MDB_VERSION_PATCH);
 }
@@ -203,7 +203,7 @@ static char *local_admin(const struct url *url, hf_error *err)
     char folder[64], *made;
     struct text t = { 0 };
 
-    hf__folder_default(folder, sizeof folder);
+    hf__local_folder_default(folder, sizeof folder);
     for (int i = 0; i < 2; i++) {
         hf__text_add(&t, "%s '", words[i]);
         for (const char *p = url->path[0] ? url->path : folder; *p; p++)

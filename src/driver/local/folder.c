@@ -43,7 +43,7 @@
 #include <time.h>
 #include <unistd.h>
 
-void hf__folder_default(char *path, size_t size)
+void hf__local_folder_default(char *path, size_t size)
 {
     struct stat st;
     bool run = lstat("/run/lock", &st) == 0 && S_ISDIR(st.st_mode) &&
@@ -53,12 +53,12 @@ void hf__folder_default(char *path, size_t size)
              (unsigned)geteuid());
 }
 
-void hf__folder_name(const struct shared *sh, char path[STORE_PATH], const char *file)
+void hf__local_folder_name(const struct shared *sh, char path[STORE_PATH], const char *file)
 {
     snprintf(path, STORE_PATH, "/proc/self/fd/%d/%s", sh->dirfd, file);
 }
 
-int hf__file_own(const struct shared *sh, int fd)
+int hf__local_file_own(const struct shared *sh, int fd)
 {
     if (!sh->group)
         return fchmod(fd, 0600) < 0 ? errno : 0;
@@ -156,7 +156,7 @@ static int open_folder(struct shared *sh, hf_error *err)
     if (sh->dirfd < 0)
         return hf__fail(err, errno == EACCES ? HF_EAUTH : HF_ESYS, errno, sh->path,
                         "cannot open the folder");
-    hf__fd_keep(sh->dirfd);
+    hf__local_fd_keep(sh->dirfd);
     if (made && sh->group && fchmod(sh->dirfd, 0770) < 0)
         return hf__fail(err, HF_ESYS, errno, sh->path, "chmod");
     if (fstat(sh->dirfd, &st) < 0)
@@ -177,7 +177,7 @@ static int share_of(struct shared *sh, const struct url *url, hf_error *err)
     return 0;
 }
 
-int hf__folder_open(struct shared *sh, const struct url *url, hf_error *err)
+int hf__local_folder_open(struct shared *sh, const struct url *url, hf_error *err)
 {
     char path[64];
     int rc;
@@ -190,7 +190,7 @@ int hf__folder_open(struct shared *sh, const struct url *url, hf_error *err)
                         "the folder must be an absolute path");
     if ((rc = hf__url_known(url, "share", err)) < 0 || (rc = share_of(sh, url, err)) < 0)
         return rc;
-    hf__folder_default(path, sizeof path);
+    hf__local_folder_default(path, sizeof path);
     sh->path = strdup(url->path[0] ? url->path : path);
     if (!sh->path)
         return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
@@ -199,7 +199,7 @@ int hf__folder_open(struct shared *sh, const struct url *url, hf_error *err)
     return check_file_system(sh, err);
 }
 
-bool hf__folder_held(const struct shared *sh)
+bool hf__local_folder_held(const struct shared *sh)
 {
     struct stat dir, store;
 
@@ -208,7 +208,7 @@ bool hf__folder_held(const struct shared *sh)
            store.st_ino == sh->store_ino;
 }
 
-bool hf__folder_same(struct shared *sh)
+bool hf__local_folder_same(struct shared *sh)
 {
     struct stat dir, gate;
     char path[PATH_MAX];
@@ -228,7 +228,7 @@ static void drop_gate(struct shared *sh)
     if (sh->gate)
         munmap(sh->gate, sizeof *sh->gate);
     sh->gate = NULL;
-    hf__fd_close(sh->storefd);
+    hf__local_fd_close(sh->storefd);
     sh->storefd = -1;
 }
 
@@ -293,7 +293,7 @@ static int open_store(struct shared *sh, hf_error *err)
     if (sh->storefd >= 0) {
         struct stat st;
 
-        hf__fd_keep(sh->storefd);
+        hf__local_fd_keep(sh->storefd);
         if (fstat(sh->storefd, &st) < 0)
             return hf__fail(err, HF_ESYS, errno, sh->path, "fstat of the store");
         sh->store_ino = st.st_ino;
@@ -327,11 +327,11 @@ static int look_at_gate(struct shared *sh, enum sight_of_gate *seen, hf_error *e
     }
     if (g->format != GATE_FORMAT)
         return other_format(sh, g->format, err);
-    if (g->layout != hf__gate_layout())
+    if (g->layout != hf__local_gate_layout())
         return hf__fail(
             err, HF_EVERSION, 0, sh->path,
             "the store was made by a program with another C library or word size");
-    if (!hf__gate_sound(g))
+    if (!hf__local_gate_sound(g))
         return hf__fail(err, HF_EDAMAGED, 0, sh->path,
                         "its gate is damaged; stop its users and remove the folder");
     if ((rc = open_store(sh, err)) != 0) {
@@ -367,13 +367,13 @@ static int alone(struct shared *sh, enum sight_of_gate seen, int64_t limit_ms,
     int rc = 0;
 
     if (seen == GATE_NEW)
-        return hf__folder_build(sh, err);
+        return hf__local_folder_build(sh, err);
     if (seen == GATE_ELSEWHERE)
-        rc = hf__folder_rehome(sh, limit_ms, err);
-    if (rc == 0 && (rc = hf__gate_enter(sh, limit_ms, err)) == 0) {
-        if ((rc = hf__check_tree(sh, sh->storefd, err)) == 0)
-            rc = hf__sweep(sh, hf__loop_now(), err);
-        hf__gate_leave(sh);
+        rc = hf__local_folder_rehome(sh, limit_ms, err);
+    if (rc == 0 && (rc = hf__local_gate_enter(sh, limit_ms, err)) == 0) {
+        if ((rc = hf__local_check_tree(sh, sh->storefd, err)) == 0)
+            rc = hf__local_sweep(sh, hf__loop_now(), err);
+        hf__local_gate_leave(sh);
     }
     return rc;
 }
@@ -385,7 +385,7 @@ static int turn(struct shared *sh, int64_t limit_ms, bool *done, hf_error *err)
     int rc;
 
     drop_gate(sh);
-    hf__db_close(sh);
+    hf__local_db_close(sh);
     if (!ex && !lock(sh, LOCK_SH)) {
         hf__fail(err, HF_EBUSYSTORE, 0, sh->path,
                  "another process is setting the store up");
@@ -405,7 +405,7 @@ static int check_pair(struct tx *tx, void *arg)
 {
     const unsigned char table = TABLE_ID;
     MDB_val v;
-    int rc = hf__db_get(tx, &table, sizeof table, &v);
+    int rc = hf__local_db_get(tx, &table, sizeof table, &v);
 
     (void)arg;
     if (rc < 0)
@@ -417,27 +417,27 @@ static int check_pair(struct tx *tx, void *arg)
     return TX_READ;
 }
 
-void hf__folder_pause(int64_t us)
+void hf__local_folder_pause(int64_t us)
 {
     struct timespec ts = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
 
     nanosleep(&ts, NULL);
 }
 
-int hf__folder_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
+int hf__local_folder_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
 {
     int64_t began = hf__loop_now(), end = began + limit_ms * 1000, pause_us = 50;
     bool done = false;
     hf_error why = { 0 };
     int rc;
 
-    if ((rc = hf__place_here(&sh->place, err)) < 0)
+    if ((rc = hf__local_place_here(&sh->place, err)) < 0)
         return rc;
     while ((rc = turn(sh, limit_ms, &done, &why)) == 0 && !done && hf__loop_now() < end) {
         /* Others who want to re-home it are gone in a moment; those who use it are not. */
         if (why.code == HF_EFOREIGN && end > began + FOREIGN_US)
             end = began + FOREIGN_US;
-        hf__folder_pause(pause_us);
+        hf__local_folder_pause(pause_us);
         if (pause_us < 2000)
             pause_us *= 2;
     }
@@ -446,10 +446,10 @@ int hf__folder_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
             *err = why;
         return rc < 0 ? rc : why.code;
     }
-    if ((rc = hf__gate_enter(sh, limit_ms, err)) < 0)
+    if ((rc = hf__local_gate_enter(sh, limit_ms, err)) < 0)
         return rc;
-    rc = hf__tx_inside(sh, NULL, check_pair, NULL, false, err);
-    hf__gate_leave(sh);
+    rc = hf__local_tx_inside(sh, NULL, check_pair, NULL, false, err);
+    hf__local_gate_leave(sh);
     atomic_store(&sh->checked_at, hf__loop_now());
     return rc;
 }

@@ -23,10 +23,10 @@ static size_t follow_key(unsigned char key[KEY_FOLLOW], const struct tx *tx,
 {
     const uint64_t who[] = { tx->sh->process, tx->ls->member };
     unsigned char tail[KEY_FOLLOW];
-    size_t len = hf__key_numbers(key, TABLE_FOLLOW, &f->hash, 1);
+    size_t len = hf__local_key_numbers(key, TABLE_FOLLOW, &f->hash, 1);
 
     key[len++] = (unsigned char)f->table;
-    hf__key_numbers(tail, f->table, who, 2);
+    hf__local_key_numbers(tail, f->table, who, 2);
     for (size_t i = 0; i < 16; i++)
         key[len + i] = tail[1 + i];
     return len + 16;
@@ -39,16 +39,16 @@ static int change(struct tx *tx, void *arg)
     size_t len = follow_key(key, tx, c->f);
     MDB_val v;
     void *room;
-    int rc = hf__db_get(tx, key, len, &v);
+    int rc = hf__local_db_get(tx, key, len, &v);
 
     if (rc < 0 || (rc == 0) == c->add)
         return rc < 0 ? rc : TX_READ;
     if (c->add) {
         tx->sh->gate->followers++;
-        return hf__db_put(tx, key, len, 0, &room);
+        return hf__local_db_put(tx, key, len, 0, &room);
     }
     c->gone = true;
-    return hf__db_del(tx, key, len);
+    return hf__local_db_del(tx, key, len);
 }
 
 static void timer_fired(struct timer *t)
@@ -56,17 +56,17 @@ static void timer_fired(struct timer *t)
     struct follow *f = container_of(t, struct follow, timer);
 
     if (f->look)
-        hf__look_answer(f->ls, f->look);
+        hf__local_look_answer(f->ls, f->look);
     else
-        hf__cell_answer(f->ls, f->cell);
+        hf__local_cell_answer(f->ls, f->cell);
 }
 
-int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_error *err)
+int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cell, hf_error *err)
 {
     struct follow *f = calloc(1, sizeof *f);
     struct change c = { f, true, false };
     struct key k;
-    int rc = hf__prepare(ls, err);
+    int rc = hf__local_prepare(ls, err);
 
     if (rc < 0) {
         free(f);
@@ -80,11 +80,11 @@ int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_
     f->table = look ? TABLE_LINE : TABLE_CELL;
     timer_init(&f->timer, timer_fired);
     if (!look || !look->list) {
-        hf__key_name(&k, f->table, ls->ns, look ? look->name : cell->name,
+        hf__local_key_name(&k, f->table, ls->ns, look ? look->name : cell->name,
                      look ? look->name_len : cell->name_len);
         f->hash = k.hash;
     }
-    if ((rc = hf__tx_run(ls, change, &c, true, err)) < 0) {
+    if ((rc = hf__local_tx_run(ls, change, &c, true, err)) < 0) {
         free(f);
         return rc;
     }
@@ -98,7 +98,7 @@ int hf__follow_start(struct local *ls, struct look *look, struct cell *cell, hf_
     return 0;
 }
 
-void hf__follow_next(struct follow *f, int64_t at)
+void hf__local_follow_next(struct follow *f, int64_t at)
 {
     struct env *env = f->ls->store.env;
 
@@ -130,10 +130,10 @@ static int unfollow(struct local *ls, void *of)
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0) {
-        if (hf__tx_inside(ls->sh, ls, change, &c, false, NULL) == 0 && c.gone &&
+        if (hf__local_tx_inside(ls->sh, ls, change, &c, false, NULL) == 0 && c.gone &&
             ls->sh->gate->followers > 0)
             ls->sh->gate->followers--;
-        hf__gate_leave(ls->sh);
+        hf__local_gate_leave(ls->sh);
     }
     free(of);
     return 0;
@@ -141,13 +141,13 @@ static int unfollow(struct local *ls, void *of)
 
 static const struct verb unfollow_verb = { .run = unfollow, .drop = free };
 
-void hf__follow_stop(struct local *ls, struct follow *f, struct list *node)
+void hf__local_follow_stop(struct local *ls, struct follow *f, struct list *node)
 {
     struct env *env = ls->store.env;
 
     list_remove(node);
     env->timer(env, &f->timer, LOOP_NEVER);
-    hf__post_clear(ls, f->post);
+    hf__local_post_clear(ls, f->post);
     run_verb(ls, &unfollow_verb, f);
 }
 
@@ -155,18 +155,18 @@ void hf__local_stop(struct store *store, struct look *look, struct cell *cell)
 {
     struct local *ls = local_of(store);
 
-    hf__defer_drop(ls, look ? (void *)look : cell);
+    hf__local_defer_drop(ls, look ? (void *)look : cell);
     if (look && look->drv_ptr) {
-        hf__follow_stop(ls, look->drv_ptr, &look->drv_node);
+        hf__local_follow_stop(ls, look->drv_ptr, &look->drv_node);
         look->drv_ptr = NULL;
     }
     if (cell && cell->drv_ptr) {
-        hf__follow_stop(ls, cell->drv_ptr, &cell->drv_node);
+        hf__local_follow_stop(ls, cell->drv_ptr, &cell->drv_node);
         cell->drv_ptr = NULL;
     }
 }
 
-void hf__follow_changed(struct local *ls, enum table table, uint64_t hash)
+void hf__local_follow_changed(struct local *ls, enum table table, uint64_t hash)
 {
     if (table == TABLE_LINE)
         list_for_safe (n, &ls->looks) {
@@ -174,7 +174,7 @@ void hf__follow_changed(struct local *ls, enum table table, uint64_t hash)
             const struct follow *f = look->drv_ptr;
 
             if (f->hash == hash)
-                hf__look_answer(ls, look);
+                hf__local_look_answer(ls, look);
         }
     else
         list_for_safe (n, &ls->cells) {
@@ -182,17 +182,17 @@ void hf__follow_changed(struct local *ls, enum table table, uint64_t hash)
             const struct follow *f = cell->drv_ptr;
 
             if (f->hash == hash)
-                hf__cell_answer(ls, cell);
+                hf__local_cell_answer(ls, cell);
         }
 }
 
-void hf__follow_death(struct local *ls, const struct peer *p)
+void hf__local_follow_death(struct local *ls, const struct peer *p)
 {
     list_for_safe (n, &ls->looks) {
         struct look *look = container_of(n, struct look, drv_node);
         const struct follow *f = look->drv_ptr;
 
-        if (hf__post_has(f->post, p))
-            hf__look_answer(ls, look);
+        if (hf__local_post_has(f->post, p))
+            hf__local_look_answer(ls, look);
     }
 }

@@ -6,7 +6,7 @@
  *
  * How it goes wrong:
  *  - The owner is killed inside. The next one gets EOWNERDEAD and takes over; what was
- *    not committed is rolled back by hf__db_rollback, see db.c.
+ *    not committed is rolled back by hf__local_db_rollback, see db.c.
  *  - The owner is stopped inside (SIGSTOP, debugger, freezer). Nobody can tell when it
  *    goes on, so nobody may go round it; the others give up at their time limit with
  *    HF_EBUSYSTORE, which names it. They have changed nothing by then. An open client
@@ -39,7 +39,7 @@ static uint64_t ns_inode(const char *path)
     return stat(path, &st) < 0 ? 0 : (uint64_t)st.st_ino;
 }
 
-int hf__place_here(struct place *p, hf_error *err)
+int hf__local_place_here(struct place *p, hf_error *err)
 {
     static const char file[] = "/proc/sys/kernel/random/boot_id";
     char text[37] = "", hex[33] = "";
@@ -59,7 +59,7 @@ int hf__place_here(struct place *p, hf_error *err)
     return 0;
 }
 
-uint32_t hf__gate_layout(void)
+uint32_t hf__local_gate_layout(void)
 {
 #ifdef __GLIBC__
     return 1u << 16 | (uint32_t)sizeof(struct gate);
@@ -84,12 +84,12 @@ static int mutex_init(pthread_mutex_t *m)
     return rc;
 }
 
-int hf__gate_init(struct gate *g, const struct place *p)
+int hf__local_gate_init(struct gate *g, const struct place *p)
 {
     memset(g, 0, sizeof *g);
     memcpy(g->magic, GATE_MAGIC, sizeof g->magic);
     g->format = GATE_FORMAT;
-    g->layout = hf__gate_layout();
+    g->layout = hf__local_gate_layout();
     memcpy(g->boot, p->boot, sizeof g->boot);
     g->pid_ns = p->pid_ns;
     g->time_ns = p->time_ns;
@@ -100,7 +100,7 @@ int hf__gate_init(struct gate *g, const struct place *p)
 }
 
 /* Bytes that are no mutex of ours must not reach the C library, which may abort on them. */
-bool hf__gate_sound(const struct gate *g)
+bool hf__local_gate_sound(const struct gate *g)
 {
     bool kind = true;
 #ifdef __GLIBC__
@@ -111,7 +111,7 @@ bool hf__gate_sound(const struct gate *g)
     kind = g->mutex.__data.__kind == fresh.__data.__kind;
     pthread_mutex_destroy(&fresh);
 #endif
-    return kind && g->layout == hf__gate_layout() && g->map_size >= STORE_FIRST &&
+    return kind && g->layout == hf__local_gate_layout() && g->map_size >= STORE_FIRST &&
            g->map_size <= (uint64_t)1 << 40 && (g->map_size & (g->map_size - 1)) == 0;
 }
 
@@ -131,7 +131,7 @@ static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
     int rc;
 
     while ((rc = pthread_mutex_trylock(m)) == EBUSY && hf__loop_now() < end)
-        hf__folder_pause(100);
+        hf__local_folder_pause(100);
     return rc == EBUSY ? ETIMEDOUT : rc;
 }
 #else
@@ -150,7 +150,7 @@ static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
 }
 #endif
 
-int hf__gate_blocked(struct shared *sh, hf_error *err)
+int hf__local_gate_blocked(struct shared *sh, hf_error *err)
 {
     uint32_t pid = __atomic_load_n(&sh->gate->inside, __ATOMIC_RELAXED); /* from outside */
     char path[64], stat[256] = "", *state;
@@ -170,7 +170,7 @@ int hf__gate_blocked(struct shared *sh, hf_error *err)
                                                                   : ", which has ended");
 }
 
-int hf__gate_try(struct shared *sh, int64_t wait_ms, hf_error *err)
+int hf__local_gate_try(struct shared *sh, int64_t wait_ms, hf_error *err)
 {
     struct gate *g = sh->gate;
     int rc;
@@ -196,14 +196,14 @@ int hf__gate_try(struct shared *sh, int64_t wait_ms, hf_error *err)
     return 0;
 }
 
-int hf__gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
+int hf__local_gate_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
 {
-    int rc = hf__gate_try(sh, limit_ms, err);
+    int rc = hf__local_gate_try(sh, limit_ms, err);
 
-    return rc == HF_EBUSYSTORE ? hf__gate_blocked(sh, err) : rc;
+    return rc == HF_EBUSYSTORE ? hf__local_gate_blocked(sh, err) : rc;
 }
 
-void hf__gate_leave(struct shared *sh)
+void hf__local_gate_leave(struct shared *sh)
 {
     pthread_mutex_unlock(&sh->gate->mutex);
 }

@@ -81,18 +81,18 @@ static int hold_now(struct tx *tx, struct join *j, struct line *l)
     int rc;
 
     memcpy(h.f.token, t->token, sizeof h.f.token);
-    if ((h.f.fence = hf__line_fence(tx, &j->key)) == 0)
+    if ((h.f.fence = hf__local_line_fence(tx, &j->key)) == 0)
         return hf__fail(tx->err, HF_EDAMAGED, 0, tx->sh->path,
                         "a damaged fence; stop its users and remove the folder");
-    if ((rc = hf__line_add(l, &h)) < 0)
+    if ((rc = hf__local_line_add(l, &h)) < 0)
         return no_memory(tx);
     j->outcome = GRANTED;
     j->fence = h.f.fence;
     j->expires_at = h.f.expires_at;
     /* Barged past somebody, who must watch us now. */
-    if (l->f.waiters > 0 && (rc = hf__queue_first(tx, l, &head)) == 0)
-        rc = hf__tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
-    return rc < 0 ? rc : hf__line_save(tx, &j->key, l);
+    if (l->f.waiters > 0 && (rc = hf__local_queue_first(tx, l, &head)) == 0)
+        rc = hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+    return rc < 0 ? rc : hf__local_line_save(tx, &j->key, l);
 }
 
 /* Chooses the life it will hang on, and renews that: it is our own request. */
@@ -101,22 +101,22 @@ static int pick_life(struct tx *tx, struct join *j)
     struct life_fix fix;
     int rc;
 
-    j->wait = hf__wait_find(tx->ls, &j->key, j->t->ttl_ms);
+    j->wait = hf__local_wait_find(tx->ls, &j->key, j->t->ttl_ms);
     if (j->wait) {
         j->life = j->wait->life->drv[0];
-        rc = hf__life_get(tx, tx->sh->process, j->life, &fix);
+        rc = hf__local_life_get(tx, tx->sh->process, j->life, &fix);
         if (rc < 0)
             return rc;
         if (rc == DB_NONE || fix.expires_at <= tx->now)
             j->wait = NULL;
     }
     if (!j->wait) {
-        if (!j->spare && (j->spare = hf__wait_new(tx->ls, j->t->ttl_ms)) == NULL)
+        if (!j->spare && (j->spare = hf__local_wait_new(tx->ls, j->t->ttl_ms)) == NULL)
             return no_memory(tx);
         j->wait = j->spare;
         j->life = ++tx->sh->next_life;
     }
-    return hf__life_put(tx, j->life, j->t->ttl_ms);
+    return hf__local_life_put(tx, j->life, j->t->ttl_ms);
 }
 
 static int queue_up(struct tx *tx, struct join *j, struct line *l)
@@ -146,9 +146,9 @@ static int queue_up(struct tx *tx, struct join *j, struct line *l)
     j->outcome = WAITING;
     j->line = l->f.id;
     j->seq = w.seq;
-    if ((rc = hf__queue_join(tx, l, &w, &j->sight)) < 0)
+    if ((rc = hf__local_queue_join(tx, l, &w, &j->sight)) < 0)
         return rc;
-    return hf__line_save(tx, &j->key, l);
+    return hf__local_line_save(tx, &j->key, l);
 }
 
 static void describe(struct join *j, const struct line *l, int64_t now)
@@ -178,19 +178,19 @@ static int refuse(struct tx *tx, struct join *j, struct line *l, bool changed)
     int rc = 0;
 
     describe(j, l, tx->now);
-    if (l->f.waiters > 0 && (rc = hf__queue_first(tx, l, &head)) == 0)
-        rc = hf__seen_add(tx, head.f.process);
+    if (l->f.waiters > 0 && (rc = hf__local_queue_first(tx, l, &head)) == 0)
+        rc = hf__local_seen_add(tx, head.f.process);
     for (size_t i = 0; i < l->f.nholders && i < SEEN_IN_TRY && rc == 0; i++)
-        rc = hf__seen_add(tx, l->holders[i].f.process);
+        rc = hf__local_seen_add(tx, l->holders[i].f.process);
     if (rc < 0)
         return rc;
-    return changed || tx->dirty ? hf__line_save(tx, &j->key, l) : TX_READ;
+    return changed || tx->dirty ? hf__local_line_save(tx, &j->key, l) : TX_READ;
 }
 
 /* 1: in line already */
 static int already(struct tx *tx, struct join *j, struct line *l)
 {
-    const struct holder *h = hf__line_find(l, j->t->token);
+    const struct holder *h = hf__local_line_find(l, j->t->token);
     struct waiter w;
     int rc;
 
@@ -202,11 +202,11 @@ static int already(struct tx *tx, struct join *j, struct line *l)
     }
     if (j->t->drv[1] == 0)
         return 0;
-    if ((rc = hf__queue_get(tx, j->t->drv[0], j->t->drv[1] - 1, &w)) != 0)
+    if ((rc = hf__local_queue_get(tx, j->t->drv[0], j->t->drv[1] - 1, &w)) != 0)
         return rc < 0 ? rc : 0;
     j->outcome = WAITING;
     j->wait = NULL;
-    rc = hf__sight_take(tx, l, &w, &j->sight);
+    rc = hf__local_sight_take(tx, l, &w, &j->sight);
     return rc < 0 ? rc : 1;
 }
 
@@ -217,7 +217,7 @@ static int check_folder(const struct tx *tx)
 
     if (tx->now - atomic_load_explicit(&sh->checked_at, memory_order_relaxed) < 1000000)
         return 0;
-    if (!hf__folder_same(sh))
+    if (!hf__local_folder_same(sh))
         return hf__fail(tx->err, HF_EDAMAGED, 0, sh->path,
                         "the folder was removed or replaced while it was open");
     atomic_store(&sh->checked_at, tx->now);
@@ -234,14 +234,14 @@ static int join(struct tx *tx, void *arg)
     int rc;
 
     j->now = tx->now;
-    if ((rc = check_folder(tx)) < 0 || (rc = hf__line_load(tx, &j->key, &l)) < 0)
+    if ((rc = check_folder(tx)) < 0 || (rc = hf__local_line_load(tx, &j->key, &l)) < 0)
         return rc;
     holders = l->f.nholders;
     waiters = l->f.waiters;
     if (in_use(l) && (rc = already(tx, j, l)) != 0)
-        return rc < 0 ? rc : tx->dirty ? hf__line_save(tx, &j->key, l) : TX_READ;
+        return rc < 0 ? rc : tx->dirty ? hf__local_line_save(tx, &j->key, l) : TX_READ;
     if (in_use(l) && (waiters > 0 || !of_kind(l, t) || !fits(l, t)) &&
-        ((rc = hf__line_clean(tx, l)) < 0 || (rc = hf__line_step(tx, &j->key, l)) < 0))
+        ((rc = hf__local_line_clean(tx, l)) < 0 || (rc = hf__local_line_step(tx, &j->key, l)) < 0))
         return rc;
     if (!in_use(l)) {
         l->f.kind = (uint8_t)t->kind;
@@ -257,11 +257,11 @@ static int join(struct tx *tx, void *arg)
 
 /* ---- outside ----------------------------------------------------------------------- */
 
-int hf__prepare(struct local *ls, hf_error *err)
+int hf__local_prepare(struct local *ls, hf_error *err)
 {
-    int rc = ls->wakefd >= 0 ? 0 : hf__process_register(ls, err);
+    int rc = ls->wakefd >= 0 ? 0 : hf__local_process_register(ls, err);
 
-    return rc < 0 ? rc : hf__wake_open(ls, err);
+    return rc < 0 ? rc : hf__local_wake_open(ls, err);
 }
 
 static bool no_room(const struct join *j)
@@ -271,7 +271,7 @@ static bool no_room(const struct join *j)
 
 static void gone(struct local *ls, struct ticket *t, int why, const hf_error *err)
 {
-    hf__ticket_out(ls, t);
+    hf__local_ticket_out(ls, t);
     ev_gone(t, why, -1, err);
 }
 
@@ -290,16 +290,16 @@ static void now_waits(struct local *ls, struct join *j)
             j->spare = NULL;
         }
         hf__hang(t, l);
-        hf__wait_index(ls, j->wait, &j->key);
+        hf__local_wait_index(ls, j->wait, &j->key);
         t->drv[0] = j->line;
         t->drv[1] = j->seq + 1;
         ev_alive(l, j->now, t->ttl_ms);
     }
     corpse = post_ticket(ls, t);
-    hf__deliver(ls);
-    ev_waiting(t, j->sight.position, hf__recheck_ms(&j->sight, j->now));
+    hf__local_deliver(ls);
+    ev_waiting(t, j->sight.position, hf__local_recheck_ms(&j->sight, j->now));
     if (corpse != 0)
-        hf__attend(ls, token); /* which buries it */
+        hf__local_attend(ls, token); /* which buries it */
 }
 
 static void answer(struct local *ls, struct join *j, hf_error *err)
@@ -308,19 +308,19 @@ static void answer(struct local *ls, struct join *j, hf_error *err)
 
     switch (j->outcome) {
     case GRANTED:
-        hf__ticket_granted(ls, t, j->fence, j->expires_at);
-        hf__deliver(ls);
+        hf__local_ticket_granted(ls, t, j->fence, j->expires_at);
+        hf__local_deliver(ls);
         break;
     case WAITING:
         now_waits(ls, j);
         break;
     case BUSY:
-        hf__deliver(ls);
+        hf__local_deliver(ls);
         hf__fail(err, HF_EBUSY, 0, ls->sh->path, "%s", j->text);
         gone(ls, t, HF_EBUSY, err);
         break;
     case MISMATCH:
-        hf__deliver(ls);
+        hf__local_deliver(ls);
         hf__fail(err, HF_EMISMATCH, 0, ls->sh->path, "%s", j->text);
         gone(ls, t, HF_EMISMATCH, err);
         break;
@@ -329,15 +329,15 @@ static void answer(struct local *ls, struct join *j, hf_error *err)
 
 static int try_join(struct local *ls, struct join *j, hf_error *err)
 {
-    int rc = ls->wakefd < 0 ? hf__prepare(ls, err) : 0;
+    int rc = ls->wakefd < 0 ? hf__local_prepare(ls, err) : 0;
 
     if (rc == 0)
-        rc = hf__tx_run(ls, join, j, true, err);
+        rc = hf__local_tx_run(ls, join, j, true, err);
     for (int n = 0; n < BURIALS && rc == 0 && no_room(j) && ls->nnotes + ls->npokes == 0;
          n++) {
-        if (!hf__bury_seen(ls))
+        if (!hf__local_bury_seen(ls))
             break;
-        rc = hf__tx_run(ls, join, j, true, err);
+        rc = hf__local_tx_run(ls, join, j, true, err);
     }
     return rc;
 }
@@ -350,18 +350,18 @@ static int run_join(struct local *ls, void *of)
 
     j.t = of;
     j.spare = NULL;
-    hf__key_name(&j.key, TABLE_LINE, ls->ns, j.t->name, j.t->name_len);
+    hf__local_key_name(&j.key, TABLE_LINE, ls->ns, j.t->name, j.t->name_len);
     rc = try_join(ls, &j, &err);
     if (rc == 0) {
-        hf__ticket_in(ls, j.t);
+        hf__local_ticket_in(ls, j.t);
         answer(ls, &j, &err);
         if (j.outcome == WAITING)
-            hf__wake_rest(ls);
+            hf__local_wake_rest(ls);
     } else if (rc == HF_EFORKED)
         ev_gone(j.t, rc, -1, &err);
     else if (rc != HF_EBUSYSTORE)
         gone(ls, j.t, rc, &err);
-    hf__wait_free(ls, j.spare);
+    hf__local_wait_free(ls, j.spare);
     return rc == HF_EBUSYSTORE ? rc : 0;
 }
 
@@ -372,7 +372,7 @@ static void fail_join(struct local *ls, void *of, int rc, const hf_error *err)
 
 static const struct verb join_verb = { .run = run_join,
                                        .fail = fail_join,
-                                       .limit_ms = hf__gate_limit,
+                                       .limit_ms = hf__local_gate_limit,
                                        .of_ticket = true };
 
 void hf__local_join(struct store *store, struct ticket *t)
@@ -389,21 +389,21 @@ struct leave {
 
 static int take_out(struct tx *tx, struct line *l, struct ticket *t)
 {
-    struct holder *h = hf__line_find(l, t->token);
+    struct holder *h = hf__local_line_find(l, t->token);
     struct waiter w;
     int rc;
 
     if (h && t->keep_ms > 0)
-        return hf__line_keep(tx, l, h, t->keep_ms);
+        return hf__local_line_keep(tx, l, h, t->keep_ms);
     if (h) {
-        hf__line_drop(l, (size_t)(h - l->holders));
+        hf__local_line_drop(l, (size_t)(h - l->holders));
         return 0;
     }
     if (t->drv[1] == 0 || l->f.id != t->drv[0])
         return DB_NONE;
-    if ((rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0)
+    if ((rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0)
         return rc;
-    return hf__queue_remove(tx, l, w.seq);
+    return hf__local_queue_remove(tx, l, w.seq);
 }
 
 static int leave(struct tx *tx, void *arg)
@@ -412,16 +412,16 @@ static int leave(struct tx *tx, void *arg)
     struct line *l;
     int rc;
 
-    if ((rc = hf__line_load(tx, &v->key, &l)) < 0 || (rc = take_out(tx, l, v->t)) < 0)
+    if ((rc = hf__local_line_load(tx, &v->key, &l)) < 0 || (rc = take_out(tx, l, v->t)) < 0)
         return rc;
     if (rc == DB_NONE)
         return TX_READ;
-    if (v->t->drv[1] != 0 && ((rc = hf__mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
-                              (rc = hf__mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
+    if (v->t->drv[1] != 0 && ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
+                              (rc = hf__local_mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
         return rc;
-    if ((rc = hf__line_step(tx, &v->key, l)) < 0)
+    if ((rc = hf__local_line_step(tx, &v->key, l)) < 0)
         return rc;
-    return hf__line_save(tx, &v->key, l);
+    return hf__local_line_save(tx, &v->key, l);
 }
 
 /* Before a blocked gate it waits no longer than the ticket lives: then the line goes on
@@ -448,7 +448,7 @@ static void fail_leave(struct local *ls, void *of, int rc, const hf_error *err)
 
     (void)rc;
     (void)err;
-    hf__ticket_out(ls, t);
+    hf__local_ticket_out(ls, t);
     t->drv[0] = line;
     t->drv[1] = seq;
     ev_left(t, HF_EUNKNOWN);
@@ -460,14 +460,14 @@ static int run_leave(struct local *ls, void *of)
     int rc;
 
     v.t = of;
-    hf__key_name(&v.key, TABLE_LINE, ls->ns, v.t->name, v.t->name_len);
-    rc = hf__tx_run(ls, leave, &v, false, NULL);
+    hf__local_key_name(&v.key, TABLE_LINE, ls->ns, v.t->name, v.t->name_len);
+    rc = hf__local_tx_run(ls, leave, &v, false, NULL);
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0) {
-        hf__poke(ls);
-        hf__ticket_out(ls, v.t);
-        hf__deliver(ls);
+        hf__local_poke(ls);
+        hf__local_ticket_out(ls, v.t);
+        hf__local_deliver(ls);
         ev_left(v.t, 0);
     } else if (rc == HF_EFORKED)
         ev_left(v.t, HF_EUNKNOWN);
@@ -484,11 +484,11 @@ static const struct verb leave_verb = { .run = run_leave,
 void hf__local_leave(struct store *store, struct ticket *t)
 {
     struct local *ls = local_of(store);
-    bool waits = hf__defer_has(t, &join_verb); /* for the gate */
+    bool waits = hf__local_defer_has(t, &join_verb); /* for the gate */
 
-    hf__defer_drop_ticket(t);
+    hf__local_defer_drop_ticket(t);
     t->own.drv[0] = 0; /* nor is it to be renewed: see renew.c */
-    if (waits && t->drv[1] == 0 && hf__ticket_find(ls, t->token) != t)
+    if (waits && t->drv[1] == 0 && hf__local_ticket_find(ls, t->token) != t)
         ev_left(t, 0); /* that join never ran, and no other has */
     else
         run_verb(ls, &leave_verb, t);

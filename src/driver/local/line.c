@@ -1,6 +1,6 @@
 /* line.c: the rule of the line, and the queue behind it.
  *
- * hf__line_step runs after every change of a line, always the same: while there is a head
+ * hf__local_line_step runs after every change of a line, always the same: while there is a head
  * of the queue: drop it if it is dead, else admit it if its weight fits (after dropping
  * dead holders, if that is what it takes), else stop. A holder is dead if its expiry has
  * passed or its process has no record; a waiter if its life has expired or is gone, or
@@ -28,7 +28,7 @@
 
 /* ---- life and death ---------------------------------------------------------------- */
 
-int hf__alive(struct tx *tx, uint64_t process)
+int hf__local_alive(struct tx *tx, uint64_t process)
 {
     unsigned char key[KEY_PROCESS];
     MDB_val v;
@@ -36,54 +36,54 @@ int hf__alive(struct tx *tx, uint64_t process)
 
     if (process == 0 || process == tx->sh->process)
         return 1;
-    rc = hf__db_get(tx, key, hf__key_numbers(key, TABLE_PROCESS, &process, 1), &v);
+    rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, &process, 1), &v);
     return rc < 0 ? rc : rc == 0;
 }
 
-int hf__life_get(struct tx *tx, uint64_t process, uint64_t life, struct life_fix *ret)
+int hf__local_life_get(struct tx *tx, uint64_t process, uint64_t life, struct life_fix *ret)
 {
     unsigned char key[KEY_LIFE];
     MDB_val v;
-    int rc = hf__db_get(
-        tx, key, hf__key_numbers(key, TABLE_LIFE, (uint64_t[]){ process, life }, 2), &v);
+    int rc = hf__local_db_get(
+        tx, key, hf__local_key_numbers(key, TABLE_LIFE, (uint64_t[]){ process, life }, 2), &v);
 
     if (rc != 0)
         return rc;
-    if ((rc = hf__life_decode(ret, v.mv_data, v.mv_size)) < 0)
+    if ((rc = hf__local_life_decode(ret, v.mv_data, v.mv_size)) < 0)
         return hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged life");
     return 0;
 }
 
-int hf__life_put(struct tx *tx, uint64_t life, int64_t ttl_ms)
+int hf__local_life_put(struct tx *tx, uint64_t life, int64_t ttl_ms)
 {
     const struct life_fix fix = { tx->now + ttl_ms * 1000, ttl_ms };
     unsigned char key[KEY_LIFE];
     const uint64_t n[] = { tx->sh->process, life };
     void *room;
-    int rc = hf__db_put(tx, key, hf__key_numbers(key, TABLE_LIFE, n, 2), sizeof fix, &room);
+    int rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_LIFE, n, 2), sizeof fix, &room);
 
     if (rc == 0)
         memcpy(room, &fix, sizeof fix);
     return rc;
 }
 
-int hf__life_del(struct tx *tx, uint64_t life)
+int hf__local_life_del(struct tx *tx, uint64_t life)
 {
     unsigned char key[KEY_LIFE];
     const uint64_t n[] = { tx->sh->process, life };
-    int rc = hf__db_del(tx, key, hf__key_numbers(key, TABLE_LIFE, n, 2));
+    int rc = hf__local_db_del(tx, key, hf__local_key_numbers(key, TABLE_LIFE, n, 2));
 
     return rc < 0 ? rc : 0;
 }
 
 /* 1, 0 or HF_E*; fills *life if 1 */
-int hf__waiter_alive(struct tx *tx, const struct waiter *w, struct life_fix *life)
+int hf__local_waiter_alive(struct tx *tx, const struct waiter *w, struct life_fix *life)
 {
-    int rc = hf__alive(tx, w->f.process);
+    int rc = hf__local_alive(tx, w->f.process);
 
     if (rc != 1)
         return rc;
-    if ((rc = hf__life_get(tx, w->f.process, w->f.life, life)) != 0)
+    if ((rc = hf__local_life_get(tx, w->f.process, w->f.life, life)) != 0)
         return rc < 0 ? rc : 0;
     return life->expires_at > tx->now;
 }
@@ -99,12 +99,12 @@ static int broken_line(struct tx *tx, int rc)
                         : "a damaged line; stop its users and remove the folder");
 }
 
-int hf__line_load(struct tx *tx, const struct key *k, struct line **ret)
+int hf__local_line_load(struct tx *tx, const struct key *k, struct line **ret)
 {
     struct line *l = &tx->sh->line;
     MDB_val v;
     void *copy;
-    int rc = hf__db_get(tx, k->bytes, k->len, &v);
+    int rc = hf__local_db_get(tx, k->bytes, k->len, &v);
 
     if (rc < 0)
         return rc;
@@ -113,55 +113,55 @@ int hf__line_load(struct tx *tx, const struct key *k, struct line **ret)
     if (rc == DB_NONE) {
         memset(&l->f, 0, sizeof l->f);
         l->f.format = RECORD_FORMAT;
-        l->f.name_len = hf__key_cut(k) ? (uint16_t)k->full_len : 0;
+        l->f.name_len = hf__local_key_cut(k) ? (uint16_t)k->full_len : 0;
         l->name = k->full;
         l->sum = 0;
         return 0;
     }
-    if ((copy = hf__tx_copy(tx, v.mv_data, v.mv_size)) == NULL)
+    if ((copy = hf__local_tx_copy(tx, v.mv_data, v.mv_size)) == NULL)
         return HF_ENOMEM;
-    if ((rc = hf__line_decode(l, copy, v.mv_size)) < 0)
+    if ((rc = hf__local_line_decode(l, copy, v.mv_size)) < 0)
         return broken_line(tx, rc);
-    if (hf__key_cut(k) &&
+    if (hf__local_key_cut(k) &&
         (l->f.name_len != k->full_len || memcmp(l->name, k->full, k->full_len) != 0))
         return hf__fail(tx->err, HF_EINVAL, 0, tx->sh->path,
                         "the name cannot be told from another long one that is in use");
     return 0;
 }
 
-int hf__line_save(struct tx *tx, const struct key *k, struct line *l)
+int hf__local_line_save(struct tx *tx, const struct key *k, struct line *l)
 {
     void *room;
     int rc = 0;
 
     if (tx->sh->gate->followers > 0 &&
-        (rc = hf__tell_followers(tx, TABLE_LINE, k->hash)) < 0)
+        (rc = hf__local_tell_followers(tx, TABLE_LINE, k->hash)) < 0)
         return rc;
     if (l->f.nholders == 0 && l->f.waiters == 0) {
         if (l->stored)
-            rc = hf__db_del(tx, k->bytes, k->len);
+            rc = hf__local_db_del(tx, k->bytes, k->len);
         l->stored = false;
         return rc < 0 ? rc : 0;
     }
-    if ((rc = hf__db_put(tx, k->bytes, k->len, hf__line_size(l), &room)) < 0)
+    if ((rc = hf__local_db_put(tx, k->bytes, k->len, hf__local_line_size(l), &room)) < 0)
         return rc;
-    hf__line_encode(l, room);
+    hf__local_line_encode(l, room);
     l->stored = true;
     return 0;
 }
 
-int hf__line_clean(struct tx *tx, struct line *l)
+int hf__local_line_clean(struct tx *tx, struct line *l)
 {
     size_t i = 0;
 
     while (i < l->f.nholders) {
         const struct holder *h = &l->holders[i];
-        int rc = h->f.expires_at <= tx->now ? 0 : hf__alive(tx, h->f.process);
+        int rc = h->f.expires_at <= tx->now ? 0 : hf__local_alive(tx, h->f.process);
 
         if (rc < 0)
             return rc;
         if (rc == 0)
-            hf__line_drop(l, i);
+            hf__local_line_drop(l, i);
         else
             i++;
     }
@@ -178,7 +178,7 @@ static int64_t wall_now(const struct tx *tx)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-uint64_t hf__line_fence(struct tx *tx, const struct key *k)
+uint64_t hf__local_line_fence(struct tx *tx, const struct key *k)
 {
     uint64_t *mark = &tx->sh->gate->marks[k->hash % GATE_MARKS], fence = *mark + 1;
     int64_t wall = wall_now(tx);
@@ -199,10 +199,10 @@ static int queue_read(struct tx *tx, const struct scan *s, struct waiter *w)
 
     if (s->key.mv_size != KEY_QUEUE)
         return broken_line(tx, HF_EDAMAGED);
-    w->seq = hf__key_number((const unsigned char *)s->key.mv_data + 9);
-    if ((copy = hf__tx_copy(tx, s->value.mv_data, s->value.mv_size)) == NULL)
+    w->seq = hf__local_key_number((const unsigned char *)s->key.mv_data + 9);
+    if ((copy = hf__local_tx_copy(tx, s->value.mv_data, s->value.mv_size)) == NULL)
         return HF_ENOMEM;
-    rc = hf__waiter_decode(w, copy, s->value.mv_size);
+    rc = hf__local_waiter_decode(w, copy, s->value.mv_size);
     return rc < 0 ? broken_line(tx, rc) : 0;
 }
 
@@ -216,56 +216,56 @@ static int queue_find(struct tx *tx, const struct line *l, enum where where, uin
     struct scan s;
     int rc;
 
-    hf__key_numbers(key, TABLE_QUEUE, n, 2);
-    rc = hf__scan_open(&s, tx, prefix, hf__key_numbers(prefix, TABLE_QUEUE, n, 1));
+    hf__local_key_numbers(key, TABLE_QUEUE, n, 2);
+    rc = hf__local_scan_open(&s, tx, prefix, hf__local_key_numbers(prefix, TABLE_QUEUE, n, 1));
     if (rc < 0)
         return rc;
-    rc = where == FIRST    ? hf__scan_first(&s)
-         : where == BEFORE ? hf__scan_before(&s, key, sizeof key)
-                           : hf__scan_from(&s, key, sizeof key);
+    rc = where == FIRST    ? hf__local_scan_first(&s)
+         : where == BEFORE ? hf__local_scan_before(&s, key, sizeof key)
+                           : hf__local_scan_from(&s, key, sizeof key);
     if (rc == 0)
         rc = queue_read(tx, &s, w);
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc;
 }
 
-int hf__queue_first(struct tx *tx, const struct line *l, struct waiter *w)
+int hf__local_queue_first(struct tx *tx, const struct line *l, struct waiter *w)
 {
     return queue_find(tx, l, FIRST, 0, w);
 }
 
-int hf__queue_before(struct tx *tx, const struct line *l, uint64_t seq, struct waiter *w)
+int hf__local_queue_before(struct tx *tx, const struct line *l, uint64_t seq, struct waiter *w)
 {
     return queue_find(tx, l, BEFORE, seq, w);
 }
 
-int hf__queue_get(struct tx *tx, uint64_t line, uint64_t seq, struct waiter *w)
+int hf__local_queue_get(struct tx *tx, uint64_t line, uint64_t seq, struct waiter *w)
 {
     unsigned char key[KEY_QUEUE];
     const uint64_t n[] = { line, seq };
     MDB_val v;
     void *copy;
-    int rc = hf__db_get(tx, key, hf__key_numbers(key, TABLE_QUEUE, n, 2), &v);
+    int rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_QUEUE, n, 2), &v);
 
     if (rc != 0)
         return rc;
-    if ((copy = hf__tx_copy(tx, v.mv_data, v.mv_size)) == NULL)
+    if ((copy = hf__local_tx_copy(tx, v.mv_data, v.mv_size)) == NULL)
         return HF_ENOMEM;
     w->seq = seq;
-    rc = hf__waiter_decode(w, copy, v.mv_size);
+    rc = hf__local_waiter_decode(w, copy, v.mv_size);
     return rc < 0 ? broken_line(tx, rc) : 0;
 }
 
-int hf__queue_put(struct tx *tx, const struct line *l, const struct waiter *w)
+int hf__local_queue_put(struct tx *tx, const struct line *l, const struct waiter *w)
 {
     unsigned char key[KEY_QUEUE];
     const uint64_t n[] = { l->f.id, w->seq };
     void *room;
-    int rc = hf__db_put(tx, key, hf__key_numbers(key, TABLE_QUEUE, n, 2),
-                        hf__waiter_size(w), &room);
+    int rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_QUEUE, n, 2),
+                        hf__local_waiter_size(w), &room);
 
     if (rc == 0)
-        hf__waiter_encode(w, room);
+        hf__local_waiter_encode(w, room);
     return rc;
 }
 
@@ -273,29 +273,29 @@ static int queue_del(struct tx *tx, struct line *l, uint64_t seq)
 {
     unsigned char key[KEY_QUEUE];
     const uint64_t n[] = { l->f.id, seq };
-    int rc = hf__db_del(tx, key, hf__key_numbers(key, TABLE_QUEUE, n, 2));
+    int rc = hf__local_db_del(tx, key, hf__local_key_numbers(key, TABLE_QUEUE, n, 2));
 
     if (rc == 0 && l->f.waiters > 0)
         l->f.waiters--;
     return rc < 0 ? rc : 0;
 }
 
-int hf__queue_remove(struct tx *tx, struct line *l, uint64_t seq)
+int hf__local_queue_remove(struct tx *tx, struct line *l, uint64_t seq)
 {
     struct waiter before, after;
     int rc;
 
     if ((rc = queue_find(tx, l, AFTER, seq, &after)) < 0 || rc == DB_NONE)
         return rc < 0 ? rc : queue_del(tx, l, seq);
-    if ((rc = hf__queue_before(tx, l, seq, &before)) < 0)
+    if ((rc = hf__local_queue_before(tx, l, seq, &before)) < 0)
         return rc;
     /* Without a predecessor the next one is the head now, and the step sees to it. */
     if (rc == 0 && before.f.process != after.f.watch) {
         after.f.watch = before.f.process;
-        if ((rc = hf__queue_put(tx, l, &after)) < 0)
+        if ((rc = hf__local_queue_put(tx, l, &after)) < 0)
             return rc;
         if (after.f.process != before.f.process &&
-            (rc = hf__tell(tx, after.f.process, after.f.member, MAIL_LOOK, after.f.token, 0,
+            (rc = hf__local_tell(tx, after.f.process, after.f.member, MAIL_LOOK, after.f.token, 0,
                            0)) < 0)
             return rc;
     }
@@ -320,13 +320,13 @@ static int admit(struct tx *tx, const struct key *k, struct line *l, const struc
     int rc;
 
     memcpy(h.f.token, w->f.token, sizeof h.f.token);
-    if ((h.f.fence = hf__line_fence(tx, k)) == 0)
+    if ((h.f.fence = hf__local_line_fence(tx, k)) == 0)
         return broken_line(tx, HF_EDAMAGED);
-    if ((rc = hf__line_add(l, &h)) < 0)
+    if ((rc = hf__local_line_add(l, &h)) < 0)
         return broken_line(tx, rc);
     if ((rc = queue_del(tx, l, w->seq)) < 0)
         return rc;
-    return hf__tell(tx, w->f.process, w->f.member, MAIL_GRANTED, w->f.token, h.f.fence,
+    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_GRANTED, w->f.token, h.f.fence,
                     h.f.expires_at);
 }
 
@@ -354,12 +354,12 @@ static int tell_head(struct tx *tx, struct line *l, struct waiter *w,
     if ((w->f.flags & WAITER_TOLD) || !must_look(l, w, life))
         return 0;
     w->f.flags |= WAITER_TOLD;
-    if ((rc = hf__queue_put(tx, l, w)) < 0)
+    if ((rc = hf__local_queue_put(tx, l, w)) < 0)
         return rc;
-    return hf__tell(tx, w->f.process, w->f.member, MAIL_LOOK, w->f.token, 0, 0);
+    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_LOOK, w->f.token, 0, 0);
 }
 
-int hf__line_step(struct tx *tx, const struct key *k, struct line *l)
+int hf__local_line_step(struct tx *tx, const struct key *k, struct line *l)
 {
     struct life_fix life;
     struct waiter w;
@@ -367,11 +367,11 @@ int hf__line_step(struct tx *tx, const struct key *k, struct line *l)
     int rc;
 
     while (l->f.waiters > 0) {
-        if ((rc = hf__queue_first(tx, l, &w)) < 0)
+        if ((rc = hf__local_queue_first(tx, l, &w)) < 0)
             return rc;
         if (rc == DB_NONE)
             return broken_line(tx, HF_EDAMAGED);
-        if ((rc = hf__waiter_alive(tx, &w, &life)) < 0)
+        if ((rc = hf__local_waiter_alive(tx, &w, &life)) < 0)
             return rc;
         if (rc == 0) {
             if ((rc = queue_del(tx, l, w.seq)) < 0)
@@ -379,7 +379,7 @@ int hf__line_step(struct tx *tx, const struct key *k, struct line *l)
             continue;
         }
         if (w.f.weight > l->f.capacity - l->sum && !clean) {
-            if ((rc = hf__line_clean(tx, l)) < 0)
+            if ((rc = hf__local_line_clean(tx, l)) < 0)
                 return rc;
             clean = true;
         }
@@ -392,7 +392,7 @@ int hf__line_step(struct tx *tx, const struct key *k, struct line *l)
 }
 
 /* The head of the queue must know when it ends now. */
-int hf__line_keep(struct tx *tx, const struct line *l, struct holder *h, int64_t keep_ms)
+int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h, int64_t keep_ms)
 {
     struct waiter head;
     int rc;
@@ -401,9 +401,9 @@ int hf__line_keep(struct tx *tx, const struct line *l, struct holder *h, int64_t
     h->f.expires_at = tx->now + keep_ms * 1000;
     if (l->f.waiters == 0)
         return 0;
-    if ((rc = hf__queue_first(tx, l, &head)) != 0)
+    if ((rc = hf__local_queue_first(tx, l, &head)) != 0)
         return rc < 0 ? rc : 0;
-    return hf__tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+    return hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
 }
 
 /* ---- what a waiter sees ------------------------------------------------------------ */
@@ -417,8 +417,8 @@ static int find_predecessor(struct tx *tx, struct line *l, uint64_t seq, struct 
 
     if (l->f.waiters == 0)
         return DB_NONE;
-    while ((rc = hf__queue_before(tx, l, seq, ret)) == 0) {
-        if ((rc = hf__waiter_alive(tx, ret, &life)) != 0)
+    while ((rc = hf__local_queue_before(tx, l, seq, ret)) == 0) {
+        if ((rc = hf__local_waiter_alive(tx, ret, &life)) != 0)
             return rc < 0 ? rc : 0;
         if ((rc = queue_del(tx, l, ret->seq)) < 0)
             return rc;
@@ -441,27 +441,27 @@ static int see(struct tx *tx, struct line *l, struct waiter *w, struct sight *re
     w->f.watch = ret->first ? 0 : ahead.f.process;
     if (ret->first)
         w->f.flags |= WAITER_TOLD;
-    rc = hf__seen_add(tx, w->f.watch);
+    rc = hf__local_seen_add(tx, w->f.watch);
     for (size_t i = 0; ret->first && i < l->f.nholders && rc == 0; i++) {
         if (l->holders[i].f.expires_at < ret->earliest_at)
             ret->earliest_at = l->holders[i].f.expires_at;
-        rc = hf__seen_add(tx, l->holders[i].f.process);
+        rc = hf__local_seen_add(tx, l->holders[i].f.process);
     }
     return rc < 0 ? rc : w->f.watch != was.watch || w->f.flags != was.flags;
 }
 
-int hf__sight_take(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+int hf__local_sight_take(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
 {
     int rc = see(tx, l, w, ret);
 
-    return rc == 1 ? hf__queue_put(tx, l, w) : rc;
+    return rc == 1 ? hf__local_queue_put(tx, l, w) : rc;
 }
 
-int hf__queue_join(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+int hf__local_queue_join(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
 {
     int rc = see(tx, l, w, ret);
 
-    if (rc < 0 || (rc = hf__queue_put(tx, l, w)) < 0)
+    if (rc < 0 || (rc = hf__local_queue_put(tx, l, w)) < 0)
         return rc;
     ret->position = (uint32_t)++l->f.waiters;
     return 0;

@@ -17,7 +17,7 @@
 #define HF_LOCAL_H
 
 #include "driver/local/record.h"
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 #include <lmdb.h>
 #include <pthread.h>
@@ -64,15 +64,15 @@ struct place { /* what must be equal for two processes to share a gate */
 struct shared;
 struct local;
 
-int hf__place_here(struct place *, hf_error *);
-uint32_t hf__gate_layout(void);
-int hf__gate_init(struct gate *, const struct place *);
-bool hf__gate_sound(const struct gate *);
-/* HF_EBUSYSTORE: it stayed closed, for which hf__gate_blocked has the text. */
-int hf__gate_try(struct shared *, int64_t wait_ms, hf_error *);
-int hf__gate_blocked(struct shared *, hf_error *); /* names the process that is inside */
-int hf__gate_enter(struct shared *, int64_t limit_ms, hf_error *); /* with the text */
-void hf__gate_leave(struct shared *);
+int hf__local_place_here(struct place *, hf_error *);
+uint32_t hf__local_gate_layout(void);
+int hf__local_gate_init(struct gate *, const struct place *);
+bool hf__local_gate_sound(const struct gate *);
+/* HF_EBUSYSTORE: it stayed closed, for which hf__local_gate_blocked has the text. */
+int hf__local_gate_try(struct shared *, int64_t wait_ms, hf_error *);
+int hf__local_gate_blocked(struct shared *, hf_error *); /* names the process that is inside */
+int hf__local_gate_enter(struct shared *, int64_t limit_ms, hf_error *); /* with the text */
+void hf__local_gate_leave(struct shared *);
 
 /* ---- shared ------------------------------------------------------------------------ */
 
@@ -106,26 +106,26 @@ struct shared {
     struct arena_chunk *arena, *arena_now;
 };
 
-int hf__shared_get(struct shared **, const struct url *, hf_error *);
-void hf__shared_put(struct shared *);
-void hf__fd_keep(int fd); /* closed in a forked child */
-void hf__fd_forget(int fd);
-void hf__fd_close(int fd); /* takes -1 */
+int hf__local_shared_get(struct shared **, const struct url *, hf_error *);
+void hf__local_shared_put(struct shared *);
+void hf__local_fd_keep(int fd); /* closed in a forked child */
+void hf__local_fd_forget(int fd);
+void hf__local_fd_close(int fd); /* takes -1 */
 
 /* ---- folder ------------------------------------------------------------------------ */
 
 enum { STORE_FIRST = 1 << 20, STORE_PATH = 64 };
 
-void hf__folder_default(char *, size_t);
-int hf__folder_open(struct shared *, const struct url *, hf_error *); /* dirfd, dev, ino */
-void hf__folder_pause(int64_t us); /* blocks: for what another process ends in a moment */
-int hf__folder_enter(struct shared *, int64_t limit_ms, hf_error *);  /* gate, env */
-int hf__folder_build(struct shared *, hf_error *);
-int hf__folder_rehome(struct shared *, int64_t limit_ms, hf_error *);
-bool hf__folder_held(const struct shared *); /* our descriptors are still our own */
-bool hf__folder_same(struct shared *);       /* the path still leads to what we have open */
-void hf__folder_name(const struct shared *, char path[STORE_PATH], const char *file);
-int hf__file_own(const struct shared *, int fd); /* mode and group of a new file */
+void hf__local_folder_default(char *, size_t);
+int hf__local_folder_open(struct shared *, const struct url *, hf_error *); /* dirfd, dev, ino */
+void hf__local_folder_pause(int64_t us); /* blocks: for what another process ends in a moment */
+int hf__local_folder_enter(struct shared *, int64_t limit_ms, hf_error *);  /* gate, env */
+int hf__local_folder_build(struct shared *, hf_error *);
+int hf__local_folder_rehome(struct shared *, int64_t limit_ms, hf_error *);
+bool hf__local_folder_held(const struct shared *); /* our descriptors are still our own */
+bool hf__local_folder_same(struct shared *);       /* the path still leads to what we have open */
+void hf__local_folder_name(const struct shared *, char path[STORE_PATH], const char *file);
+int hf__local_file_own(const struct shared *, int fd); /* mode and group of a new file */
 
 /* ---- store ------------------------------------------------------------------------- */
 
@@ -169,25 +169,25 @@ typedef int tx_body(struct tx *, void *arg);
  * body may run twice (the map grew): it must start anew each time. `adds`: it may need
  * room that a full store does not have. Returns 0 or HF_E*; HF_EBUSYSTORE, without a text:
  * the gate is closed, the body has not run. */
-int hf__tx_run(struct local *, tx_body *, void *arg, bool adds, hf_error *);
-int hf__tx_once(struct shared *, struct local *, tx_body *, void *arg, bool adds,
+int hf__local_tx_run(struct local *, tx_body *, void *arg, bool adds, hf_error *);
+int hf__local_tx_once(struct shared *, struct local *, tx_body *, void *arg, bool adds,
                 hf_error *); /* the gate is ours; makes no room */
-int hf__tx_inside(struct shared *, struct local *, tx_body *, void *arg, bool adds,
+int hf__local_tx_inside(struct shared *, struct local *, tx_body *, void *arg, bool adds,
                   hf_error *); /* the gate is ours */
-void *hf__tx_copy(struct tx *, const void *,
+void *hf__local_tx_copy(struct tx *, const void *,
                   size_t); /* valid until the body ends; or NULL */
 
-int hf__db_open(struct shared *, hf_error *); /* inside the gate */
-void hf__db_close(struct shared *);
-int hf__db_create(struct shared *, const char *path, const unsigned char *id, hf_error *);
-int hf__db_rollback(struct shared *, hf_error *);
-int hf__db_reserve(int fd, size_t from, size_t size); /* 0 or errno */
-void hf__arena_done(struct shared *);
-int hf__db_error(hf_error *, const struct shared *, int mdb);
-int hf__db_get(struct tx *, const void *key, size_t len, MDB_val *); /* 0, DB_NONE, HF_E* */
-int hf__db_put(struct tx *, const void *key, size_t len, size_t size, void **room);
-int hf__db_del(struct tx *, const void *key, size_t len); /* 0, DB_NONE, HF_E* */
-int hf__db_del_prefix(struct tx *, const void *prefix, size_t len);
+int hf__local_db_open(struct shared *, hf_error *); /* inside the gate */
+void hf__local_db_close(struct shared *);
+int hf__local_db_create(struct shared *, const char *path, const unsigned char *id, hf_error *);
+int hf__local_db_rollback(struct shared *, hf_error *);
+int hf__local_db_reserve(int fd, size_t from, size_t size); /* 0 or errno */
+void hf__local_arena_done(struct shared *);
+int hf__local_db_error(hf_error *, const struct shared *, int mdb);
+int hf__local_db_get(struct tx *, const void *key, size_t len, MDB_val *); /* 0, DB_NONE, HF_E* */
+int hf__local_db_put(struct tx *, const void *key, size_t len, size_t size, void **room);
+int hf__local_db_del(struct tx *, const void *key, size_t len); /* 0, DB_NONE, HF_E* */
+int hf__local_db_del_prefix(struct tx *, const void *prefix, size_t len);
 
 struct scan { /* the records whose key starts with a prefix, in order */
     struct tx *tx;
@@ -197,44 +197,44 @@ struct scan { /* the records whose key starts with a prefix, in order */
     MDB_val key, value;
 };
 
-int hf__scan_open(struct scan *, struct tx *, const void *prefix, size_t len);
-int hf__scan_first(struct scan *);                             /* 0, DB_NONE, HF_E* */
-int hf__scan_from(struct scan *, const void *key, size_t len); /* at or after */
-int hf__scan_before(struct scan *, const void *key, size_t len); /* the last one before */
-int hf__scan_next(struct scan *);
-int hf__scan_del(struct scan *); /* the present one; then hf__scan_next goes on */
-void hf__scan_close(struct scan *);
+int hf__local_scan_open(struct scan *, struct tx *, const void *prefix, size_t len);
+int hf__local_scan_first(struct scan *);                             /* 0, DB_NONE, HF_E* */
+int hf__local_scan_from(struct scan *, const void *key, size_t len); /* at or after */
+int hf__local_scan_before(struct scan *, const void *key, size_t len); /* the last one before */
+int hf__local_scan_next(struct scan *);
+int hf__local_scan_del(struct scan *); /* the present one; then hf__local_scan_next goes on */
+void hf__local_scan_close(struct scan *);
 
-int hf__check_header(const struct shared *, int fd, hf_error *);
-int hf__check_tree(const struct shared *, int fd, hf_error *);
-int hf__meta_forget(int fd, uint64_t after); /* invalidates a newer meta page */
+int hf__local_check_header(const struct shared *, int fd, hf_error *);
+int hf__local_check_tree(const struct shared *, int fd, hf_error *);
+int hf__local_meta_forget(int fd, uint64_t after); /* invalidates a newer meta page */
 
 /* Keys: a table byte and big-endian numbers. */
 enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_MAIL = 34, KEY_FOLLOW = 26 };
-size_t hf__key_numbers(unsigned char *, enum table, const uint64_t *, size_t n);
-uint64_t hf__key_number(const unsigned char *); /* of 8 bytes */
-bool hf__key_cut(const struct key *);           /* the record must hold the name */
-void hf__key_name(struct key *, enum table, const char *ns, const char *name, size_t len);
+size_t hf__local_key_numbers(unsigned char *, enum table, const uint64_t *, size_t n);
+uint64_t hf__local_key_number(const unsigned char *); /* of 8 bytes */
+bool hf__local_key_cut(const struct key *);           /* the record must hold the name */
+void hf__local_key_name(struct key *, enum table, const char *ns, const char *name, size_t len);
 
 /* ---- lines ------------------------------------------------------------------------- */
 
-int hf__line_load(struct tx *, const struct key *, struct line **);
-int hf__line_save(struct tx *, const struct key *, struct line *);
-int hf__line_clean(struct tx *, struct line *); /* drops dead holders */
-int hf__line_step(struct tx *, const struct key *, struct line *);
+int hf__local_line_load(struct tx *, const struct key *, struct line **);
+int hf__local_line_save(struct tx *, const struct key *, struct line *);
+int hf__local_line_clean(struct tx *, struct line *); /* drops dead holders */
+int hf__local_line_step(struct tx *, const struct key *, struct line *);
 /* The hold goes on without its owner, for so long from now. */
-int hf__line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
-uint64_t hf__line_fence(struct tx *, const struct key *); /* 0: the marks are damaged */
-int hf__alive(struct tx *, uint64_t process);             /* 1, 0 or HF_E* */
-int hf__waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
-int hf__queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
-int hf__queue_first(struct tx *, const struct line *, struct waiter *);
-int hf__queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
-int hf__queue_put(struct tx *, const struct line *, const struct waiter *);
-int hf__queue_remove(struct tx *, struct line *, uint64_t seq); /* tells the successor */
-int hf__life_put(struct tx *, uint64_t life, int64_t ttl_ms);
-int hf__life_get(struct tx *, uint64_t process, uint64_t life, struct life_fix *);
-int hf__life_del(struct tx *, uint64_t life);
+int hf__local_line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
+uint64_t hf__local_line_fence(struct tx *, const struct key *); /* 0: the marks are damaged */
+int hf__local_alive(struct tx *, uint64_t process);             /* 1, 0 or HF_E* */
+int hf__local_waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
+int hf__local_queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
+int hf__local_queue_first(struct tx *, const struct line *, struct waiter *);
+int hf__local_queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
+int hf__local_queue_put(struct tx *, const struct line *, const struct waiter *);
+int hf__local_queue_remove(struct tx *, struct line *, uint64_t seq); /* tells the successor */
+int hf__local_life_put(struct tx *, uint64_t life, int64_t ttl_ms);
+int hf__local_life_get(struct tx *, uint64_t process, uint64_t life, struct life_fix *);
+int hf__local_life_del(struct tx *, uint64_t life);
 
 /* What a waiting ticket sees ahead of it. */
 struct sight {
@@ -242,8 +242,8 @@ struct sight {
     uint32_t position;   /* 0: not known */
     int64_t earliest_at; /* expiry among the holders; only if first */
 };
-int hf__sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
-int hf__queue_join(struct tx *, struct line *, struct waiter *, struct sight *);
+int hf__local_sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
+int hf__local_queue_join(struct tx *, struct line *, struct waiter *, struct sight *);
 
 /* ---- mail -------------------------------------------------------------------------- */
 
@@ -279,21 +279,21 @@ struct stale {                     /* a record of ours that nobody needs any mor
     unsigned char token[HF_TOKEN]; /* to this ticket */
 };
 
-int hf__tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
+int hf__local_tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
              const unsigned char *token, uint64_t value, int64_t expires_at);
-int hf__note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t value,
+int hf__local_note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t value,
              int64_t expires_at); /* for a ticket of our own */
-int hf__tell_followers(struct tx *, enum table, uint64_t hash);
-int hf__mail_read(struct tx *); /* moves our mail into notes */
-int hf__mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
-void hf__hear(struct local *, const struct note *);
-void hf__deliver(struct local *); /* hf__poke, and tells our own; not inside the gate */
+int hf__local_tell_followers(struct tx *, enum table, uint64_t hash);
+int hf__local_mail_read(struct tx *); /* moves our mail into notes */
+int hf__local_mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
+void hf__local_hear(struct local *, const struct note *);
+void hf__local_deliver(struct local *); /* hf__local_poke, and tells our own; not inside the gate */
 
-int hf__wake_open(struct local *, hf_error *); /* the wake pipe and our number */
-void hf__wake_close(struct local *);
-void hf__wake_rest(struct local *);   /* reads what a grant has left in our pipe */
-void hf__grants_show(struct local *); /* inside the gate, after the commit */
-void hf__poke(struct local *);        /* wakes the others; not inside the gate */
+int hf__local_wake_open(struct local *, hf_error *); /* the wake pipe and our number */
+void hf__local_wake_close(struct local *);
+void hf__local_wake_rest(struct local *);   /* reads what a grant has left in our pipe */
+void hf__local_grants_show(struct local *); /* inside the gate, after the commit */
+void hf__local_poke(struct local *);        /* wakes the others; not inside the gate */
 
 /* ---- processes --------------------------------------------------------------------- */
 
@@ -319,24 +319,24 @@ struct post { /* whom a waiting ticket (ticket.drv_ptr) or a follower watches */
     struct peer *peers[];
 };
 
-int hf__process_register(struct local *, hf_error *); /* gives this process its number */
-void hf__process_end(struct shared *);                /* before the last client goes */
-int hf__process_socket(struct local *, hf_error *);
+int hf__local_process_register(struct local *, hf_error *); /* gives this process its number */
+void hf__local_process_end(struct shared *);                /* before the last client goes */
+int hf__local_process_socket(struct local *, hf_error *);
 struct sockaddr_un;
-void hf__socket_address(const struct shared *, struct sockaddr_un *, uint64_t process);
-uint64_t hf__process_start(const struct shared *, uint32_t pid); /* 0: not known */
-int hf__seen_add(struct tx *, uint64_t process);
-bool hf__peer_dead(struct local *, const struct seen *); /* for good */
-int hf__bury(struct local *, uint64_t process);
-bool hf__bury_seen(struct local *); /* the dead in local->seen; were there any? */
-int hf__bury_inside(struct tx *, uint64_t process);
-void hf__bury_sockets(struct shared *, uint64_t process);
+void hf__local_socket_address(const struct shared *, struct sockaddr_un *, uint64_t process);
+uint64_t hf__local_process_start(const struct shared *, uint32_t pid); /* 0: not known */
+int hf__local_seen_add(struct tx *, uint64_t process);
+bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */
+int hf__local_bury(struct local *, uint64_t process);
+bool hf__local_bury_seen(struct local *); /* the dead in local->seen; were there any? */
+int hf__local_bury_inside(struct tx *, uint64_t process);
+void hf__local_bury_sockets(struct shared *, uint64_t process);
 /* Watches all in local->seen; returns one that is to be buried, or 0. */
-uint64_t hf__post_set(struct local *, struct post **);
-void hf__post_clear(struct local *, struct post *); /* takes NULL */
-bool hf__post_has(const struct post *, const struct peer *);
-void hf__peers_done(struct local *);
-int hf__sweep(struct shared *, int64_t now,
+uint64_t hf__local_post_set(struct local *, struct post **);
+void hf__local_post_clear(struct local *, struct post *); /* takes NULL */
+bool hf__local_post_has(const struct post *, const struct peer *);
+void hf__local_peers_done(struct local *);
+int hf__local_sweep(struct shared *, int64_t now,
               hf_error *); /* inside the gate; now 0: no clock */
 
 /* ---- verbs that wait for the gate: deferred.c --------------------------------------- */
@@ -356,14 +356,14 @@ struct verb {
 struct deferred; /* a verb that waits; at most one for each `of` */
 
 int hf__local_enter(struct local *, hf_error *); /* 0, HF_EBUSYSTORE or HF_E* */
-void hf__defer(struct local *, const struct verb *, void *of); /* until the gate is open */
-void hf__defer_drop_ticket(struct ticket *);         /* without an answer */
-void hf__defer_drop(struct local *, const void *of); /* of others than tickets */
-bool hf__defer_has(const struct ticket *, const struct verb *);
-void hf__defer_init(struct local *);
-void hf__defer_done(struct local *);
-void hf__defer_free(struct local *); /* memory only */
-int64_t hf__gate_limit(const struct local *, const void *); /* the usual limit_ms */
+void hf__local_defer(struct local *, const struct verb *, void *of); /* until the gate is open */
+void hf__local_defer_drop_ticket(struct ticket *);         /* without an answer */
+void hf__local_defer_drop(struct local *, const void *of); /* of others than tickets */
+bool hf__local_defer_has(const struct ticket *, const struct verb *);
+void hf__local_defer_init(struct local *);
+void hf__local_defer_done(struct local *);
+void hf__local_defer_free(struct local *); /* memory only */
+int64_t hf__local_gate_limit(const struct local *, const void *); /* the usual limit_ms */
 
 /* ---- clients ----------------------------------------------------------------------- */
 
@@ -406,7 +406,7 @@ struct local {
     size_t nnotes, notes_room;
     struct poke *pokes;
     size_t npokes, pokes_room;
-    struct seen *seen; /* filled by a body for hf__post_set */
+    struct seen *seen; /* filled by a body for hf__local_post_set */
     size_t nseen, seen_room;
     struct list all_waits;
     struct stale *stale;
@@ -426,7 +426,7 @@ extern const struct hf_driver hf__driver_local;
 static inline void run_verb(struct local *ls, const struct verb *v, void *of)
 {
     if (ls->shut || v->run(ls, of) == HF_EBUSYSTORE)
-        hf__defer(ls, v, of);
+        hf__local_defer(ls, v, of);
 }
 
 static inline struct wait *wait_of(const struct life *l)
@@ -441,36 +441,36 @@ static inline struct local *local_of(struct store *s)
 
 /* ticket.drv: 0 line id, 1 seq + 1 (0: not queued as far as we know), 2 points at its
  * struct deferred. life.drv of a life of one ticket: 0 its renewal is late (renew.c) */
-struct ticket *hf__ticket_find(struct local *, const unsigned char *token);
-void hf__ticket_out(struct local *,
+struct ticket *hf__local_ticket_find(struct local *, const unsigned char *token);
+void hf__local_ticket_out(struct local *,
                     struct ticket *); /* forgets it: before ev_left, ev_gone */
-void hf__ticket_granted(struct local *, struct ticket *, uint64_t fence,
+void hf__local_ticket_granted(struct local *, struct ticket *, uint64_t fence,
                         int64_t expires_at);
-void hf__ticket_in(struct local *, struct ticket *); /* remembers it */
-void hf__attend(struct local *,
+void hf__local_ticket_in(struct local *, struct ticket *); /* remembers it */
+void hf__local_attend(struct local *,
                 const unsigned char *token); /* looks for a waiting ticket */
-int hf__prepare(struct local *, hf_error *); /* our number and wake pipe, if not yet */
-int hf__room(void **array, size_t *room, size_t need, size_t size); /* 0 or HF_ENOMEM */
+int hf__local_prepare(struct local *, hf_error *); /* our number and wake pipe, if not yet */
+int hf__local_room(void **array, size_t *room, size_t need, size_t size); /* 0 or HF_ENOMEM */
 
 static inline uint64_t post_ticket(struct local *ls, struct ticket *t)
 {
     struct post *post = t->drv_ptr;
-    uint64_t corpse = hf__post_set(ls, &post);
+    uint64_t corpse = hf__local_post_set(ls, &post);
 
     t->drv_ptr = post;
     return corpse;
 }
 
-int64_t hf__recheck_ms(const struct sight *, int64_t now);
+int64_t hf__local_recheck_ms(const struct sight *, int64_t now);
 
-struct wait *hf__wait_find(struct local *, const struct key *, int64_t ttl_ms);
-struct wait *hf__wait_new(struct local *, int64_t ttl_ms); /* NULL: no memory */
-void hf__wait_unindex(struct local *, struct wait *);      /* no newcomers */
-void hf__wait_index(struct local *, struct wait *, const struct key *); /* for newcomers */
-void hf__wait_drop(struct local *, struct life *); /* frees it if no ticket is on it */
-void hf__wait_free(struct local *, struct wait *); /* takes NULL */
-void hf__stale_add(struct local *, uint64_t life, const unsigned char *token);
-int hf__stale_drop(struct tx *); /* inside the gate */
+struct wait *hf__local_wait_find(struct local *, const struct key *, int64_t ttl_ms);
+struct wait *hf__local_wait_new(struct local *, int64_t ttl_ms); /* NULL: no memory */
+void hf__local_wait_unindex(struct local *, struct wait *);      /* no newcomers */
+void hf__local_wait_index(struct local *, struct wait *, const struct key *); /* for newcomers */
+void hf__local_wait_drop(struct local *, struct life *); /* frees it if no ticket is on it */
+void hf__local_wait_free(struct local *, struct wait *); /* takes NULL */
+void hf__local_stale_add(struct local *, uint64_t life, const unsigned char *token);
+int hf__local_stale_drop(struct tx *); /* inside the gate */
 
 void hf__local_join(struct store *, struct ticket *);
 void hf__local_leave(struct store *, struct ticket *);
@@ -493,12 +493,12 @@ struct follow { /* look.drv_ptr, cell.drv_ptr */
     struct timer timer; /* the next expiry */
 };
 
-int hf__follow_start(struct local *, struct look *, struct cell *, hf_error *);
-void hf__follow_next(struct follow *, int64_t at); /* looks again then; LOOP_NEVER */
-void hf__follow_stop(struct local *, struct follow *, struct list *node);
-void hf__follow_changed(struct local *, enum table, uint64_t hash);
-void hf__follow_death(struct local *, const struct peer *);
-void hf__look_answer(struct local *, struct look *);
-void hf__cell_answer(struct local *, struct cell *);
+int hf__local_follow_start(struct local *, struct look *, struct cell *, hf_error *);
+void hf__local_follow_next(struct follow *, int64_t at); /* looks again then; LOOP_NEVER */
+void hf__local_follow_stop(struct local *, struct follow *, struct list *node);
+void hf__local_follow_changed(struct local *, enum table, uint64_t hash);
+void hf__local_follow_death(struct local *, const struct peer *);
+void hf__local_look_answer(struct local *, struct look *);
+void hf__local_cell_answer(struct local *, struct cell *);
 
 #endif

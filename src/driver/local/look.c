@@ -91,18 +91,18 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
     *count = 0;
     if (l->f.waiters == 0)
         return 0;
-    rc = hf__scan_open(&s, tx, prefix, hf__key_numbers(prefix, TABLE_QUEUE, &l->f.id, 1));
+    rc = hf__local_scan_open(&s, tx, prefix, hf__local_key_numbers(prefix, TABLE_QUEUE, &l->f.id, 1));
     if (rc < 0)
         return rc;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s)) {
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         struct life_fix life;
         struct waiter w;
 
-        if ((rc = hf__waiter_decode(&w, s.value.mv_data, s.value.mv_size)) < 0) {
+        if ((rc = hf__local_waiter_decode(&w, s.value.mv_data, s.value.mv_size)) < 0) {
             hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged waiter");
             break;
         }
-        if ((rc = hf__waiter_alive(tx, &w, &life)) < 0)
+        if ((rc = hf__local_waiter_alive(tx, &w, &life)) < 0)
             break;
         if (rc == 1)
             ++*count;
@@ -111,7 +111,7 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
         if (k->look->front && memcmp(w.f.token, k->look->token, HF_TOKEN) == 0)
             break;
     }
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
 }
 
@@ -145,7 +145,7 @@ static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
     r->kept = h->f.process == 0;
     if (h->f.expires_at < k->earliest_at)
         k->earliest_at = h->f.expires_at;
-    return hf__seen_add(tx, h->f.process);
+    return hf__local_seen_add(tx, h->f.process);
 }
 
 static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
@@ -166,7 +166,7 @@ static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
     r->age_ms = age_ms(tx->now, w->f.joined_at);
     r->expires_ms = (life->expires_at - tx->now) / 1000;
     r->joined = w->f.joined_at;
-    return hf__seen_add(tx, w->f.process);
+    return hf__local_seen_add(tx, w->f.process);
 }
 
 /* They are asked afterwards whether they live. */
@@ -175,7 +175,7 @@ static int see_holders(struct tx *tx, const struct line *l)
     int rc = 0;
 
     for (size_t i = 0; i < l->f.nholders && tx->ls->nseen < SEEN_IN_TRY && rc == 0; i++)
-        rc = hf__seen_add(tx, l->holders[i].f.process);
+        rc = hf__local_seen_add(tx, l->holders[i].f.process);
     return rc < 0 ? rc : TX_READ;
 }
 
@@ -186,8 +186,8 @@ static int look_at_line(struct tx *tx, struct looking *k)
     uint64_t waiters;
     int rc;
 
-    hf__key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
-    if ((rc = hf__line_load(tx, &key, &l)) < 0 || (rc = hf__line_clean(tx, l)) < 0)
+    hf__local_key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
+    if ((rc = hf__local_line_load(tx, &key, &l)) < 0 || (rc = hf__local_line_clean(tx, l)) < 0)
         return rc;
     for (size_t i = 0; i < l->f.nholders && rc == 0; i++)
         rc = show_holder(tx, k, l, &l->holders[i]);
@@ -207,8 +207,8 @@ static int look_briefly(struct tx *tx, struct looking *k)
     struct row *r;
     int rc;
 
-    hf__key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
-    if ((rc = hf__line_load(tx, &key, &l)) < 0 || (rc = hf__line_clean(tx, l)) < 0)
+    hf__local_key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
+    if ((rc = hf__local_line_load(tx, &key, &l)) < 0 || (rc = hf__local_line_clean(tx, l)) < 0)
         return rc;
     if (l->f.nholders > 0) {
         if ((r = add_row(tx, k, &s)) == NULL)
@@ -224,7 +224,7 @@ static int look_briefly(struct tx *tx, struct looking *k)
 /* Keys are cut at 470 bytes; the rest of the prefix is compared with the full name. */
 static size_t list_prefix(struct key *k, const struct local *ls, const struct look *look)
 {
-    hf__key_name(k, TABLE_LINE, ls->ns, look->name, look->name_len);
+    hf__local_key_name(k, TABLE_LINE, ls->ns, look->name, look->name_len);
     return 1 + (k->full_len < 470 ? k->full_len : 470);
 }
 
@@ -236,7 +236,7 @@ static int show_line(struct tx *tx, struct looking *k, const struct scan *s,
     struct texts t = { 0 };
     uint64_t waiters;
     struct row *r;
-    int rc = hf__line_decode(l, s->value.mv_data, s->value.mv_size);
+    int rc = hf__local_line_decode(l, s->value.mv_data, s->value.mv_size);
 
     if (rc < 0)
         return hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged line");
@@ -246,7 +246,7 @@ static int show_line(struct tx *tx, struct looking *k, const struct scan *s,
         memcmp(t.name, prefix->full, prefix->full_len) != 0 ||
         memchr(t.name + skip, '\0', t.name_len - skip))
         return 0; /* another prefix, or another namespace */
-    if ((rc = hf__line_clean(tx, l)) < 0 || (rc = waiters_of(tx, k, l, &waiters, NULL)) < 0)
+    if ((rc = hf__local_line_clean(tx, l)) < 0 || (rc = waiters_of(tx, k, l, &waiters, NULL)) < 0)
         return rc;
     if (l->f.nholders == 0 && waiters == 0)
         return 0;
@@ -264,7 +264,7 @@ static int look_at_list(struct tx *tx, struct looking *k)
 {
     struct key prefix;
     struct scan s;
-    int rc = hf__scan_open(&s, tx, "", 0);
+    int rc = hf__local_scan_open(&s, tx, "", 0);
 
     if (rc < 0)
         return rc;
@@ -272,13 +272,13 @@ static int look_at_list(struct tx *tx, struct looking *k)
     memcpy(s.prefix, prefix.bytes, 1);
     memcpy(s.prefix + 1, prefix.full, s.plen - 1);
     k->nlines = 0;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s)) {
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         if (k->look->limit > 0 && k->nlines >= k->look->limit)
             break;
         if ((rc = show_line(tx, k, &s, &prefix)) < 0)
             break;
     }
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc < 0 ? rc : TX_READ;
 }
 
@@ -309,8 +309,8 @@ static void show(struct local *ls, struct looking *k)
     struct follow *f = k->look->drv_ptr;
 
     if (f) {
-        hf__post_set(ls, &f->post);
-        hf__follow_next(f, k->earliest_at);
+        hf__local_post_set(ls, &f->post);
+        hf__local_follow_next(f, k->earliest_at);
     }
     list_for (n, &k->rows)
         ev_row(k->look, &container_of(n, struct shown, node)->row);
@@ -326,10 +326,10 @@ static int run(struct local *ls, void *of)
 
     list_init(&k.rows);
     if (k.look->follow && !k.look->drv_ptr)
-        rc = hf__follow_start(ls, k.look, NULL, &err);
-    if (rc == 0 && (rc = hf__tx_run(ls, look, &k, false, &err)) == 0 &&
-        hf__bury_seen(ls))
-        rc = hf__tx_run(ls, look, &k, false, &err);
+        rc = hf__local_follow_start(ls, k.look, NULL, &err);
+    if (rc == 0 && (rc = hf__local_tx_run(ls, look, &k, false, &err)) == 0 &&
+        hf__local_bury_seen(ls))
+        rc = hf__local_tx_run(ls, look, &k, false, &err);
     if (rc == 0) {
         show(ls, &k);
         return 0;
@@ -342,10 +342,10 @@ static int run(struct local *ls, void *of)
 
 static const struct verb look_verb = { .run = run,
                                        .fail = fail,
-                                       .limit_ms = hf__gate_limit };
+                                       .limit_ms = hf__local_gate_limit };
 static const struct verb again_verb = { .run = run, .fail = fail }; /* of a follow */
 
-void hf__look_answer(struct local *ls, struct look *lk)
+void hf__local_look_answer(struct local *ls, struct look *lk)
 {
     run_verb(ls, &again_verb, lk);
 }

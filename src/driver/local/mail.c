@@ -23,7 +23,7 @@ static size_t mail_key(unsigned char key[KEY_MAIL], uint64_t process, uint64_t m
                        enum mail_kind kind, const unsigned char *token)
 {
     const uint64_t n[] = { process, member };
-    size_t len = hf__key_numbers(key, TABLE_MAIL, n, 2);
+    size_t len = hf__local_key_numbers(key, TABLE_MAIL, n, 2);
 
     key[len++] = (unsigned char)kind;
     memcpy(key + len, token, HF_TOKEN);
@@ -35,14 +35,14 @@ static int no_memory(struct tx *tx)
     return hf__fail(tx->err, HF_ENOMEM, ENOMEM, tx->sh->path, "no memory");
 }
 
-int hf__note(struct tx *tx, enum mail_kind kind, const unsigned char *token, uint64_t value,
+int hf__local_note(struct tx *tx, enum mail_kind kind, const unsigned char *token, uint64_t value,
              int64_t expires_at)
 {
     struct local *ls = tx->ls;
     void *notes = ls->notes;
     struct note *n;
 
-    if (hf__room(&notes, &ls->notes_room, ls->nnotes + 1, sizeof *ls->notes) < 0)
+    if (hf__local_room(&notes, &ls->notes_room, ls->nnotes + 1, sizeof *ls->notes) < 0)
         return no_memory(tx);
     ls->notes = notes;
     n = &ls->notes[ls->nnotes++];
@@ -67,7 +67,7 @@ static int add_poke(struct tx *tx, uint64_t process, uint64_t member, enum mail_
             memset(&ls->pokes[i].wake, 0, sizeof ls->pokes[i].wake);
             return 0;
         }
-    if (hf__room(&pokes, &ls->pokes_room, ls->npokes + 1, sizeof *ls->pokes) < 0)
+    if (hf__local_room(&pokes, &ls->pokes_room, ls->npokes + 1, sizeof *ls->pokes) < 0)
         return no_memory(tx);
     ls->pokes = pokes;
     p = &ls->pokes[ls->npokes++];
@@ -80,7 +80,7 @@ static int add_poke(struct tx *tx, uint64_t process, uint64_t member, enum mail_
     return 0;
 }
 
-int hf__tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_kind kind,
+int hf__local_tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_kind kind,
              const unsigned char *token, uint64_t value, int64_t expires_at)
 {
     const struct mail_fix fix = { value, expires_at };
@@ -91,19 +91,19 @@ int hf__tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_kind ki
     if (process == 0)
         return 0; /* kept: nobody is left to be told */
     if (tx->ls && process == tx->sh->process && member == tx->ls->member)
-        return hf__note(tx, kind, token, value, expires_at);
+        return hf__local_note(tx, kind, token, value, expires_at);
     rc =
-        hf__db_put(tx, key, mail_key(key, process, member, kind, token), sizeof fix, &room);
+        hf__local_db_put(tx, key, mail_key(key, process, member, kind, token), sizeof fix, &room);
     if (rc < 0)
         return rc;
     memcpy(room, &fix, sizeof fix);
     return tx->ls ? add_poke(tx, process, member, kind, token, &fix) : 0;
 }
 
-int hf__tell_followers(struct tx *tx, enum table table, uint64_t hash)
+int hf__local_tell_followers(struct tx *tx, enum table table, uint64_t hash)
 {
     unsigned char prefix[KEY_FOLLOW], token[HF_TOKEN] = { 0 };
-    size_t len = hf__key_numbers(prefix, TABLE_FOLLOW, &hash, 1);
+    size_t len = hf__local_key_numbers(prefix, TABLE_FOLLOW, &hash, 1);
     struct poke *who = NULL;
     size_t n = 0, room = 0;
     struct scan s;
@@ -112,41 +112,41 @@ int hf__tell_followers(struct tx *tx, enum table table, uint64_t hash)
     prefix[len++] = (unsigned char)table;
     token[0] = (unsigned char)table;
     memcpy(token + 1, &hash, sizeof hash);
-    if ((rc = hf__scan_open(&s, tx, prefix, len)) < 0)
+    if ((rc = hf__local_scan_open(&s, tx, prefix, len)) < 0)
         return rc;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s)) {
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         const unsigned char *key = s.key.mv_data;
         void *more = who;
 
         if (s.key.mv_size != KEY_FOLLOW)
             continue;
-        if (hf__room(&more, &room, n + 1, sizeof *who) < 0) {
+        if (hf__local_room(&more, &room, n + 1, sizeof *who) < 0) {
             rc = no_memory(tx);
             break;
         }
         who = more;
-        who[n++] = (struct poke){ .process = hf__key_number(key + len),
-                                  .member = hf__key_number(key + len + 8) };
+        who[n++] = (struct poke){ .process = hf__local_key_number(key + len),
+                                  .member = hf__local_key_number(key + len + 8) };
     }
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     for (size_t i = 0; i < n && rc >= 0; i++)
-        rc = hf__tell(tx, who[i].process, who[i].member, MAIL_CHANGED, token, hash, 0);
+        rc = hf__local_tell(tx, who[i].process, who[i].member, MAIL_CHANGED, token, hash, 0);
     free(who);
     return rc < 0 ? rc : 0;
 }
 
-int hf__mail_forget(struct tx *tx, enum mail_kind kind, const unsigned char *token)
+int hf__local_mail_forget(struct tx *tx, enum mail_kind kind, const unsigned char *token)
 {
     unsigned char key[KEY_MAIL];
     int rc;
 
     if (tx->ls->member == 0)
         return 0;
-    rc = hf__db_del(tx, key, mail_key(key, tx->sh->process, tx->ls->member, kind, token));
+    rc = hf__local_db_del(tx, key, mail_key(key, tx->sh->process, tx->ls->member, kind, token));
     return rc < 0 ? rc : 0;
 }
 
-int hf__mail_read(struct tx *tx)
+int hf__local_mail_read(struct tx *tx)
 {
     unsigned char prefix[KEY_MAIL];
     const uint64_t n[] = { tx->sh->process, tx->ls->member };
@@ -155,43 +155,43 @@ int hf__mail_read(struct tx *tx)
 
     if (tx->ls->member == 0)
         return 0;
-    rc = hf__scan_open(&s, tx, prefix, hf__key_numbers(prefix, TABLE_MAIL, n, 2));
+    rc = hf__local_scan_open(&s, tx, prefix, hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
     if (rc < 0)
         return rc;
-    while ((rc = hf__scan_first(&s)) == 0) {
+    while ((rc = hf__local_scan_first(&s)) == 0) {
         const unsigned char *key = s.key.mv_data;
         struct mail_fix fix;
 
         if (s.key.mv_size == KEY_MAIL && s.value.mv_size == sizeof fix) {
             memcpy(&fix, s.value.mv_data, sizeof fix);
-            if ((rc = hf__note(tx, (enum mail_kind)key[17], key + 18, fix.value,
+            if ((rc = hf__local_note(tx, (enum mail_kind)key[17], key + 18, fix.value,
                                fix.expires_at)) < 0)
                 break;
         }
-        if ((rc = hf__scan_del(&s)) < 0)
+        if ((rc = hf__local_scan_del(&s)) < 0)
             break;
     }
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
 }
 
 /* ---- after the gate ---------------------------------------------------------------- */
 
-void hf__hear(struct local *ls, const struct note *n)
+void hf__local_hear(struct local *ls, const struct note *n)
 {
     struct ticket *t;
 
     if (n->kind == MAIL_CHANGED) {
-        hf__follow_changed(ls, (enum table)n->token[0], n->fix.value);
+        hf__local_follow_changed(ls, (enum table)n->token[0], n->fix.value);
         return;
     }
-    if ((t = hf__ticket_find(ls, n->token)) == NULL)
+    if ((t = hf__local_ticket_find(ls, n->token)) == NULL)
         return; /* it has left meanwhile */
     switch (n->kind) {
     case MAIL_GRANTED:
         if (t->life && t->life->kind == LIFE_WAIT) { /* else it knows */
             t->drv[1] = 0;
-            hf__ticket_granted(ls, t, n->fix.value, n->fix.expires_at);
+            hf__local_ticket_granted(ls, t, n->fix.value, n->fix.expires_at);
         }
         break;
     case MAIL_MARKED:
@@ -199,32 +199,32 @@ void hf__hear(struct local *ls, const struct note *n)
             ev_marked(t);
         break;
     case MAIL_EVICTED:
-        hf__ticket_out(ls, t);
+        hf__local_ticket_out(ls, t);
         ev_gone(t, HF_EEVICTED, -1, NULL);
         break;
     case MAIL_EXPIRED:
-        hf__ticket_out(ls, t);
+        hf__local_ticket_out(ls, t);
         ev_gone(t, HF_ELOST, 0, NULL);
         break;
     default:
-        hf__attend(ls, n->token);
+        hf__local_attend(ls, n->token);
         break;
     }
 }
 
 /* Others first: what we tell our own client may take long. Telling may lead to other
  * entries, which fill the arrays anew: so ours is taken out of the way. */
-void hf__deliver(struct local *ls)
+void hf__local_deliver(struct local *ls)
 {
     struct note *notes = ls->notes;
     size_t n = ls->nnotes;
 
-    hf__poke(ls);
+    hf__local_poke(ls);
     if (n == 0)
         return;
     ls->notes = NULL;
     ls->nnotes = ls->notes_room = 0;
     for (size_t i = 0; i < n; i++)
-        hf__hear(ls, &notes[i]);
+        hf__local_hear(ls, &notes[i]);
     free(notes);
 }

@@ -60,19 +60,19 @@ static int ask_guard(struct local *ls, uint64_t process, int *fd)
     *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0)
         return 1;
-    hf__socket_address(ls->sh, &a, process);
+    hf__local_socket_address(ls->sh, &a, process);
     if (connect(*fd, (struct sockaddr *)&a, sizeof a) == 0) {
-        hf__fd_keep(*fd);
+        hf__local_fd_keep(*fd);
         return 1;
     }
     close(*fd);
     *fd = -1;
-    return (errno != ECONNREFUSED && errno != ENOENT) || !hf__folder_held(ls->sh);
+    return (errno != ECONNREFUSED && errno != ENOENT) || !hf__local_folder_held(ls->sh);
 }
 
 static bool other_start(const struct shared *sh, uint32_t pid, uint64_t start)
 {
-    uint64_t now = start ? hf__process_start(sh, pid) : 0;
+    uint64_t now = start ? hf__local_process_start(sh, pid) : 0;
 
     return now != 0 && now != start;
 }
@@ -107,8 +107,8 @@ static void peer_free(struct local *ls, struct peer *p)
     }
     hf__map_remove(&ls->peers, &p->node);
     ls->store.env->unwatch(ls->store.env, &p->watch);
-    hf__fd_close(p->pidfd);
-    hf__fd_close(p->guardfd);
+    hf__local_fd_close(p->pidfd);
+    hf__local_fd_close(p->guardfd);
     free(p);
 }
 
@@ -141,7 +141,7 @@ static struct peer *peer_new(struct local *ls, const struct seen *s, bool *dead)
     p->pidfd = fd;
     p->guardfd = -1;
     if (fd >= 0)
-        hf__fd_keep(fd);
+        hf__local_fd_keep(fd);
     watch_init(&p->watch, peer_fired);
     list_init(&p->idle);
     hf__map_insert(&ls->peers, &p->node, p->process);
@@ -163,7 +163,7 @@ static bool still_there(struct local *ls, struct peer *p)
         !process_dead(ls->sh, p->pid, p->start))
         return true;
     ls->store.env->unwatch(ls->store.env, &p->watch);
-    hf__fd_close(p->guardfd);
+    hf__local_fd_close(p->guardfd);
     if (!ask_guard(ls, p->process, &p->guardfd))
         return false;
     /* A full backlog leaves nothing to watch: the next look asks again. */
@@ -186,7 +186,7 @@ static struct peer *peer_get(struct local *ls, const struct seen *s, bool now, b
     return NULL;
 }
 
-bool hf__peer_dead(struct local *ls, const struct seen *s)
+bool hf__local_peer_dead(struct local *ls, const struct seen *s)
 {
     bool dead;
 
@@ -194,7 +194,7 @@ bool hf__peer_dead(struct local *ls, const struct seen *s)
     return dead;
 }
 
-void hf__peers_done(struct local *ls)
+void hf__local_peers_done(struct local *ls)
 {
     struct list *n;
 
@@ -204,7 +204,7 @@ void hf__peers_done(struct local *ls)
 
 /* ---- posts ------------------------------------------------------------------------- */
 
-void hf__post_clear(struct local *ls, struct post *post)
+void hf__local_post_clear(struct local *ls, struct post *post)
 {
     for (size_t i = 0; post && i < post->n; i++)
         if (--post->peers[i]->refs == 0)
@@ -226,7 +226,7 @@ static void post_add(struct local *ls, struct post *post, struct peer *p)
     post->peers[post->n++] = p;
 }
 
-uint64_t hf__post_set(struct local *ls, struct post **place)
+uint64_t hf__local_post_set(struct local *ls, struct post **place)
 {
     size_t n = ls->nseen;
     struct post *post = n ? malloc(sizeof *post + n * sizeof *post->peers) : NULL;
@@ -243,12 +243,12 @@ uint64_t hf__post_set(struct local *ls, struct post **place)
         else if (p && post)
             post_add(ls, post, p);
     }
-    hf__post_clear(ls, *place); /* after the new one: most peers stay the same */
+    hf__local_post_clear(ls, *place); /* after the new one: most peers stay the same */
     *place = post;
     return corpse;
 }
 
-bool hf__post_has(const struct post *post, const struct peer *p)
+bool hf__local_post_has(const struct post *post, const struct peer *p)
 {
     for (size_t i = 0; post && i < post->n; i++)
         if (post->peers[i] == p)
@@ -271,15 +271,15 @@ static void peer_fired(struct watch *w, uint32_t events)
         for (struct map_node *m = ls->tickets.slots[i]; m; m = m->next) {
             struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (hf__post_has(t->drv_ptr, p))
+            if (hf__local_post_has(t->drv_ptr, p))
                 memcpy(tokens[n++], t->token, HF_TOKEN);
         }
     ls->store.env->unwatch(ls->store.env, &p->watch);
     peer_use(ls, p); /* stays until all who watch it have looked */
-    hf__bury(ls, p->process); /* if the gate is closed: those who look bury it then */
+    hf__local_bury(ls, p->process); /* if the gate is closed: those who look bury it then */
     for (size_t i = 0; i < n; i++)
-        hf__attend(ls, tokens[i]);
-    hf__follow_death(ls, p);
+        hf__local_attend(ls, tokens[i]);
+    hf__local_follow_death(ls, p);
     if (--p->refs == 0)
         peer_rest(ls, p);
     free(tokens);
@@ -287,7 +287,7 @@ static void peer_fired(struct watch *w, uint32_t events)
 
 /* ---- burying ----------------------------------------------------------------------- */
 
-int hf__seen_add(struct tx *tx, uint64_t process)
+int hf__local_seen_add(struct tx *tx, uint64_t process)
 {
     struct local *ls = tx->ls;
     unsigned char key[KEY_PROCESS];
@@ -301,14 +301,14 @@ int hf__seen_add(struct tx *tx, uint64_t process)
     for (size_t i = 0; i < ls->nseen; i++)
         if (ls->seen[i].process == process)
             return 0;
-    rc = hf__db_get(tx, key, hf__key_numbers(key, TABLE_PROCESS, &process, 1), &v);
+    rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, &process, 1), &v);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    if ((rc = hf__process_decode(&fix, v.mv_data, v.mv_size)) < 0)
+    if ((rc = hf__local_process_decode(&fix, v.mv_data, v.mv_size)) < 0)
         return hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged process");
     if (fix.pid_ns != tx->sh->place.pid_ns)
         return 0;
-    if (hf__room(&seen, &ls->seen_room, ls->nseen + 1, sizeof *ls->seen) < 0)
+    if (hf__local_room(&seen, &ls->seen_room, ls->nseen + 1, sizeof *ls->seen) < 0)
         return hf__fail(tx->err, HF_ENOMEM, ENOMEM, tx->sh->path, "no memory");
     ls->seen = seen;
     ls->seen[ls->nseen++] = (struct seen){ process, fix };
@@ -323,42 +323,42 @@ static int drop_follows(struct tx *tx, uint64_t process)
 
     if (tx->sh->gate->followers == 0)
         return 0;
-    if ((rc = hf__scan_open(&s, tx, &table, 1)) < 0)
+    if ((rc = hf__local_scan_open(&s, tx, &table, 1)) < 0)
         return rc;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s)) {
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         const unsigned char *key = s.key.mv_data;
 
-        if (s.key.mv_size == KEY_FOLLOW && hf__key_number(key + 10) == process &&
-            (rc = hf__scan_del(&s)) < 0)
+        if (s.key.mv_size == KEY_FOLLOW && hf__local_key_number(key + 10) == process &&
+            (rc = hf__local_scan_del(&s)) < 0)
             break;
     }
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
 }
 
-int hf__bury_inside(struct tx *tx, uint64_t process)
+int hf__local_bury_inside(struct tx *tx, uint64_t process)
 {
     unsigned char key[KEY_PROCESS];
-    size_t len = hf__key_numbers(key, TABLE_PROCESS, &process, 1);
-    int rc = hf__db_del(tx, key, len);
+    size_t len = hf__local_key_numbers(key, TABLE_PROCESS, &process, 1);
+    int rc = hf__local_db_del(tx, key, len);
 
     if (rc >= 0) {
         key[0] = TABLE_LIFE;
-        rc = hf__db_del_prefix(tx, key, len);
+        rc = hf__local_db_del_prefix(tx, key, len);
     }
     if (rc >= 0) {
         key[0] = TABLE_MAIL;
-        rc = hf__db_del_prefix(tx, key, len);
+        rc = hf__local_db_del_prefix(tx, key, len);
     }
     return rc < 0 ? rc : drop_follows(tx, process);
 }
 
 static int bury(struct tx *tx, void *arg)
 {
-    return hf__bury_inside(tx, *(uint64_t *)arg);
+    return hf__local_bury_inside(tx, *(uint64_t *)arg);
 }
 
-void hf__bury_sockets(struct shared *sh, uint64_t process)
+void hf__local_bury_sockets(struct shared *sh, uint64_t process)
 {
     int fd = openat(sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -376,22 +376,22 @@ void hf__bury_sockets(struct shared *sh, uint64_t process)
         closedir(dir);
 }
 
-int hf__bury(struct local *ls, uint64_t process)
+int hf__local_bury(struct local *ls, uint64_t process)
 {
     /* The record last: without it nobody would look for what a kill in between has left. */
-    hf__bury_sockets(ls->sh, process);
-    return hf__tx_run(ls, bury, &process, false, NULL);
+    hf__local_bury_sockets(ls->sh, process);
+    return hf__local_tx_run(ls, bury, &process, false, NULL);
 }
 
-bool hf__bury_seen(struct local *ls)
+bool hf__local_bury_seen(struct local *ls)
 {
     uint64_t dead[SEEN_IN_TRY];
     size_t n = 0;
 
     for (size_t i = 0; i < ls->nseen && n < SEEN_IN_TRY; i++)
-        if (hf__peer_dead(ls, &ls->seen[i]))
+        if (hf__local_peer_dead(ls, &ls->seen[i]))
             dead[n++] = ls->seen[i].process;
     for (size_t i = 0; i < n; i++)
-        hf__bury(ls, dead[i]);
+        hf__local_bury(ls, dead[i]);
     return n > 0;
 }

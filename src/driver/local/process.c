@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-uint64_t hf__process_start(const struct shared *sh, uint32_t pid)
+uint64_t hf__local_process_start(const struct shared *sh, uint32_t pid)
 {
     char path[64] = "/proc/self/stat", text[1024], *p;
     ssize_t n;
@@ -57,7 +57,7 @@ static int enrol(struct tx *tx, void *arg)
     if (tx->sh->process != 0)
         return TX_READ; /* another client was faster */
     *process = tx->sh->gate->next_process++;
-    rc = hf__db_put(tx, key, hf__key_numbers(key, TABLE_PROCESS, process, 1), sizeof fix,
+    rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, process, 1), sizeof fix,
                     &room);
     if (rc == 0)
         memcpy(room, &fix, sizeof fix);
@@ -66,22 +66,22 @@ static int enrol(struct tx *tx, void *arg)
 
 /* Asks the gate also while the client counts it as shut: hf_client_life_fds may be called
  * where nobody drives the loop, and has nothing to do with what is queued. */
-int hf__process_register(struct local *ls, hf_error *err)
+int hf__local_process_register(struct local *ls, hf_error *err)
 {
     struct shared *sh = ls->sh;
     uint64_t process = 0;
-    int rc = hf__gate_try(sh, ls->wait_ms, err);
+    int rc = hf__local_gate_try(sh, ls->wait_ms, err);
 
     if (rc < 0)
         return rc;
-    rc = hf__tx_inside(sh, ls, enrol, &process, true, err);
+    rc = hf__local_tx_inside(sh, ls, enrol, &process, true, err);
     if (rc == 0 && process != 0)
         sh->process = process;
-    hf__gate_leave(sh);
+    hf__local_gate_leave(sh);
     return rc;
 }
 
-void hf__socket_address(const struct shared *sh, struct sockaddr_un *a, uint64_t process)
+void hf__local_socket_address(const struct shared *sh, struct sockaddr_un *a, uint64_t process)
 {
     memset(a, 0, sizeof *a);
     a->sun_family = AF_UNIX;
@@ -98,12 +98,12 @@ static int socket_bind(const struct shared *sh, uint64_t process)
 
     if (fd < 0)
         return -1;
-    hf__socket_address(sh, &a, process);
+    hf__local_socket_address(sh, &a, process);
     unlink(a.sun_path);
     if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
         chmod(a.sun_path, sh->group ? 0660 : 0600) == 0 &&
         (!sh->group || chown(a.sun_path, (uid_t)-1, sh->gid) == 0)) {
-        hf__fd_keep(fd);
+        hf__local_fd_keep(fd);
         return fd;
     }
     saved = errno;
@@ -113,10 +113,10 @@ static int socket_bind(const struct shared *sh, uint64_t process)
 }
 
 /* Called with the process's number, in the gate's absence: two clients may ask at once. */
-int hf__process_socket(struct local *ls, hf_error *err)
+int hf__local_process_socket(struct local *ls, hf_error *err)
 {
     struct shared *sh = ls->sh;
-    int rc = hf__gate_try(sh, ls->wait_ms, err);
+    int rc = hf__local_gate_try(sh, ls->wait_ms, err);
 
     if (rc < 0)
         return rc;
@@ -124,37 +124,37 @@ int hf__process_socket(struct local *ls, hf_error *err)
         int fd = socket_bind(sh, sh->process);
 
         if (fd >= 0 && listen(fd, 4096) < 0) {
-            hf__fd_close(fd);
+            hf__local_fd_close(fd);
             fd = -1;
         }
         sh->lifefd = fd;
         if (fd < 0)
             rc = hf__fail(err, HF_ESYS, errno, sh->path, "cannot make the life socket");
     }
-    hf__gate_leave(sh);
+    hf__local_gate_leave(sh);
     return rc;
 }
 
 static int resign(struct tx *tx, void *arg)
 {
-    return hf__bury_inside(tx, *(uint64_t *)arg);
+    return hf__local_bury_inside(tx, *(uint64_t *)arg);
 }
 
 enum { RESIGN_MS = 100 };
 
-void hf__process_end(struct shared *sh)
+void hf__local_process_end(struct shared *sh)
 {
     struct sockaddr_un a;
 
     if (sh->process == 0)
         return;
     if (sh->lifefd >= 0) {
-        hf__socket_address(sh, &a, sh->process);
+        hf__local_socket_address(sh, &a, sh->process);
         unlink(a.sun_path);
     }
     /* If the gate is blocked now: whoever meets our record later finds us dead. */
-    if (hf__gate_enter(sh, RESIGN_MS, NULL) == 0) {
-        hf__tx_inside(sh, NULL, resign, &sh->process, false, NULL);
-        hf__gate_leave(sh);
+    if (hf__local_gate_enter(sh, RESIGN_MS, NULL) == 0) {
+        hf__local_tx_inside(sh, NULL, resign, &sh->process, false, NULL);
+        hf__local_gate_leave(sh);
     }
 }

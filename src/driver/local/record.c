@@ -65,7 +65,7 @@ static bool holder_sound(const struct holder *h, const struct line *l)
            h->f.note_len <= HF_NOTE_MAX && h->f.weight <= l->f.capacity - l->sum;
 }
 
-int hf__line_decode(struct line *l, const void *data, size_t len)
+int hf__local_line_decode(struct line *l, const void *data, size_t len)
 {
     struct cut c = { data, len };
     int rc;
@@ -92,7 +92,7 @@ int hf__line_decode(struct line *l, const void *data, size_t len)
     return c.left == 0 ? 0 : HF_EDAMAGED;
 }
 
-size_t hf__line_size(const struct line *l)
+size_t hf__local_line_size(const struct line *l)
 {
     size_t n = sizeof l->f + l->f.name_len;
 
@@ -108,7 +108,7 @@ static unsigned char *give(unsigned char *p, const void *from, size_t n)
     return p + n;
 }
 
-void hf__line_encode(const struct line *l, void *to)
+void hf__local_line_encode(const struct line *l, void *to)
 {
     unsigned char *p = give(to, &l->f, sizeof l->f);
 
@@ -121,7 +121,7 @@ void hf__line_encode(const struct line *l, void *to)
     }
 }
 
-int hf__line_add(struct line *l, const struct holder *h)
+int hf__local_line_add(struct line *l, const struct holder *h)
 {
     int rc = more_room(l, l->f.nholders + (size_t)1);
 
@@ -132,14 +132,14 @@ int hf__line_add(struct line *l, const struct holder *h)
     return 0;
 }
 
-void hf__line_drop(struct line *l, size_t i)
+void hf__local_line_drop(struct line *l, size_t i)
 {
     l->sum -= l->holders[i].f.weight;
     l->f.nholders--;
     memmove(&l->holders[i], &l->holders[i + 1], (l->f.nholders - i) * sizeof *l->holders);
 }
 
-struct holder *hf__line_find(const struct line *l, const unsigned char *token)
+struct holder *hf__local_line_find(const struct line *l, const unsigned char *token)
 {
     for (size_t i = 0; i < l->f.nholders; i++)
         if (memcmp(l->holders[i].f.token, token, HF_TOKEN) == 0)
@@ -147,14 +147,14 @@ struct holder *hf__line_find(const struct line *l, const unsigned char *token)
     return NULL;
 }
 
-void hf__line_done(struct line *l)
+void hf__local_line_done(struct line *l)
 {
     free(l->holders);
     l->holders = NULL;
     l->room = 0;
 }
 
-int hf__waiter_decode(struct waiter *w, const void *data, size_t len)
+int hf__local_waiter_decode(struct waiter *w, const void *data, size_t len)
 {
     struct cut c = { data, len };
     int rc;
@@ -171,12 +171,12 @@ int hf__waiter_decode(struct waiter *w, const void *data, size_t len)
     return c.left == 0 ? 0 : HF_EDAMAGED;
 }
 
-size_t hf__waiter_size(const struct waiter *w)
+size_t hf__local_waiter_size(const struct waiter *w)
 {
     return sizeof w->f + w->f.note_len + w->f.hints_len;
 }
 
-void hf__waiter_encode(const struct waiter *w, void *to)
+void hf__local_waiter_encode(const struct waiter *w, void *to)
 {
     unsigned char *p = give(to, &w->f, sizeof w->f);
 
@@ -184,7 +184,7 @@ void hf__waiter_encode(const struct waiter *w, void *to)
     give(p, w->hints, w->f.hints_len);
 }
 
-int hf__process_decode(struct process_fix *p, const void *data, size_t len)
+int hf__local_process_decode(struct process_fix *p, const void *data, size_t len)
 {
     if (len != sizeof *p)
         return HF_EDAMAGED;
@@ -192,7 +192,7 @@ int hf__process_decode(struct process_fix *p, const void *data, size_t len)
     return format_of(p->format);
 }
 
-int hf__life_decode(struct life_fix *v, const void *data, size_t len)
+int hf__local_life_decode(struct life_fix *v, const void *data, size_t len)
 {
     if (len != sizeof *v)
         return HF_EDAMAGED;
@@ -200,7 +200,7 @@ int hf__life_decode(struct life_fix *v, const void *data, size_t len)
     return v->ttl_ms > 0 ? 0 : HF_EDAMAGED;
 }
 
-int hf__cell_decode(struct cell_record *r, const void *data, size_t len)
+int hf__local_cell_decode(struct cell_record *r, const void *data, size_t len)
 {
     struct cut c = { data, len };
     const char *value;

@@ -5,7 +5,7 @@
 #ifndef HF_LOCAL_RECORD_H
 #define HF_LOCAL_RECORD_H
 
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 enum { RECORD_FORMAT = 1 };
 
@@ -94,20 +94,20 @@ struct cell_record {
 /* Each returns 0, HF_EDAMAGED, HF_EVERSION (a newer format) or HF_ENOMEM (only the line,
  * whose array of holders may have to grow), for any bytes at any address. Texts point
  * into `data`. */
-int hf__line_decode(struct line *, const void *data, size_t len);
-int hf__waiter_decode(struct waiter *, const void *data, size_t len);
-int hf__process_decode(struct process_fix *, const void *data, size_t len);
-int hf__life_decode(struct life_fix *, const void *data, size_t len);
-int hf__cell_decode(struct cell_record *, const void *data, size_t len);
+int hf__local_line_decode(struct line *, const void *data, size_t len);
+int hf__local_waiter_decode(struct waiter *, const void *data, size_t len);
+int hf__local_process_decode(struct process_fix *, const void *data, size_t len);
+int hf__local_life_decode(struct life_fix *, const void *data, size_t len);
+int hf__local_cell_decode(struct cell_record *, const void *data, size_t len);
 
-size_t hf__line_size(const struct line *);
-void hf__line_encode(const struct line *, void *); /* exactly hf__line_size bytes */
-size_t hf__waiter_size(const struct waiter *);
-void hf__waiter_encode(const struct waiter *, void *);
+size_t hf__local_line_size(const struct line *);
+void hf__local_line_encode(const struct line *, void *); /* exactly hf__local_line_size bytes */
+size_t hf__local_waiter_size(const struct waiter *);
+void hf__local_waiter_encode(const struct waiter *, void *);
 
-int hf__line_add(struct line *, const struct holder *); /* 0 or HF_ENOMEM */
-void hf__line_drop(struct line *, size_t i);            /* keeps the order of the others */
-struct holder *hf__line_find(const struct line *, const unsigned char *token); /* or NULL */
-void hf__line_done(struct line *);
+int hf__local_line_add(struct line *, const struct holder *); /* 0 or HF_ENOMEM */
+void hf__local_line_drop(struct line *, size_t i);            /* keeps the order of the others */
+struct holder *hf__local_line_find(const struct line *, const unsigned char *token); /* or NULL */
+void hf__local_line_done(struct line *);
 
 #endif

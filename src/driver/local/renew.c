@@ -57,10 +57,10 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
     *result = HF_ELOST;
     if (!t)
         return 0;
-    hf__key_name(&k, TABLE_LINE, tx->ls->ns, t->name, t->name_len);
-    if ((rc = hf__line_load(tx, &k, &l)) < 0)
+    hf__local_key_name(&k, TABLE_LINE, tx->ls->ns, t->name, t->name_len);
+    if ((rc = hf__local_line_load(tx, &k, &l)) < 0)
         return rc;
-    h = hf__line_find(l, t->token);
+    h = hf__local_line_find(l, t->token);
     if (!h || h->f.expires_at <= tx->now)
         return 0;
     *result = HF_EBUSY;
@@ -68,7 +68,7 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
         return 0;
     *result = 0;
     h->f.expires_at = tx->now + life->ttl_ms * 1000;
-    return hf__line_save(tx, &k, l);
+    return hf__local_line_save(tx, &k, l);
 }
 
 static int renew_batch(struct tx *tx, void *arg)
@@ -92,7 +92,7 @@ static void send_part(struct batch *b, size_t from, size_t to)
 
     b->from = from;
     b->to = to;
-    rc = hf__tx_run(b->ls, renew_batch, b, false, NULL);
+    rc = hf__local_tx_run(b->ls, renew_batch, b, false, NULL);
     if (rc == HF_EFULL && to - from > 1) {
         send_part(b, from, from + (to - from) / 2);
         send_part(b, from + (to - from) / 2, to);
@@ -101,7 +101,7 @@ static void send_part(struct batch *b, size_t from, size_t to)
         mark_late(b->lives[i], b->shut = true);
     if (rc < 0)
         return;
-    hf__deliver(b->ls);
+    hf__local_deliver(b->ls);
     for (size_t i = from; i < to; i++)
         if (b->results[i] == 0)
             ev_alive(b->lives[i], b->now, b->lives[i]->ttl_ms);
@@ -136,25 +136,25 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
 
     list_for (n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
-        const struct holder *h = hf__line_find(l, t->token);
+        const struct holder *h = hf__local_line_find(l, t->token);
         struct waiter w;
 
         if (h) {
-            rc = hf__note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at);
+            rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at);
         } else {
-            rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w);
+            rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w);
             if (rc == 0 && l->f.id == t->drv[0])
-                rc = hf__queue_remove(tx, l, w.seq);
+                rc = hf__local_queue_remove(tx, l, w.seq);
             if (rc >= 0)
-                rc = hf__note(tx, MAIL_EXPIRED, t->token, 0, 0);
+                rc = hf__local_note(tx, MAIL_EXPIRED, t->token, 0, 0);
         }
         if (rc < 0)
             return rc;
     }
     k->dead = true;
-    if ((rc = hf__line_step(tx, &k->key, l)) < 0)
+    if ((rc = hf__local_line_step(tx, &k->key, l)) < 0)
         return rc;
-    return hf__line_save(tx, &k->key, l);
+    return hf__local_line_save(tx, &k->key, l);
 }
 
 /* The first of its tickets that still waits looks for all. */
@@ -165,18 +165,18 @@ static int look_ahead(struct tx *tx, struct look_life *k, struct line *l)
         struct waiter w;
         int rc;
 
-        if (hf__line_find(l, t->token))
+        if (hf__local_line_find(l, t->token))
             continue; /* granted just now, or its mail has just been read */
-        if ((rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) < 0)
+        if ((rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) < 0)
             return rc;
         if (rc == DB_NONE) {
-            if ((rc = hf__note(tx, MAIL_EXPIRED, t->token, 0, 0)) < 0)
+            if ((rc = hf__local_note(tx, MAIL_EXPIRED, t->token, 0, 0)) < 0)
                 return rc;
             continue;
         }
         k->waits = true;
         memcpy(k->token, t->token, sizeof k->token);
-        return hf__sight_take(tx, l, &w, &k->sight);
+        return hf__local_sight_take(tx, l, &w, &k->sight);
     }
     return 0;
 }
@@ -190,16 +190,16 @@ static int look_life(struct tx *tx, void *arg)
 
     k->dead = k->waits = false;
     k->now = tx->now;
-    if ((rc = hf__mail_read(tx)) < 0 || (rc = hf__line_load(tx, &k->key, &l)) < 0)
+    if ((rc = hf__local_mail_read(tx)) < 0 || (rc = hf__local_line_load(tx, &k->key, &l)) < 0)
         return rc;
-    if ((rc = hf__life_get(tx, tx->sh->process, k->life->drv[0], &fix)) < 0)
+    if ((rc = hf__local_life_get(tx, tx->sh->process, k->life->drv[0], &fix)) < 0)
         return rc;
     if (rc == DB_NONE || fix.expires_at <= tx->now)
         return end_waiting(tx, k, l);
-    if ((rc = hf__life_put(tx, k->life->drv[0], k->life->ttl_ms)) < 0 ||
-        (rc = hf__line_step(tx, &k->key, l)) < 0 || (rc = look_ahead(tx, k, l)) < 0)
+    if ((rc = hf__local_life_put(tx, k->life->drv[0], k->life->ttl_ms)) < 0 ||
+        (rc = hf__local_line_step(tx, &k->key, l)) < 0 || (rc = look_ahead(tx, k, l)) < 0)
         return rc;
-    return hf__line_save(tx, &k->key, l);
+    return hf__local_line_save(tx, &k->key, l);
 }
 
 static int renew_waiting(struct local *ls, struct life *life)
@@ -211,19 +211,19 @@ static int renew_waiting(struct local *ls, struct life *life)
 
     if (!t)
         return 0;
-    hf__key_name(&k.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-    if ((rc = hf__tx_run(ls, look_life, &k, false, NULL)) < 0)
+    hf__local_key_name(&k.key, TABLE_LINE, ls->ns, t->name, t->name_len);
+    if ((rc = hf__local_tx_run(ls, look_life, &k, false, NULL)) < 0)
         return rc;
     if (!k.dead)
         ev_alive(life, k.now, life->ttl_ms);
-    t = k.waits ? hf__ticket_find(ls, k.token) : NULL;
+    t = k.waits ? hf__local_ticket_find(ls, k.token) : NULL;
     if (t)
         corpse = post_ticket(ls, t);
-    hf__deliver(ls);
-    if ((t = hf__ticket_find(ls, k.token)) != NULL && k.waits && t->life == life)
-        ev_waiting(t, k.sight.position, hf__recheck_ms(&k.sight, k.now));
+    hf__local_deliver(ls);
+    if ((t = hf__local_ticket_find(ls, k.token)) != NULL && k.waits && t->life == life)
+        ev_waiting(t, k.sight.position, hf__local_recheck_ms(&k.sight, k.now));
     if (corpse != 0)
-        hf__attend(ls, k.token);
+        hf__local_attend(ls, k.token);
     return 0;
 }
 
@@ -233,7 +233,7 @@ static void all_lost(struct local *ls, struct life *const *lives, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (lives[i]->kind == LIFE_WAIT)
-            hf__wait_unindex(ls, wait_of(lives[i]));
+            hf__local_wait_unindex(ls, wait_of(lives[i]));
         ev_dead(lives[i]);
     }
 }
@@ -248,7 +248,7 @@ static void pin(struct local *ls, struct life *const *lives, size_t n, bool on)
             wait_of(lives[i])->pins++;
         } else {
             wait_of(lives[i])->pins--;
-            hf__wait_drop(ls, lives[i]);
+            hf__local_wait_drop(ls, lives[i]);
         }
     }
 }
@@ -257,7 +257,7 @@ static int renew(struct local *ls, struct life *const *lives, size_t n)
 {
     struct batch b = { .ls = ls };
 
-    if (!hf__folder_same(ls->sh)) {
+    if (!hf__local_folder_same(ls->sh)) {
         all_lost(ls, lives, n);
         return 0;
     }
@@ -321,5 +321,5 @@ void hf__local_renew(struct store *store, struct life *const *lives, size_t n)
     struct local *ls = local_of(store);
 
     if (!atomic_load(&ls->sh->forked) && renew(ls, lives, n) == HF_EBUSYSTORE)
-        hf__defer(ls, &late_verb, &ls->waits);
+        hf__local_defer(ls, &late_verb, &ls->waits);
 }

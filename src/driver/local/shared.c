@@ -66,21 +66,21 @@ static void set_handlers(void)
 
 /* ---- descriptors ------------------------------------------------------------------- */
 
-void hf__fd_keep(int fd)
+void hf__local_fd_keep(int fd)
 {
     void *fds;
 
     pthread_mutex_lock(&table.fds_mutex);
     fds = table.fds;
     /* Without memory it is not in the list; it is close-on-exec anyway. */
-    if (hf__room(&fds, &table.room, table.nfds + 1, sizeof *table.fds) == 0) {
+    if (hf__local_room(&fds, &table.room, table.nfds + 1, sizeof *table.fds) == 0) {
         table.fds = fds;
         table.fds[table.nfds++] = fd;
     }
     pthread_mutex_unlock(&table.fds_mutex);
 }
 
-void hf__fd_forget(int fd)
+void hf__local_fd_forget(int fd)
 {
     pthread_mutex_lock(&table.fds_mutex);
     for (size_t i = 0; i < table.nfds; i++)
@@ -91,15 +91,15 @@ void hf__fd_forget(int fd)
     pthread_mutex_unlock(&table.fds_mutex);
 }
 
-void hf__fd_close(int fd)
+void hf__local_fd_close(int fd)
 {
     if (fd < 0)
         return;
-    hf__fd_forget(fd);
+    hf__local_fd_forget(fd);
     close(fd);
 }
 
-int hf__room(void **array, size_t *room, size_t need, size_t size)
+int hf__local_room(void **array, size_t *room, size_t need, size_t size)
 {
     size_t n = *room ? *room : 8;
     void *more;
@@ -120,14 +120,14 @@ int hf__room(void **array, size_t *room, size_t need, size_t size)
 
 static void destroy(struct shared *sh)
 {
-    hf__db_close(sh);
-    hf__arena_done(sh);
-    hf__line_done(&sh->line);
-    hf__fd_close(sh->lifefd);
-    hf__fd_close(sh->storefd);
+    hf__local_db_close(sh);
+    hf__local_arena_done(sh);
+    hf__local_line_done(&sh->line);
+    hf__local_fd_close(sh->lifefd);
+    hf__local_fd_close(sh->storefd);
     if (sh->gate)
         munmap(sh->gate, sizeof *sh->gate);
-    hf__fd_close(sh->dirfd); /* last: with it goes the flock */
+    hf__local_fd_close(sh->dirfd); /* last: with it goes the flock */
     free(sh->path);
     free(sh);
 }
@@ -157,7 +157,7 @@ static struct shared *blank(void)
     sh->dirfd = sh->storefd = sh->lifefd = -1;
     sh->pid = (uint32_t)getpid();
     sh->sees_others = proc_is_ours();
-    sh->start = hf__process_start(sh, sh->pid);
+    sh->start = hf__local_process_start(sh, sh->pid);
     if (gethostname(sh->host, sizeof sh->host) < 0)
         strcpy(sh->host, "localhost");
     sh->host[sizeof sh->host - 1] = '\0';
@@ -182,7 +182,7 @@ static int reuse(struct shared *sh, const struct shared *like, hf_error *err)
     if (sh->group != like->group)
         return hf__fail(err, HF_EINVAL, 0, sh->path,
                         "open in this process with another share=");
-    if (!hf__folder_same(sh))
+    if (!hf__local_folder_same(sh))
         return hf__fail(err, HF_EDAMAGED, 0, sh->path,
                         "its files were replaced while it is open in this process");
     sh->refs++;
@@ -196,7 +196,7 @@ static int get(struct shared **ret, const struct url *url, hf_error *err)
 
     if (!sh)
         return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
-    if ((rc = hf__folder_open(sh, url, err)) < 0) {
+    if ((rc = hf__local_folder_open(sh, url, err)) < 0) {
         destroy(sh);
         return rc;
     }
@@ -207,7 +207,7 @@ static int get(struct shared **ret, const struct url *url, hf_error *err)
             *ret = old;
         return rc;
     }
-    if ((rc = hf__folder_enter(sh, url->connect_ms, err)) < 0) {
+    if ((rc = hf__local_folder_enter(sh, url->connect_ms, err)) < 0) {
         destroy(sh);
         return rc;
     }
@@ -217,7 +217,7 @@ static int get(struct shared **ret, const struct url *url, hf_error *err)
     return 0;
 }
 
-int hf__shared_get(struct shared **ret, const struct url *url, hf_error *err)
+int hf__local_shared_get(struct shared **ret, const struct url *url, hf_error *err)
 {
     int rc;
 
@@ -228,14 +228,14 @@ int hf__shared_get(struct shared **ret, const struct url *url, hf_error *err)
     return rc;
 }
 
-void hf__shared_put(struct shared *sh)
+void hf__local_shared_put(struct shared *sh)
 {
     if (atomic_load(&sh->forked))
         return; /* memory of the parent's LMDB: left alone */
     pthread_mutex_lock(&table.mutex);
     if (--sh->refs == 0) {
         list_remove(&sh->node);
-        hf__process_end(sh);
+        hf__local_process_end(sh);
         destroy(sh);
     }
     pthread_mutex_unlock(&table.mutex);

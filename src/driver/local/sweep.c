@@ -35,10 +35,10 @@ static bool guarded(const struct shared *sh, uint64_t process)
 
     if (fd < 0)
         return true;
-    hf__socket_address(sh, &a, process);
+    hf__local_socket_address(sh, &a, process);
     rc = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
     close(fd);
-    return (rc != ECONNREFUSED && rc != ENOENT) || !hf__folder_held(sh);
+    return (rc != ECONNREFUSED && rc != ENOENT) || !hf__local_folder_held(sh);
 }
 
 static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p)
@@ -48,7 +48,7 @@ static bool is_dead(const struct shared *sh, uint64_t process, const struct proc
     if (p->pid_ns != sh->place.pid_ns || p->pid == 0 || process == sh->process)
         return false;
     if (kill((pid_t)p->pid, 0) == 0 || errno == EPERM) {
-        start = hf__process_start(sh, p->pid);
+        start = hf__local_process_start(sh, p->pid);
         if (start == 0 || p->start == 0 || start == p->start)
             return false;
     }
@@ -59,28 +59,28 @@ static int find_dead(struct tx *tx, struct sweep *w)
 {
     const unsigned char table = TABLE_PROCESS;
     struct scan s;
-    int rc = hf__scan_open(&s, tx, &table, 1);
+    int rc = hf__local_scan_open(&s, tx, &table, 1);
 
     if (rc < 0)
         return rc;
     w->n = 0;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s)) {
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         struct process_fix p;
         void *dead = w->dead;
         uint64_t process;
 
         if (s.key.mv_size != KEY_PROCESS ||
-            hf__process_decode(&p, s.value.mv_data, s.value.mv_size) < 0)
+            hf__local_process_decode(&p, s.value.mv_data, s.value.mv_size) < 0)
             continue;
-        process = hf__key_number((const unsigned char *)s.key.mv_data + 1);
+        process = hf__local_key_number((const unsigned char *)s.key.mv_data + 1);
         if (!is_dead(tx->sh, process, &p))
             continue;
-        if (hf__room(&dead, &w->room, w->n + 1, sizeof *w->dead) < 0)
+        if (hf__local_room(&dead, &w->room, w->n + 1, sizeof *w->dead) < 0)
             break;
         w->dead = dead;
         w->dead[w->n++] = process;
     }
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
 }
 
@@ -90,8 +90,8 @@ static int bury_all(struct tx *tx, void *arg)
     int rc = find_dead(tx, w);
 
     for (size_t i = 0; i < w->n && rc == 0; i++) {
-        hf__bury_sockets(tx->sh, w->dead[i]); /* before the record: hf__bury */
-        rc = hf__bury_inside(tx, w->dead[i]);
+        hf__local_bury_sockets(tx->sh, w->dead[i]); /* before the record: hf__local_bury */
+        rc = hf__local_bury_inside(tx, w->dead[i]);
     }
     return rc;
 }
@@ -103,17 +103,17 @@ static int step_line(struct tx *tx, const struct key *k)
     struct line *l;
     uint32_t holders;
     uint64_t waiters;
-    int rc = hf__line_load(tx, k, &l);
+    int rc = hf__local_line_load(tx, k, &l);
 
     if (rc < 0)
         return rc;
     holders = l->f.nholders;
     waiters = l->f.waiters;
-    if ((rc = hf__line_clean(tx, l)) < 0 || (rc = hf__line_step(tx, k, l)) < 0)
+    if ((rc = hf__local_line_clean(tx, l)) < 0 || (rc = hf__local_line_step(tx, k, l)) < 0)
         return rc;
     if (l->f.nholders == holders && l->f.waiters == waiters && !tx->dirty)
         return 0;
-    return hf__line_save(tx, k, l);
+    return hf__local_line_save(tx, k, l);
 }
 
 /* A key as it stands in the store; the full name may be in the record. */
@@ -141,11 +141,11 @@ static void key_of(struct key *k, const struct scan *s)
 static int drop_cell(struct tx *tx, const struct key *k, const struct scan *s)
 {
     struct cell_record r;
-    int rc = hf__cell_decode(&r, s->value.mv_data, s->value.mv_size);
+    int rc = hf__local_cell_decode(&r, s->value.mv_data, s->value.mv_size);
 
     if (rc < 0 || r.f.expires_at == 0 || r.f.expires_at > tx->now)
         return rc;
-    rc = hf__db_del(tx, k->bytes, k->len);
+    rc = hf__local_db_del(tx, k->bytes, k->len);
     return rc < 0 ? rc : 0;
 }
 
@@ -157,18 +157,18 @@ static int sweep_table(struct tx *tx, unsigned char table)
 
     /* Each record may delete itself and others: find the next one by key. */
     while (rc >= 0) {
-        if ((rc = hf__scan_open(&s, tx, &table, 1)) < 0)
+        if ((rc = hf__local_scan_open(&s, tx, &table, 1)) < 0)
             return rc;
         if (k.len == 0)
-            rc = hf__scan_first(&s);
-        else if ((rc = hf__scan_from(&s, k.bytes, k.len)) == 0 && s.key.mv_size == k.len &&
+            rc = hf__local_scan_first(&s);
+        else if ((rc = hf__local_scan_from(&s, k.bytes, k.len)) == 0 && s.key.mv_size == k.len &&
                  memcmp(s.key.mv_data, k.bytes, k.len) == 0)
-            rc = hf__scan_next(&s);
+            rc = hf__local_scan_next(&s);
         if (rc == 0)
             key_of(&k, &s);
         if (rc == 0 && table == TABLE_CELL)
             rc = drop_cell(tx, &k, &s);
-        hf__scan_close(&s);
+        hf__local_scan_close(&s);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (table == TABLE_LINE)
@@ -192,28 +192,28 @@ static int count_followers(struct tx *tx, void *arg)
     const unsigned char table = TABLE_FOLLOW;
     uint64_t n = 0;
     struct scan s;
-    int rc = hf__scan_open(&s, tx, &table, 1);
+    int rc = hf__local_scan_open(&s, tx, &table, 1);
 
     (void)arg;
     if (rc < 0)
         return rc;
-    for (rc = hf__scan_first(&s); rc == 0; rc = hf__scan_next(&s))
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s))
         n++;
-    hf__scan_close(&s);
+    hf__local_scan_close(&s);
     if (rc >= 0)
         tx->sh->gate->followers = n;
     return rc < 0 ? rc : TX_READ;
 }
 
-int hf__sweep(struct shared *sh, int64_t now, hf_error *err)
+int hf__local_sweep(struct shared *sh, int64_t now, hf_error *err)
 {
     struct sweep w = { .now = now };
-    int rc = hf__tx_once(sh, NULL, bury_all, &w, false, err);
+    int rc = hf__local_tx_once(sh, NULL, bury_all, &w, false, err);
 
     if (rc == 0)
-        rc = hf__tx_once(sh, NULL, drop_expired, &w, false, err);
+        rc = hf__local_tx_once(sh, NULL, drop_expired, &w, false, err);
     if (rc == 0)
-        rc = hf__tx_once(sh, NULL, count_followers, NULL, false, err);
+        rc = hf__local_tx_once(sh, NULL, count_followers, NULL, false, err);
     free(w.dead);
     return rc;
 }

@@ -11,7 +11,7 @@
  * store's expiry is always `now` of one of our own entries plus the ttl, and that `now`
  * is what we called the sending time of that entry.
  *
- * hf__attend is what a waiter does when it is told to look, or when a process that it
+ * hf__local_attend is what a waiter does when it is told to look, or when a process that it
  * watches has died: step the line, see whether it holds, else whom to watch now. Each
  * process found dead is buried and the look repeated; that ends, because each turn has
  * one process fewer. If the gate is closed, the look comes as soon as it is open.
@@ -31,7 +31,7 @@ static uint64_t token_hash(const unsigned char *token)
     return h;
 }
 
-struct ticket *hf__ticket_find(struct local *ls, const unsigned char *token)
+struct ticket *hf__local_ticket_find(struct local *ls, const unsigned char *token)
 {
     uint64_t hash = token_hash(token);
 
@@ -44,9 +44,9 @@ struct ticket *hf__ticket_find(struct local *ls, const unsigned char *token)
     return NULL;
 }
 
-void hf__ticket_in(struct local *ls, struct ticket *t)
+void hf__local_ticket_in(struct local *ls, struct ticket *t)
 {
-    if (hf__ticket_find(ls, t->token) != t)
+    if (hf__local_ticket_find(ls, t->token) != t)
         hf__map_insert(&ls->tickets, &t->drv_node, token_hash(t->token));
 }
 
@@ -57,27 +57,27 @@ static void off_wait(struct local *ls, struct ticket *t)
     if (!l || l->kind != LIFE_WAIT)
         return;
     hf__hang(t, &t->own);
-    hf__wait_drop(ls, l);
+    hf__local_wait_drop(ls, l);
 }
 
-void hf__ticket_out(struct local *ls, struct ticket *t)
+void hf__local_ticket_out(struct local *ls, struct ticket *t)
 {
-    hf__defer_drop_ticket(t);
+    hf__local_defer_drop_ticket(t);
     t->own.drv[0] = 0;
-    if (hf__ticket_find(ls, t->token) == t)
+    if (hf__local_ticket_find(ls, t->token) == t)
         hf__map_remove(&ls->tickets, &t->drv_node);
-    hf__post_clear(ls, t->drv_ptr);
+    hf__local_post_clear(ls, t->drv_ptr);
     t->drv_ptr = NULL;
     off_wait(ls, t);
     t->drv[0] = t->drv[1] = 0;
 }
 
-void hf__ticket_granted(struct local *ls, struct ticket *t, uint64_t fence,
+void hf__local_ticket_granted(struct local *ls, struct ticket *t, uint64_t fence,
                         int64_t expires_at)
 {
     int64_t sent_at = expires_at - t->ttl_ms * 1000;
 
-    hf__post_clear(ls, t->drv_ptr);
+    hf__local_post_clear(ls, t->drv_ptr);
     t->drv_ptr = NULL;
     off_wait(ls, t);
     if (t->life != &t->own)
@@ -108,7 +108,7 @@ static bool same_line(const struct wait *w, const struct local *ls, const struct
            memcmp(t->name, k->full + ns, t->name_len) == 0;
 }
 
-struct wait *hf__wait_find(struct local *ls, const struct key *k, int64_t ttl_ms)
+struct wait *hf__local_wait_find(struct local *ls, const struct key *k, int64_t ttl_ms)
 {
     uint64_t hash = wait_hash(ls, k, ttl_ms);
 
@@ -121,7 +121,7 @@ struct wait *hf__wait_find(struct local *ls, const struct key *k, int64_t ttl_ms
     return NULL;
 }
 
-struct wait *hf__wait_new(struct local *ls, int64_t ttl_ms)
+struct wait *hf__local_wait_new(struct local *ls, int64_t ttl_ms)
 {
     struct wait *w = calloc(1, sizeof *w);
 
@@ -134,53 +134,53 @@ struct wait *hf__wait_new(struct local *ls, int64_t ttl_ms)
     return w;
 }
 
-void hf__wait_unindex(struct local *ls, struct wait *w)
+void hf__local_wait_unindex(struct local *ls, struct wait *w)
 {
     if (w->indexed)
         hf__map_remove(&ls->waits, &w->node);
     w->indexed = false;
 }
 
-void hf__wait_index(struct local *ls, struct wait *w, const struct key *k)
+void hf__local_wait_index(struct local *ls, struct wait *w, const struct key *k)
 {
-    struct wait *old = hf__wait_find(ls, k, w->life->ttl_ms);
+    struct wait *old = hf__local_wait_find(ls, k, w->life->ttl_ms);
 
     if (old == w)
         return;
     if (old)
-        hf__wait_unindex(ls, old);
+        hf__local_wait_unindex(ls, old);
     hf__map_insert(&ls->waits, &w->node, wait_hash(ls, k, w->life->ttl_ms));
     w->indexed = true;
 }
 
-void hf__wait_free(struct local *ls, struct wait *w)
+void hf__local_wait_free(struct local *ls, struct wait *w)
 {
     if (!w)
         return;
-    hf__wait_unindex(ls, w);
+    hf__local_wait_unindex(ls, w);
     list_remove(&w->all);
     hf__life_free(w->life);
     free(w);
 }
 
-void hf__wait_drop(struct local *ls, struct life *l)
+void hf__local_wait_drop(struct local *ls, struct life *l)
 {
     if (l->ntickets > 0 || wait_of(l)->pins > 0)
         return;
-    hf__stale_add(ls, l->drv[0], NULL);
-    hf__wait_free(ls, wait_of(l));
+    hf__local_stale_add(ls, l->drv[0], NULL);
+    hf__local_wait_free(ls, wait_of(l));
 }
 
 /* ---- records without use ----------------------------------------------------------- */
 
 /* It goes with our next join, or when there are many; else with our process. It is not
  * worth an entry, nor the time of a leave, for which the next one waits. */
-void hf__stale_add(struct local *ls, uint64_t life, const unsigned char *token)
+void hf__local_stale_add(struct local *ls, uint64_t life, const unsigned char *token)
 {
     void *stale = ls->stale;
     struct stale *s;
 
-    if (hf__room(&stale, &ls->stale_room, ls->nstale + 1, sizeof *ls->stale) < 0)
+    if (hf__local_room(&stale, &ls->stale_room, ls->nstale + 1, sizeof *ls->stale) < 0)
         return;
     ls->stale = stale;
     s = &ls->stale[ls->nstale++];
@@ -189,22 +189,22 @@ void hf__stale_add(struct local *ls, uint64_t life, const unsigned char *token)
         memcpy(s->token, token, HF_TOKEN);
 }
 
-int hf__stale_drop(struct tx *tx)
+int hf__local_stale_drop(struct tx *tx)
 {
     int rc = 0;
 
     for (size_t i = tx->ls->nstale; i > 0 && rc == 0; i--) {
         const struct stale *s = &tx->ls->stale[i - 1];
 
-        rc = s->life != 0 ? hf__life_del(tx, s->life)
-                          : hf__mail_forget(tx, MAIL_GRANTED, s->token);
+        rc = s->life != 0 ? hf__local_life_del(tx, s->life)
+                          : hf__local_mail_forget(tx, MAIL_GRANTED, s->token);
     }
     return rc;
 }
 
 /* ---- looking ----------------------------------------------------------------------- */
 
-int64_t hf__recheck_ms(const struct sight *s, int64_t now)
+int64_t hf__local_recheck_ms(const struct sight *s, int64_t now)
 {
     if (!s->first || s->earliest_at == LOOP_NEVER)
         return -1;
@@ -230,30 +230,30 @@ static int look_again(struct tx *tx, void *arg)
 
     a->waits = false;
     a->now = tx->now;
-    if ((rc = hf__line_load(tx, &a->key, &l)) < 0 ||
-        (rc = hf__line_step(tx, &a->key, l)) < 0)
+    if ((rc = hf__local_line_load(tx, &a->key, &l)) < 0 ||
+        (rc = hf__local_line_step(tx, &a->key, l)) < 0)
         return rc;
-    if ((h = hf__line_find(l, t->token)) != NULL) {
+    if ((h = hf__local_line_find(l, t->token)) != NULL) {
         /* The step has told it, or its mail is on the way: both are harmless twice. */
-        if ((rc = hf__mail_forget(tx, MAIL_GRANTED, t->token)) < 0 ||
-            (rc = hf__note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) < 0)
+        if ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, t->token)) < 0 ||
+            (rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) < 0)
             return rc;
     } else if (t->drv[1] == 0 ||
-               (rc = hf__queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0) {
+               (rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0) {
         if (rc < 0)
             return rc;
     } else {
         a->waits = true;
-        if ((rc = hf__sight_take(tx, l, &w, &a->sight)) < 0)
+        if ((rc = hf__local_sight_take(tx, l, &w, &a->sight)) < 0)
             return rc;
     }
-    return tx->dirty ? hf__line_save(tx, &a->key, l) : TX_READ;
+    return tx->dirty ? hf__local_line_save(tx, &a->key, l) : TX_READ;
 }
 
 /* It, if it waits; NULL: it has left, or was granted. */
 static struct ticket *waiting(struct local *ls, const unsigned char *token)
 {
-    struct ticket *t = hf__ticket_find(ls, token);
+    struct ticket *t = hf__local_ticket_find(ls, token);
 
     return t && t->life && t->life->kind == LIFE_WAIT ? t : NULL;
 }
@@ -271,26 +271,26 @@ static int run_attend(struct local *ls, void *of)
         if ((t = waiting(ls, token)) == NULL)
             return 0;
         a.t = t;
-        hf__key_name(&a.key, TABLE_LINE, ls->ns, t->name, t->name_len);
-        if ((rc = hf__tx_run(ls, look_again, &a, false, NULL)) < 0)
+        hf__local_key_name(&a.key, TABLE_LINE, ls->ns, t->name, t->name_len);
+        if ((rc = hf__local_tx_run(ls, look_again, &a, false, NULL)) < 0)
             break;
         corpse = a.waits ? post_ticket(ls, t) : 0;
-        hf__deliver(ls);
+        hf__local_deliver(ls);
         if (corpse != 0)
-            rc = hf__bury(ls, corpse);
+            rc = hf__local_bury(ls, corpse);
     } while (corpse != 0 && rc == 0);
     if ((t = waiting(ls, token)) == NULL)
         return 0;
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0 && a.waits) /* else the safety look comes later */
-        ev_waiting(t, a.sight.position, hf__recheck_ms(&a.sight, a.now));
+        ev_waiting(t, a.sight.position, hf__local_recheck_ms(&a.sight, a.now));
     return 0;
 }
 
 static const struct verb attend_verb = { .run = run_attend, .of_ticket = true };
 
-void hf__attend(struct local *ls, const unsigned char *token)
+void hf__local_attend(struct local *ls, const unsigned char *token)
 {
     struct ticket *t = waiting(ls, token);
 

@@ -74,7 +74,7 @@ static int pipe_make(const struct shared *sh, uint64_t process, uint64_t member)
         fchmodat(sh->dirfd, name, 0600, 0) < 0 || /* whatever the umask is */
         (fd = pipe_open(sh, name)) < 0)
         return -1;
-    if ((rc = hf__file_own(sh, fd)) != 0) {
+    if ((rc = hf__local_file_own(sh, fd)) != 0) {
         close(fd);
         errno = rc;
         return -1;
@@ -82,7 +82,7 @@ static int pipe_make(const struct shared *sh, uint64_t process, uint64_t member)
     /* Small, because a user may have only so many pages in pipes; and a size that others
      * do not have (see still_ours). More than a page, or one byte would make it full. */
     fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
-    hf__fd_keep(fd);
+    hf__local_fd_keep(fd);
     return fd;
 }
 
@@ -95,7 +95,7 @@ static bool still_ours(const struct sender *s)
 
 static void sender_close(struct sender *s)
 {
-    hf__fd_close(s->fd);
+    hf__local_fd_close(s->fd);
     s->fd = -1;
 }
 
@@ -107,7 +107,7 @@ static void sender_open(struct local *ls, struct sender *s, const struct poke *p
     pipe_name(name, p->process, p->member);
     if ((s->fd = pipe_open(ls->sh, name)) < 0)
         return;
-    hf__fd_keep(s->fd);
+    hf__local_fd_keep(s->fd);
     if ((s->size = fcntl(s->fd, F_GETPIPE_SZ)) < 0) {
         sender_close(s);
         return;
@@ -127,14 +127,14 @@ static int next_member(struct tx *tx, void *arg)
     return TX_READ;
 }
 
-int hf__wake_open(struct local *ls, hf_error *err)
+int hf__local_wake_open(struct local *ls, hf_error *err)
 {
     int rc;
 
     if (ls->wakefd >= 0)
         return 0;
     if (ls->member == 0 &&
-        (rc = hf__tx_run(ls, next_member, NULL, false, err)) < 0)
+        (rc = hf__local_tx_run(ls, next_member, NULL, false, err)) < 0)
         return rc;
     ls->wakefd = pipe_make(ls->sh, ls->sh->process, ls->member);
     if (ls->wakefd < 0)
@@ -142,13 +142,13 @@ int hf__wake_open(struct local *ls, hf_error *err)
     watch_init(&ls->wake, woken);
     if (ls->store.env->watch(ls->store.env, &ls->wake, ls->wakefd, EPOLLIN) < 0) {
         rc = hf__fail(err, HF_ESYS, errno, ls->sh->path, "cannot watch the wake pipe");
-        hf__wake_close(ls);
+        hf__local_wake_close(ls);
         return rc;
     }
     return 0;
 }
 
-void hf__wake_close(struct local *ls)
+void hf__local_wake_close(struct local *ls)
 {
     char name[PIPE_NAME];
 
@@ -156,7 +156,7 @@ void hf__wake_close(struct local *ls)
         pipe_name(name, ls->sh->process, ls->member);
         unlinkat(ls->sh->dirfd, name, 0);
         ls->store.env->unwatch(ls->store.env, &ls->wake);
-        hf__fd_close(ls->wakefd);
+        hf__local_fd_close(ls->wakefd);
         ls->wakefd = -1;
         ls->unread = false;
     }
@@ -167,16 +167,16 @@ void hf__wake_close(struct local *ls)
 static int read_mail(struct tx *tx, void *arg)
 {
     (void)arg;
-    return hf__mail_read(tx);
+    return hf__local_mail_read(tx);
 }
 
 static int run_mail(struct local *ls, void *of)
 {
-    int rc = hf__tx_run(ls, read_mail, NULL, false, NULL);
+    int rc = hf__local_tx_run(ls, read_mail, NULL, false, NULL);
 
     (void)of;
     if (rc == 0)
-        hf__deliver(ls);
+        hf__local_deliver(ls);
     return rc == HF_EBUSYSTORE ? rc : 0;
 }
 
@@ -215,7 +215,7 @@ static void show(struct grant *g, const struct poke *p)
     __atomic_store_n(&g->turn, turn + 1, __ATOMIC_RELEASE);
 }
 
-void hf__grants_show(struct local *ls)
+void hf__local_grants_show(struct local *ls)
 {
     for (size_t i = 0; i < ls->npokes; i++)
         if (ls->pokes[i].wake.kind == MAIL_GRANTED)
@@ -244,13 +244,13 @@ static bool take_grant(struct local *ls)
     const struct ticket *t;
     struct note note;
 
-    if (!seen(ls, &note) || (t = hf__ticket_find(ls, note.token)) == NULL || !t->life ||
+    if (!seen(ls, &note) || (t = hf__local_ticket_find(ls, note.token)) == NULL || !t->life ||
         t->life->kind != LIFE_WAIT)
         return false;
     ls->unread = true;
     memcpy(ls->taken, note.token, HF_TOKEN);
-    hf__stale_add(ls, 0, note.token);
-    hf__hear(ls, &note);
+    hf__local_stale_add(ls, 0, note.token);
+    hf__local_hear(ls, &note);
     return true;
 }
 
@@ -273,8 +273,8 @@ static bool tell_granted(struct local *ls, const struct wake *got, size_t len,
         if (taken && memcmp(got[i].token, taken, HF_TOKEN) == 0)
             continue;
         memcpy(note.token, got[i].token, HF_TOKEN);
-        hf__stale_add(ls, 0, note.token);
-        hf__hear(ls, &note);
+        hf__local_stale_add(ls, 0, note.token);
+        hf__local_hear(ls, &note);
     }
     return true;
 }
@@ -295,7 +295,7 @@ static void read_pipe(struct local *ls)
     run_verb(ls, &mail_verb, &ls->wake);
 }
 
-void hf__wake_rest(struct local *ls)
+void hf__local_wake_rest(struct local *ls)
 {
     if (ls->unread)
         read_pipe(ls);
@@ -317,7 +317,7 @@ static void poke(struct local *ls, const struct poke *p)
     struct sender *s = &ls->senders[(p->process * 31 + p->member) % SENDERS];
 
     if (s->fd >= 0 && !still_ours(s)) {
-        hf__fd_forget(s->fd);
+        hf__local_fd_forget(s->fd);
         s->fd = -1;
     }
     if (s->fd < 0 || s->process != p->process || s->member != p->member)
@@ -326,7 +326,7 @@ static void poke(struct local *ls, const struct poke *p)
         sender_close(s);
 }
 
-void hf__poke(struct local *ls)
+void hf__local_poke(struct local *ls)
 {
     for (size_t i = 0; i < ls->npokes; i++)
         poke(ls, &ls->pokes[i]);

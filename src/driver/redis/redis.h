@@ -13,7 +13,7 @@
 #define HF_REDIS_H
 
 #include "driver/redis/script.h"
-#include "driver/seam.h"
+#include "seam/seam.h"
 #include "net/stream.h"
 #include "net/tls.h"
 

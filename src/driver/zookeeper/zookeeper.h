@@ -13,7 +13,7 @@
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
 
-#include "driver/seam.h"
+#include "seam/seam.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "proto/jute.h"

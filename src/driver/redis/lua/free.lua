@@ -1,6 +1,6 @@
 -- free.lua: compare and delete, or with ARGV 2 > 0 let it expire in so many ms; those who wait hear
 -- of it on the channel ARGV 3, if it is not ''. Where the server has a command for that, this is for
--- the expiry only (redlock_ballot.c).
+-- the expiry only (ballot.c).
 -- KEYS 1 key; ARGV 1 its value. Answers 1, 0: it was not there or not mine. Without the right to
 -- publish it is free all the same, and those who wait find out by looking.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then

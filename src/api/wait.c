@@ -29,10 +29,10 @@
  * (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is called any more. It is
  * looked for before each sleep, after a sleep that no descriptor of ours has ended, and, where
  * a driver writes to sockets, whenever a thread has come in. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include "core/url.h"
-#include "sync/perturb.h"
+#include "api/perturb.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

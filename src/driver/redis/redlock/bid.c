@@ -1,4 +1,4 @@
-/* redlock_bid.c: taking a key on most of several independent servers, and giving it back.
+/* bid.c: taking a key on most of several independent servers, and giving it back.
  *
  *   a round: SET NX PX on all nodes at once -> n/2 + 1 yes, and the fence (round.h) -> held
  *                                           -> else: give back on all nodes, rest, try again
@@ -12,7 +12,7 @@
  * also those that did not answer: on one connection the giving back comes behind the taking. With a
  * connection that was lost between, the old one is killed before the node is used again (greet.c),
  * or the key expires. */
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

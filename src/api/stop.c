@@ -11,7 +11,7 @@
  *
  * The core refuses what is new (client.stopped). What waits is ended here: acquires, looks, lists,
  * evictions, watches. Releases and changes of leases go on: they concern what is held. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include <errno.h>
 #include <sched.h>

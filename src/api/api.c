@@ -1,5 +1,5 @@
 /* api.c: opening and closing, and the blocking calls: start, wait, take. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include "core/url.h"
 

@@ -1,4 +1,4 @@
-/* redlock_ballot.c: what a bid asks of one node: take the key, raise the mark, extend, take it
+/* ballot.c: what a bid asks of one node: take the key, raise the mark, extend, take it
  * again, give it back.
  *
  * Giving back is compare-and-delete: DELIFEQ or DELEX where the server has it, which costs half of
@@ -13,7 +13,7 @@
  * gets its text. Meanwhile the bid may have given the key back, and a taking that comes behind that
  * would leave it there. So what is out of date is not sent again; and it is answered like a lost
  * one. */
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 #include "util/text.h"
 
 #include <inttypes.h>

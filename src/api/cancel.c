@@ -2,8 +2,8 @@
  * which stays readable. A client watches the pipe while one of its operations waits with the
  * button; whoever leads then cancels those operations. A pipe, not an eventfd, because it can be
  * told from a file that the program has opened in its place (util/fd.h). */
-#include "sync/perturb.h"
-#include "sync/sync.h"
+#include "api/perturb.h"
+#include "api/api.h"
 
 #include <errno.h>
 #include <fcntl.h>

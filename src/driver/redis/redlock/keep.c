@@ -1,4 +1,4 @@
-/* redlock_keep.c: keeping a key that is held on most nodes, and giving it to the others.
+/* keep.c: keeping a key that is held on most nodes, and giving it to the others.
  *
  *   granted, or extended on n/2 + 1 nodes -> held from the sending on
  *                       -> nodes that do not have it are given it, at once and in growing steps
@@ -12,9 +12,9 @@
  * had never lost it. It is given only while a majority surely has it, and for no longer than that; so
  * whatever the next renewal finds, nobody else can have been granted it meanwhile. What is on
  * its way when the lock is given back is followed by the giving back on the same connection, and is
- * not sent again (redlock_ballot.c). The answer of a node that has just been started does not count: it
+ * not sent again (ballot.c). The answer of a node that has just been started does not count: it
  * may remember our key and have forgotten another's (redlock.c). */
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 
 enum { SPREAD_US = 2000, SPREADS_MOST = 8, LEAST_US = 5000 };
 

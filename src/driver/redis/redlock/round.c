@@ -1,5 +1,5 @@
 /* round.c: see round.h. Pure: answers in, verdict out. */
-#include "driver/redis/round.h"
+#include "driver/redis/redlock/round.h"
 
 #include <string.h>
 

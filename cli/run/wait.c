@@ -1,4 +1,4 @@
-/* run_wait.c: `holdfast run` until it holds the lock, or knows that it will not.
+/* wait.c: `holdfast run` until it holds the lock, or knows that it will not.
  *
  * How it goes well: the store is opened without threads, we stand in line, and one poll
  * sees to the client, the signals and the line on the terminal.

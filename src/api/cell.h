@@ -1,8 +1,8 @@
 /* cell.h: cells (seam.h) for the recipes to come. Not public yet. */
-#ifndef HF_SYNC_CELL_H
-#define HF_SYNC_CELL_H
+#ifndef HF_API_CELL_H
+#define HF_API_CELL_H
 
-#include "driver/seam.h"
+#include "seam/seam.h"
 
 #include <holdfast/async.h>
 

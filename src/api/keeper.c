@@ -11,9 +11,9 @@
  *
  * The timer counts on CLOCK_BOOTTIME: after a suspend it fires at once, as it must (G1, G6). All
  * signals are blocked on it: they belong to the application's threads. */
-#include "sync/sync.h"
+#include "api/api.h"
 
-#include "sync/perturb.h"
+#include "api/perturb.h"
 
 #include <errno.h>
 #include <poll.h>

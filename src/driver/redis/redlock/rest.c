@@ -1,4 +1,4 @@
-/* redlock_rest.c: a round was lost: until when is the next one, or is that the end?
+/* rest.c: a round was lost: until when is the next one, or is that the end?
  *
  * Nobody is in line. Those who wait hear of keys that holdfast's holders give back, and try
  * then; for others they try when the key in their way expires, and in growing steps with full
@@ -7,7 +7,7 @@
  * ever while somebody else has the majority.
  *
  * A try has a few rounds; who would wait for nodes that do not count yet is told so instead. */
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
  * It is started with the first callback that is registered, so that a lack of threads is told to
  * whoever registers, not found when there is a loss to tell; and it stays until hf_close, which
  * waits for it: it first tells everything that there is to tell. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 bool hf__tells(const hf_client *c)
 {

@@ -1,4 +1,4 @@
-/* run_options.c: the options of `holdfast run`.
+/* options.c: the options of `holdfast run`.
  *
  * How it goes well: struct run_options is filled from the command line. How it goes
  * wrong: the message names the option and what it wants, nothing has been done, the

@@ -38,8 +38,8 @@
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
  * _ms.
  */
-#ifndef HF_DRIVER_SEAM_H
-#define HF_DRIVER_SEAM_H
+#ifndef HF_SEAM_SEAM_H
+#define HF_SEAM_SEAM_H
 
 #include "loop/env.h"
 #include "util/error.h"

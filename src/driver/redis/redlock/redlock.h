@@ -1,13 +1,13 @@
 /* redlock.h: the objects of Redlock, and of the plain lock, which is Redlock with one node.
  *
- * bid     one ticket on its way: rounds (redlock_bid.c), between them (redlock_rest.c), renewals
- *         (redlock_keep.c), its end (redlock_leave.c)
- * ballot  one request of a bid to one node (redlock_ballot.c) */
+ * bid     one ticket on its way: rounds (bid.c), between them (rest.c), renewals
+ *         (keep.c), its end (leave.c)
+ * ballot  one request of a bid to one node (ballot.c) */
 #ifndef HF_REDIS_REDLOCK_H
 #define HF_REDIS_REDLOCK_H
 
 #include "driver/redis/redis.h"
-#include "driver/redis/round.h"
+#include "driver/redis/redlock/round.h"
 
 enum { VALUE_HEX = 48, VALUE_MAX = VALUE_HEX + 400 + HF_NOTE_MAX };
 
@@ -85,7 +85,7 @@ void hf__redlock_unlisten(struct redis *, struct ticket *,
 bool hf__redlock_denied(const struct bid *); /* no majority without nodes that refuse */
 int hf__redlock_too_few(const struct redis *, const struct bid *, hf_error *);
 
-/* ---- redlock_ballot.c ------------------------------------------------------------------------ */
+/* ---- ballot.c ------------------------------------------------------------------------ */
 
 /* False: there is no way to the node, or no memory. Else hf__redlock_answer comes, perhaps at
  * once. */
@@ -97,14 +97,14 @@ int64_t hf__redlock_left_us(const struct bid *);          /* HELD: until its dea
 bool hf__redlock_lags(const struct bid *, unsigned node); /* it owes an old answer */
 int64_t hf__redlock_node_us(const struct bid *);          /* how long one node may take */
 
-/* ---- redlock_leave.c ------------------------------------------------------------------------- */
+/* ---- leave.c ------------------------------------------------------------------------- */
 
 void hf__redlock_leave(struct store *, struct ticket *);
 void hf__redlock_leave_late(struct bid *); /* too few have answered */
 void hf__redlock_free_all(struct bid *);
 void hf__redlock_freed(struct bid *, const struct ballot *, const redisReply *);
 
-/* ---- redlock_bid.c, redlock_keep.c, redlock_rest.c -------------------------------------------- */
+/* ---- bid.c, keep.c, rest.c -------------------------------------------- */
 
 void hf__redlock_answer(struct bid *, const struct ballot *, const redisReply *);
 bool hf__redlock_outdated(const struct bid *, const struct ballot *);
@@ -124,7 +124,7 @@ void hf__redlock_bid_timer(struct bid *, int64_t at);
 void hf__redlock_bid_rest(struct bid *); /* until the next round, or ends it */
 void hf__redlock_bid_wait(struct bid *); /* the same time once more */
 
-/* ---- redlock_look.c --------------------------------------------------------------------------- */
+/* ---- look.c --------------------------------------------------------------------------- */
 
 void hf__redlock_look(struct store *, struct look *);
 void hf__redlock_evict(struct store *, struct look *);

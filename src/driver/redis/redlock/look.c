@@ -1,11 +1,11 @@
-/* redlock_look.c: who has a key, and taking it away. There is no line to look at: the holder is what
+/* look.c: who has a key, and taking it away. There is no line to look at: the holder is what
  * a majority of the nodes may have; a key that is not of our form belongs to somebody else's lock. A
  * follow looks every second, because others do not tell.
  *
  * Every node is asked; those that answer within a tenth of a second decide, if they are a majority.
  * Eviction gives the key back, by its value, wherever it was seen, and ends when that was answered;
  * its holder finds out with its next renewal. */
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 #include "util/text.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* run_environ.c: what the command finds in its environment.
+/* environ.c: what the command finds in its environment.
  *
  * How it goes well: HOLDFAST_NAME, HOLDFAST_FENCE, HOLDFAST_STORE (without secrets) for
  * the command; HOLDFAST_OWNER for a run inside it; HOLDFAST_RUN, by which every

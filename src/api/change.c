@@ -11,7 +11,7 @@
  * frees the whole before that ends its parts first, so no hold points into freed memory. hf_close finds whole and
  * parts in client.ops and ends them without giving up the lock in between: whichever comes first, the whole is
  * told once. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include <inttypes.h>
 #include <string.h>

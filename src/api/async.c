@@ -4,10 +4,10 @@
  * run its callback without the lock. Exactly once: it is taken off the list under the lock by
  * one thread. hf_op_free: not done -> cancelled, and its callback never runs; done and queued ->
  * off the list, a grant in it is released; its callback runs just now -> freed when it returns. */
-#include "sync/sync.h"
+#include "api/api.h"
 
-#include "sync/cell.h"
-#include "sync/perturb.h"
+#include "api/cell.h"
+#include "api/perturb.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  *
  * What is asked for is written into a struct look, as the driver's verb will read it (seam.h). The blocking
  * form starts the same operation without a callback, waits for it, and takes the result. */
-#include "sync/sync.h"
+#include "api/api.h"
 
-#include "sync/cell.h"
+#include "api/cell.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* env.c: what the core and the drivers get of the world: the loop, the clocks, randomness. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include <errno.h>
 #include <string.h>

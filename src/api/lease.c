@@ -2,7 +2,7 @@
  *
  * The loss descriptor is an eventfd that is written when the state leaves HF_HELD and drained
  * when it returns, under the lock, so that it is readable exactly while the state is another. */
-#include "sync/sync.h"
+#include "api/api.h"
 
 #include "util/text.h"
 

@@ -1,10 +1,10 @@
-/* sync.h: the client as an application has it: a lock, a loop, and who drives.
+/* api.h: the client as an application has it: a lock, a loop, and who drives.
  *
  * One mutex guards everything of a client but what hf_lease_check reads. One thread at a time,
  * the leader, sleeps in the loop; it drops the lock only for the sleep. See wait.c for the
  * argument why nobody sleeps for ever. */
-#ifndef HF_SYNC_H
-#define HF_SYNC_H
+#ifndef HF_API_H
+#define HF_API_H
 
 #include "core/core.h"
 #include "loop/loop.h"

@@ -5,7 +5,7 @@
  * forgotten a key that somebody still counts on: it has been up for longer than max_ttl, the
  * longest ttl that anybody may ask for, or it writes every change to disk before it answers
  * (appendfsync always). With one node there is no such promise, and no such guard. */
-#include "driver/redis/redlock.h"
+#include "driver/redis/redlock/redlock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
