@@ -60,7 +60,7 @@ static int find_case(const char *name)
     return -1;
 }
 
-/* ---- the private folder ------------------------------------------------------------ */
+/* ---- the private folder ---------------------------------------------------------- */
 
 static char *folder_url(const char *dir)
 {
@@ -162,7 +162,7 @@ static int split(const struct bench *b)
     return 0;
 }
 
-/* ---- the run ----------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------- */
 
 #ifdef BENCH_ZOOKEEPER
 /* Of several the library chooses one, and the limit must be that of the same server. */

@@ -109,7 +109,7 @@ typedef int bench_case(const struct bench *);
 bench_case bench_uncontended, bench_inflight, bench_contended, bench_handoff, bench_waiters,
     bench_held, bench_server, bench_run;
 
-/* ---- bench_stat.c ------------------------------------------------------------------ */
+/* ---- bench_stat.c ---------------------------------------------------------------- */
 
 int64_t bench_now(void);   /* ns, CLOCK_MONOTONIC */
 double bench_memory(void); /* bytes that the allocator has given out; NAN: not known */
@@ -129,14 +129,14 @@ void bench_fill(struct bench_row *, const char *name, struct tally *ours,
 
 void bench_limit(struct bench_row *, double most); /* of the ratio */
 
-/* ---- bench_out.c ------------------------------------------------------------------- */
+/* ---- bench_out.c ----------------------------------------------------------------- */
 
 void bench_head(const struct bench *);
 void bench_print(const struct bench *, const struct bench_row *);
 void bench_progress(const struct bench *, const char *what, int done, int of);
 void bench_quiet(const struct bench *); /* takes the progress line away */
 
-/* ---- bench_crew.c ------------------------------------------------------------------ */
+/* ---- bench_crew.c ---------------------------------------------------------------- */
 
 struct crew;
 
@@ -148,12 +148,12 @@ void crew_end(struct crew *); /* takes NULL */
 
 void *bench_shared(size_t size); /* zeroed, shared with children; NULL: no memory */
 
-/* ---- bench_pair.c ------------------------------------------------------------------ */
+/* ---- bench_pair.c ---------------------------------------------------------------- */
 
 int bench_open(const struct bench *, uint32_t drive, int64_t ttl_ms, hf_client **ret);
 bench_work bench_pairs; /* acquire and release, or the raw limit's pair */
 
-/* ---- bench_handoff.c --------------------------------------------------------------- */
+/* ---- bench_handoff.c ------------------------------------------------------------- */
 
 int bench_socket_turns(struct worker *, int64_t until);
 /* Both have come here; the first says whether the game goes on. Returns an exit status. */

@@ -1,12 +1,13 @@
 /* bench_handoff.c: a lock goes to and fro between two processes, each on a CPU of its own.
  *
- * A hand-off is from the call that releases to the return of the acquire of one who stood in
- * line; a pair is one there and one back. That the other stands in line is looked at before
- * the release, and whoever has released joins again only when the other has it: joining is
- * not part of it, here and in the raw limit; `contended` has both. The raw limit is one
- * byte there and back over a unix socket: two wake-ups, as two hand-offs need; of a server,
- * see bench_redis.c and bench_zookeeper.c. Both are pinned, because a pair on one CPU takes a
- * third of the time of one on two, and the scheduler would choose for each anew. */
+ * A hand-off is from the call that releases to the return of the acquire of one who stood
+ * in line; a pair is one there and one back. That the other stands in line is looked at
+ * before the release, and whoever has released joins again only when the other has it:
+ * joining is not part of it, here and in the raw limit; `contended` has both. The raw limit
+ * is one byte there and back over a unix socket: two wake-ups, as two hand-offs need; of a
+ * server, see bench_redis.c and bench_zookeeper.c. Both are pinned, because a pair on one
+ * CPU takes a third of the time of one on two, and the scheduler would choose for each
+ * anew. */
 #include "bench.h"
 
 #include <errno.h>
@@ -117,8 +118,7 @@ static int our_turns(struct worker *w, int64_t until)
     int64_t took;
     int status;
 
-    if (w->index == 0 &&
-        hf_acquire(w->client, w->name, HF_FOREVER, NULL, &lease, &err) < 0)
+    if (w->index == 0 && hf_acquire(w->client, w->name, HF_FOREVER, NULL, &lease, &err) < 0)
         return cli_fail(&err);
     status = bench_meet(w, &word);
     while (status == 0 && word == 'p') {

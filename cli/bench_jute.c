@@ -15,7 +15,7 @@ static const char record[] =
     "holdfast 1\nowner 0123456789abcdef 17\nhost bench\npid 12345\n"
     "since 1763190000123\nttl 30000\n";
 
-/* ---- messages ------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 static struct jute_out *begin(struct jute_link *r, enum jute_op op, size_t *begun)
 {
@@ -147,7 +147,7 @@ int jute_answers(struct jute_link *r, int32_t may)
     return status;
 }
 
-/* ---- opening -------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static int greet(struct jute_link *r)
 {

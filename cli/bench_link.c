@@ -21,7 +21,7 @@ int link_broken(const char *what)
     return EXIT_UNREACHABLE;
 }
 
-/* ---- bytes ---------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------- */
 
 int link_send(int fd, const void *bytes, size_t len)
 {
@@ -52,7 +52,7 @@ int link_more(int fd, void *to, size_t room, size_t *ret)
     return 0;
 }
 
-/* ---- the URL -------------------------------------------------------------------- */
+/* ---- the URL --------------------------------------------------------------------- */
 
 static int digit(char c)
 {
@@ -135,7 +135,7 @@ bool link_option(const char *url, const char *key, char *to, size_t size)
     return false;
 }
 
-/* ---- connecting ----------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------ */
 
 static int connect_unix(const char *path)
 {

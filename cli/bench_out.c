@@ -14,7 +14,7 @@ void bench_quiet(const struct bench *b)
         fputs("\r\033[K", stderr);
 }
 
-/* ---- JSON -------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------ */
 
 static void field(const char *key, double value, int digits)
 {
@@ -55,7 +55,7 @@ static void print_json(const struct bench *b, const struct bench_row *r)
     puts("}");
 }
 
-/* ---- a table ----------------------------------------------------------------------- */
+/* ---- a table --------------------------------------------------------------------- */
 
 void bench_head(const struct bench *b)
 {

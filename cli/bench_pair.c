@@ -34,7 +34,7 @@ static int our_pair(struct worker *w)
     return 0;
 }
 
-/* ---- the raw limit on one machine ----------------------------------------------- */
+/* ---- the raw limit on one machine ------------------------------------------------ */
 
 static int flock_open(struct worker *w)
 {
@@ -69,7 +69,7 @@ const struct bench_raw bench_raw_local = { .open = flock_open,
                                            .pair_most = 2.5,
                                            .turns_most = 1.5 };
 
-/* ---- pairs ---------------------------------------------------------------------- */
+/* ---- pairs ----------------------------------------------------------------------- */
 
 /* Only the first pair of each batch is timed: on both sides the clock must not be a
  * notable part of what it measures. */
@@ -97,7 +97,7 @@ int bench_pairs(struct worker *w, bool raw, int64_t until)
     return status;
 }
 
-/* ---- threads ----------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------- */
 
 struct team {
     struct worker worker[CONTENDERS];
@@ -183,7 +183,7 @@ static void team_end(struct team *team)
     free(team->slices);
 }
 
-/* ---- the cases --------------------------------------------------------------------- */
+/* ---- the cases ------------------------------------------------------------------- */
 
 static int crew_slice_of(void *ctx, bool raw, int64_t ns, struct tally *t)
 {

@@ -25,7 +25,7 @@ struct raw {
     bool holds;
 };
 
-/* ---- one line ------------------------------------------------------------------- */
+/* ---- one line -------------------------------------------------------------------- */
 
 int raw_scripts(struct wire *w)
 {
@@ -141,7 +141,7 @@ void raw_line_forget(struct wire *w, const struct bench *b, int worker)
         wire_expect(w, ":");
 }
 
-/* ---- opening -------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static void put_channel(struct wire_text *t, const struct bench *b, int index)
 {
@@ -220,7 +220,7 @@ static int raw_spent(struct worker *w, double *us, double *calls)
     return status;
 }
 
-/* ---- hand-off ------------------------------------------------------------------- */
+/* ---- hand-off -------------------------------------------------------------------- */
 
 /* One EVALSHA there and back; join and leave take turns. */
 static int step(struct raw *r)
@@ -289,7 +289,7 @@ static int raw_turns(struct worker *w, int64_t until)
     return status || !r->holds ? status : step(r);
 }
 
-/* ---- many in flight ------------------------------------------------------------- */
+/* ---- many in flight -------------------------------------------------------------- */
 
 struct flight {
     struct wire *wire;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- commands ------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------- */
 
 void wire_put(struct wire_text *t, const void *bytes, size_t n)
 {
@@ -57,7 +57,7 @@ void wire_words(struct wire_text *t, const char *words)
     }
 }
 
-/* ---- replies -------------------------------------------------------------------- */
+/* ---- replies --------------------------------------------------------------------- */
 
 size_t wire_reply(const char *p, size_t n)
 {
@@ -173,7 +173,7 @@ int wire_spent(struct wire *w, struct wire_spent *ret)
     return 0;
 }
 
-/* ---- connecting ----------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------ */
 
 bool wire_possible(const char *url)
 {

@@ -48,7 +48,7 @@ struct wire_spent {
 };
 int wire_spent(struct wire *, struct wire_spent *);
 
-/* ---- bench_redis.c -------------------------------------------------------------- */
+/* ---- bench_redis.c --------------------------------------------------------------- */
 
 /* Join and leave of a line that nobody else uses, ready to be sent again and again. */
 struct raw_line {

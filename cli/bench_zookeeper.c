@@ -24,7 +24,7 @@ struct raw {
     char folders[ROOT_MOST]; /* without the number of the worker */
 };
 
-/* ---- opening -------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static size_t folder(const struct raw *r, char path[PATH_MOST], int index)
 {
@@ -117,7 +117,7 @@ static void raw_close(struct worker *w)
     w->raw = NULL;
 }
 
-/* ---- pairs ---------------------------------------------------------------------- */
+/* ---- pairs ----------------------------------------------------------------------- */
 
 static int raw_pair(struct worker *w)
 {
@@ -136,7 +136,7 @@ static int raw_pair(struct worker *w)
     return jute_answers(r->link, 0);
 }
 
-/* ---- hand-off ------------------------------------------------------------------- */
+/* ---- hand-off -------------------------------------------------------------------- */
 
 /* Nodes of our own, and watches on those of the other, in its folder. */
 static int deal(struct worker *w)
@@ -226,7 +226,7 @@ static int raw_turns(struct worker *w, int64_t until)
     return status;
 }
 
-/* ---- many in flight ------------------------------------------------------------- */
+/* ---- many in flight -------------------------------------------------------------- */
 
 struct flight {
     struct worker *worker;

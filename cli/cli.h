@@ -26,7 +26,7 @@ struct cli {
     const char *verb; /* "run" */
 };
 
-/* ---- options.c ------------------------------------------------------------------ */
+/* ---- options.c ------------------------------------------------------------------- */
 
 /* One option of a verb. Tables of these make both the parser and --help. */
 struct cli_option {
@@ -68,7 +68,7 @@ int cli_ended(int result);
 
 void cli_help(FILE *, const struct cli_verb *);
 
-/* ---- common.c ------------------------------------------------------------------- */
+/* ---- common.c -------------------------------------------------------------------- */
 
 /* The URL: -u, else $HOLDFAST_URL, else the file of $HOLDFAST_URL_FILE (refused if others
  * may read it), else "local:". *ret is malloc'd. Returns 0 or an exit status, having said
@@ -92,7 +92,7 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int cli_usage(const struct cli *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- text.c --------------------------------------------------------------------- */
+/* ---- text.c ---------------------------------------------------------------------- */
 
 enum { CLI_TEXT = 4 * 1024 + 1 }; /* holds any escaped name or note */
 
@@ -104,7 +104,7 @@ const char *cli_age(char *buf, size_t size, int64_t ms);
 void json_string(FILE *, const char *);      /* quoted, escaped */
 void json_number_or_null(FILE *, int64_t n); /* negative: null */
 
-/* ---- show.c --------------------------------------------------------------------- */
+/* ---- show.c ---------------------------------------------------------------------- */
 
 /* One ticket as an indented block of lines, the way `show` prints it. */
 void cli_ticket(FILE *, const hf_ticket *);

@@ -50,7 +50,7 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     return EXIT_USAGE;
 }
 
-/* ---- the URL -------------------------------------------------------------------- */
+/* ---- the URL --------------------------------------------------------------------- */
 
 static int read_all(int fd, char *buf, size_t size)
 {
@@ -210,7 +210,7 @@ int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
     return rc < 0 ? cli_fail(&err) : 0;
 }
 
-/* ---- times and numbers ---------------------------------------------------------- */
+/* ---- times and numbers ----------------------------------------------------------- */
 
 bool cli_number(const char *text, uint64_t most, uint64_t *ret)
 {
@@ -272,7 +272,7 @@ int64_t cli_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* ---- errors --------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------- */
 
 int cli_exit_of(int rc)
 {

@@ -16,7 +16,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     return 0;
 }
 
-/* ---- for people ----------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------ */
 
 static void print_place(FILE *out, const hf_ticket *t)
 {
@@ -102,7 +102,7 @@ static void print_text(hf_client *client, const char *name, const hf_line *line)
     }
 }
 
-/* ---- for programs --------------------------------------------------------------- */
+/* ---- for programs ---------------------------------------------------------------- */
 
 /* Capacity and weights as the rule of the line has them: those of the holders together
  * never exceed the capacity, whatever its kind. */

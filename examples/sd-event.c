@@ -65,8 +65,8 @@ static void granted(hf_op *op, int rc, hf_lease *lease, const hf_error *e, void 
     }
     printf("%s: holds, fence %llu\n", t->name, (unsigned long long)hf_lease_fence(lease));
     t->lease = lease;
-    if (sd_event_add_time_relative(loop, NULL, CLOCK_MONOTONIC, 200 * 1000, 0, worked,
-                                   t) < 0)
+    if (sd_event_add_time_relative(loop, NULL, CLOCK_MONOTONIC, 200 * 1000, 0, worked, t) <
+        0)
         exit(1);
 }
 

@@ -125,7 +125,7 @@ static bool scan(const struct family *f)
     return true;
 }
 
-/* ---- the quick way: down the tree --------------------------------------------------- */
+/* ---- the quick way: down the tree ------------------------------------------------ */
 
 static pid_t tree[TREE];
 static size_t ntree;

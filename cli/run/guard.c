@@ -43,7 +43,7 @@ int64_t guard_now(void)
     return (int64_t)t.tv_sec * second + t.tv_nsec;
 }
 
-/* ---- in the guard ------------------------------------------------------------------- */
+/* ---- in the guard ---------------------------------------------------------------- */
 
 struct watch {
     struct guard_page *page;
@@ -157,7 +157,7 @@ static _Noreturn void guard_main(struct guard_page *page, int sock)
     }
 }
 
-/* ---- in the supervisor -------------------------------------------------------------- */
+/* ---- in the supervisor ----------------------------------------------------------- */
 
 int guard_start(struct guard *g)
 {

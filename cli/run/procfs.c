@@ -48,7 +48,7 @@ static uint64_t number_at(const char **text)
     return v;
 }
 
-/* ---- /proc itself ------------------------------------------------------------------- */
+/* ---- /proc itself ---------------------------------------------------------------- */
 
 static bool file_has(int proc, pid_t pid, const char *file, const char *word)
 {
@@ -98,7 +98,7 @@ int proc_open(void)
     return -1;
 }
 
-/* ---- one process -------------------------------------------------------------------- */
+/* ---- one process ----------------------------------------------------------------- */
 
 /* False: gone, or dead and only waiting to be reaped. A dead first thread does not make a
  * dead process, so its number of threads is asked too. */
@@ -165,7 +165,7 @@ size_t proc_children(int proc, pid_t pid, pid_t thread, pid_t *ret, size_t n)
     return count;
 }
 
-/* ---- lists -------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------- */
 
 struct entry { /* what getdents64 gives */
     uint64_t ino;

@@ -23,7 +23,7 @@
 
 static const int64_t ms = 1000000, second = 1000000000;
 
-/* ---- small parts -------------------------------------------------------------------- */
+/* ---- small parts ----------------------------------------------------------------- */
 
 void run_say(const struct run *r, const char *fmt, ...)
 {
@@ -97,7 +97,7 @@ void run_turn(struct run *r, int64_t at)
     poll(p, 3, -1);
 }
 
-/* ---- from the grant to the end ------------------------------------------------------ */
+/* ---- from the grant to the end --------------------------------------------------- */
 
 static int run_command(struct run *r)
 {

@@ -21,7 +21,7 @@ struct run_options {
     bool quiet, verbose;
 };
 
-/* ---- terminal.c --------------------------------------------------------------------- */
+/* ---- terminal.c ------------------------------------------------------------------ */
 
 struct terminal {
     int fd;          /* our controlling terminal; -1: none */
@@ -38,7 +38,7 @@ bool terminal_foreground(const struct terminal *);
 void terminal_hand(struct terminal *, pid_t group);
 void terminal_take_back(struct terminal *);
 
-/* ---- signals.c ---------------------------------------------------------------------- */
+/* ---- signals.c ------------------------------------------------------------------- */
 
 struct signals {
     int fd;           /* signalfd */
@@ -56,7 +56,7 @@ bool signals_end_wait(const struct signals *, int sig); /* by it a waiting run e
 bool signals_stop_group(int sig); /* our own; false: nobody could continue us, so we run */
 _Noreturn void signals_die(int sig, bool group); /* group: and all of our own group */
 
-/* ---- run*.c, spawn.c, supervise.c, standing.c --------------------------------------- */
+/* ---- run*.c, spawn.c, supervise.c, standing.c ------------------------------------ */
 
 enum phase { RUNNING, STOPPING, KILLING };
 

@@ -29,7 +29,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- signals to the command --------------------------------------------------------- */
+/* ---- signals to the command ------------------------------------------------------ */
 
 static const struct family *family(struct run *r)
 {
@@ -50,7 +50,7 @@ static void pass_on(struct run *r, int sig)
         descend_signal(family(r), sig);
 }
 
-/* ---- the deadline ------------------------------------------------------------------- */
+/* ---- the deadline ---------------------------------------------------------------- */
 
 /* When the command must have begun to stop, and when it must be killed. */
 static void limits(const struct run *r, int64_t *term_at, int64_t *kill_at)
@@ -97,7 +97,7 @@ static void warn_at_risk(struct run *r, int64_t term_at)
     r->told_risk = risk;
 }
 
-/* ---- stopping ----------------------------------------------------------------------- */
+/* ---- stopping -------------------------------------------------------------------- */
 
 static void begin_kill(struct run *r)
 {
@@ -210,7 +210,7 @@ static bool step_ending(struct run *r)
     return left == 0 && (r->ended || denied);
 }
 
-/* ---- ^Z and signals ----------------------------------------------------------------- */
+/* ---- ^Z and signals -------------------------------------------------------------- */
 
 static void go_on(struct run *r)
 {

@@ -4,9 +4,9 @@
  * sees to the client, the signals and the line on the terminal.
  *
  * How it goes wrong: busy, timed out, deadlock, evicted: 75 (or -E N), and nothing is left
- * in the line. A signal leaves the line and then ends us as it would have. A place that was lost
- * while we were stopped is taken anew. A nested run for a name of its parent would wait
- * for itself: it is refused at once.
+ * in the line. A signal leaves the line and then ends us as it would have. A place that was
+ * lost while we were stopped is taken anew. A nested run for a name of its parent would
+ * wait for itself: it is refused at once.
  */
 #include "run.h"
 
@@ -23,7 +23,7 @@ static int busy(const struct run *r)
     return r->opt.busy_exit >= 0 ? r->opt.busy_exit : EXIT_BUSY;
 }
 
-/* ---- the store ---------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------- */
 
 /* The ttl= of a URL: what the library takes when the request names none. */
 static int64_t ttl_of(const char *url)
@@ -147,7 +147,7 @@ int run_refuse_nested(struct run *r)
     return RUN_ON;
 }
 
-/* ---- waiting ------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------- */
 
 static void on_done(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
 {

@@ -12,7 +12,7 @@
 
 enum { CLOSE_MS = 1000, LIFE_PAUSE_US = 5000 };
 
-/* ---- open ------------------------------------------------------------------------------------ */
+/* ---- open ------------------------------------------------------------------------ */
 
 /* A page that the kernel wipes in a forked child: telling parent from child costs no system
  * call (G12). */
@@ -79,15 +79,18 @@ void hf__client_free(hf_client *c)
     if (c->keeper_fd >= 0 && hf__loop_intact(&c->loop))
         close(c->keeper_fd);
     close_fds(c);
-    hf__loop_done(&c->loop); /* leases that outlived hf_close have asked it about descriptors */
+    /* leases that outlived hf_close have asked it about descriptors */
+    hf__loop_done(&c->loop);
     if (!c->alive || *c->alive)
-        destroy_locks(c); /* else threads wait there that are not in this child: so would we */
+        /* else threads wait there that are not in this child: so would we */
+        destroy_locks(c);
     if (c->alive)
         munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(c);
 }
 
-static int open_client(hf_client *c, const struct url *url, const hf_options *o, hf_error *err)
+static int open_client(hf_client *c, const struct url *url, const hf_options *o,
+                       hf_error *err)
 {
     const struct hf_driver *driver;
     int rc = hf__driver_find(url->scheme, &driver, err);
@@ -141,7 +144,7 @@ int hf_open(const char *text, const hf_options *given, hf_client **ret, hf_error
     return 0;
 }
 
-/* ---- close ----------------------------------------------------------------------------------- */
+/* ---- close ----------------------------------------------------------------------- */
 
 static void patience_over(struct timer *t)
 {
@@ -159,8 +162,7 @@ static void settle(hf_client *c)
     if (c->broken)
         return;
     timer_init(&t, patience_over);
-    hf__loop_timer(&c->loop, &t,
-                   c->core.store->driver->shut ? now + CLOSE_MS * 750 : end);
+    hf__loop_timer(&c->loop, &t, c->core.store->driver->shut ? now + CLOSE_MS * 750 : end);
     while (c->core.unsettled > 0 && timer_armed(&t) && !c->broken)
         hf__lead(c, true);
     if (!c->broken)
@@ -195,8 +197,8 @@ static void free_hold(struct hold *h)
     free(h);
 }
 
-/* In the child of a fork: memory and our copies of descriptors only; there is one thread, and
- * the lock may have been held by one that does not exist here. */
+/* In the child of a fork: memory and our copies of descriptors only; there is one thread,
+ * and the lock may have been held by one that does not exist here. */
 void hf__drop_forked(hf_client *c)
 {
     struct hf_op *op;
@@ -205,7 +207,8 @@ void hf__drop_forked(hf_client *c)
     if (--c->refs > 0)
         return;
     if (pthread_mutex_trylock(&c->lock) != 0)
-        return; /* a thread that is not here was at work: nothing can be trusted, all is left */
+        /* a thread that is not here was at work: nothing can be trusted, all is left */
+        return;
     pthread_mutex_unlock(&c->lock);
     if (c->core.store && c->core.store->driver->forked)
         c->core.store->driver->forked(c->core.store);
@@ -257,7 +260,7 @@ void hf_close(hf_client *c)
     hf__leave(c);
 }
 
-/* ---- locks ------------------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------- */
 
 static int run_acquire(hf_client *c, struct hf_op *op, const char *const *names, size_t n,
                        int64_t wait_ms, const hf_request *req, const struct request *r)
@@ -337,7 +340,7 @@ int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *r
     return hf__fail(err, rc == HF_ECLOSED ? HF_ELOST : rc, 0, NULL, "%s", why.text);
 }
 
-/* ---- connecting ---------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------ */
 
 int hf_connect(hf_client *c, int64_t wait_ms, hf_error *err)
 {
@@ -357,7 +360,7 @@ int hf_connect(hf_client *c, int64_t wait_ms, hf_error *err)
     return rc < 0 ? rc : op.rc;
 }
 
-/* ---- about the client ----------------------------------------------------------------------------- */
+/* ---- about the client ------------------------------------------------------------ */
 
 uint32_t hf_client_caps(const hf_client *c)
 {

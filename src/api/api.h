@@ -1,8 +1,8 @@
 /* api.h: the client as an application has it: a lock, a loop, and who drives.
  *
- * One mutex guards everything of a client but what hf_lease_check reads. One thread at a time,
- * the leader, sleeps in the loop; it drops the lock only for the sleep. See wait.c for the
- * argument why nobody sleeps for ever. */
+ * One mutex guards everything of a client but what hf_lease_check reads. One thread at a
+ * time, the leader, sleeps in the loop; it drops the lock only for the sleep. See wait.c
+ * for the argument why nobody sleeps for ever. */
 #ifndef HF_API_H
 #define HF_API_H
 
@@ -33,38 +33,40 @@ struct hf_client {
     struct client core;
     struct loop loop;
     pthread_mutex_t lock;
-    unsigned refs;       /* open, leases, started operations */
+    unsigned refs;        /* open, leases, started operations */
     atomic_uint entrants; /* calls under way, also those that wait for the lock: wait.c */
-    unsigned inside;     /* threads in a blocking call, process() or wait() */
-    bool leading;        /* somebody leads */
-    bool asleep;         /* the leader is in the loop, without the lock */
-    bool poked;          /* something was done since the leader last looked whether it is done */
-    int app_fd;          /* what the application polls: the loop and news; -1: not asked for */
-    bool news_shown;     /* app_fd is readable because there are callbacks to run */
+    unsigned inside;      /* threads in a blocking call, process() or wait() */
+    bool leading;         /* somebody leads */
+    bool asleep;          /* the leader is in the loop, without the lock */
+    /* something was done since the leader last looked whether it is done */
+    bool poked;
+    /* what the application polls: the loop and news; -1: not asked for */
+    int app_fd;
+    bool news_shown; /* app_fd is readable because there are callbacks to run */
     bool closing, closed;
-    bool broken;         /* the process has closed our descriptors */
-    atomic_bool stop;    /* hf_client_stop was called; core.stopped: and taken note of */
-    atomic_bool ended;   /* the loop is about to be closed: do not wake it */
+    bool broken;          /* the process has closed our descriptors */
+    atomic_bool stop;     /* hf_client_stop was called; core.stopped: and taken note of */
+    atomic_bool ended;    /* the loop is about to be closed: do not wake it */
     atomic_uint stoppers; /* threads in hf_client_stop */
-    struct list waiters; /* followers */
-    struct list ops;     /* op.node: not done */
-    struct list ready;   /* op.node: done (or seen), callback to be run */
-    struct list changed; /* lease.changed_node: on_change to be run */
-    struct list cancels; /* cancel_watch.node */
-    struct list losses;  /* threads in hf_lease_wait: lease.c */
+    struct list waiters;  /* followers */
+    struct list ops;      /* op.node: not done */
+    struct list ready;    /* op.node: done (or seen), callback to be run */
+    struct list changed;  /* lease.changed_node: on_change to be run */
+    struct list cancels;  /* cancel_watch.node */
+    struct list losses;   /* threads in hf_lease_wait: lease.c */
     pthread_cond_t quiet; /* hf_close waits for the others that came in */
     uint32_t drive;
     pthread_t keeper;
     enum keeper_state keeper_state;
     bool keeper_stop;
-    int keeper_fd;       /* its timer */
-    int64_t keeper_at;   /* what that is set to; LOOP_NEVER: it is not parked */
-    size_t listeners;    /* leases with an on_change callback */
-    pthread_t teller;    /* runs on_change callbacks: teller.c */
+    int keeper_fd;     /* its timer */
+    int64_t keeper_at; /* what that is set to; LOOP_NEVER: it is not parked */
+    size_t listeners;  /* leases with an on_change callback */
+    pthread_t teller;  /* runs on_change callbacks: teller.c */
     bool teller_runs, teller_stop;
     pthread_cond_t teller_news; /* it sleeps here */
     pthread_cond_t told;        /* an on_change callback has returned */
-    uint32_t *alive;     /* a page that a fork wipes */
+    uint32_t *alive;            /* a page that a fork wipes */
     struct hf_op *orphans; /* in a forked child: freed with the client; linked by `user` */
     void (*log)(void *, int, const char *, const char *);
     void *log_user;
@@ -75,27 +77,30 @@ struct hf_client {
 
 /* env.c */
 void hf__env_init(struct hf_client *);
-int hf__env_draw_key(struct hf_client *, hf_error *); /* 0 or HF_ESYS; before the first use */
+/* 0 or HF_ESYS; before the first use */
+int hf__env_draw_key(struct hf_client *, hf_error *);
 
 /* wait.c */
-int hf__enter(hf_client *, hf_error *);        /* takes the lock; HF_EFORKED, HF_ECLOSED */
+int hf__enter(hf_client *, hf_error *); /* takes the lock; HF_EFORKED, HF_ECLOSED */
 int hf__enter_blocking(hf_client *, hf_error *); /* also HF_EREENTRANT */
-int hf__enter_any(hf_client *);                /* to give something back: also when closed */
-int hf__enter_pump(hf_client *);               /* to run callbacks: also when broken */
-void hf__leave(hf_client *);                   /* runs what is queued, gives the lock back;
-                                                  frees the client if it was the last reference */
-void hf__alone(hf_client *);                   /* waits until no other call is under way */
-void hf__drop_forked(hf_client *);             /* in a forked child: one reference less */
-void hf__client_free(hf_client *);             /* memory and descriptors, but not core's */
-void hf__news(hf_client *);                    /* there is a callback to run */
-void hf__show_news(hf_client *);               /* app_fd says whether there is one */
-int hf__broken(hf_error *);                    /* HF_ESYS, and why */
-void hf__break_down(hf_client *);              /* its descriptors are gone: all of it ends */
-int hf__lead(hf_client *, bool block);         /* one turn; returns how much it did */
+/* to give something back: also when closed */
+int hf__enter_any(hf_client *);
+int hf__enter_pump(hf_client *);   /* to run callbacks: also when broken */
+void hf__leave(hf_client *);       /* runs what is queued, gives the lock back;
+                                      frees the client if it was the last reference */
+void hf__alone(hf_client *);       /* waits until no other call is under way */
+void hf__drop_forked(hf_client *); /* in a forked child: one reference less */
+void hf__client_free(hf_client *); /* memory and descriptors, but not core's */
+void hf__news(hf_client *);        /* there is a callback to run */
+void hf__show_news(hf_client *);   /* app_fd says whether there is one */
+int hf__broken(hf_error *);        /* HF_ESYS, and why */
+/* its descriptors are gone: all of it ends */
+void hf__break_down(hf_client *);
+int hf__lead(hf_client *, bool block);            /* one turn; returns how much it did */
 void hf__wait_turn(hf_client *, struct waiter *); /* leads one turn, or follows */
 void hf__wake(hf_client *, struct waiter *);
-void hf__promote(hf_client *);                 /* on leaving: somebody else leads, if any */
-void hf__wait(hf_client *, struct hf_op *);    /* until it is done */
+void hf__promote(hf_client *);              /* on leaving: somebody else leads, if any */
+void hf__wait(hf_client *, struct hf_op *); /* until it is done */
 void hf__waiter_init(struct waiter *, bool pumps);
 void hf__waiter_done(struct waiter *);
 /* Of an operation without a callback: waits for it, takes the result, frees it. */
@@ -110,9 +115,11 @@ bool hf__drained(const hf_client *); /* stopped, and nothing is left to be drive
 /* keeper.c */
 void hf__keeper_need(hf_client *); /* there are timers and nobody leads */
 int hf__keeper_start(hf_client *, hf_error *);
-int hf__keeper_listen(hf_client *, hf_error *); /* `listeners` has grown: it must be resident now */
-int hf__thread_start(pthread_t *, void *(*)(void *), hf_client *, hf_error *); /* no signals on it */
-void hf__keeper_end(hf_client *);  /* under the lock, which it gives up meanwhile */
+/* `listeners` has grown: it must be resident now */
+int hf__keeper_listen(hf_client *, hf_error *);
+/* no signals on it */
+int hf__thread_start(pthread_t *, void *(*)(void *), hf_client *, hf_error *);
+void hf__keeper_end(hf_client *); /* under the lock, which it gives up meanwhile */
 
 /* teller.c */
 bool hf__tells(const hf_client *); /* on_change callbacks run on the teller, nowhere else */
@@ -126,20 +133,21 @@ struct listener { /* who is told of the end of an operation */
     hf_seen *seen;
     void *user;
 };
-/* A started operation, `size` bytes that begin with it; NULL: no memory. Without a listener it is for
- * hf__op_take. hf__op_drop frees it, and what nobody has taken of its result. */
+/* A started operation, `size` bytes that begin with it; NULL: no memory. Without a listener
+ * it is for hf__op_take. hf__op_drop frees it, and what nobody has taken of its result. */
 struct hf_op *hf__op_new(hf_client *, enum op_kind, size_t size, const struct listener *,
                          hf_error *);
 void hf__op_drop(hf_client *, struct hf_op *);
 /* Under the lock. Between the two the thread counts as inside. */
 void hf__limit_begin(struct limit *, hf_client *, int64_t wait_ms, bool pumps);
 void hf__limit_end(struct limit *);
-int hf__run_callbacks(hf_client *); /* those that are told in process() */
-int hf__run_changes(hf_client *);   /* of on_change only */
+int hf__run_callbacks(hf_client *);     /* those that are told in process() */
+int hf__run_changes(hf_client *);       /* of on_change only */
 const hf_client *hf__callback_of(void); /* whose callback this thread runs; or NULL */
 bool hf__in_callback(void);
 void hf__op_ready(struct hf_op *);
-void hf__end_all(hf_client *, int rc, const char *why); /* why: the text; NULL: that of rc */
+/* why: the text; NULL: that of rc */
+void hf__end_all(hf_client *, int rc, const char *why);
 
 /* cancel.c */
 struct hf_cancel {
@@ -157,12 +165,12 @@ void hf__change_drop(struct hf_op *);          /* ends what is still under way o
 /* lease.c */
 void hf__lease_changed(struct hf_lease *);
 void hf__lease_given(hf_client *, struct hf_lease *); /* it goes to the application */
-/* To give it back; forked: has done so. With keep_ms it may be refused (hf_release_after): then nothing
- * has changed and the lock is not taken. */
+/* To give it back; forked: has done so. With keep_ms it may be refused (hf_release_after):
+ * then nothing has changed and the lock is not taken. */
 int hf__lease_enter(struct hf_lease *, const int64_t *keep_ms, hf_error *);
 /* Entered; consumes the lease and leaves. With op: that operation is the release. */
-int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait, const int64_t *keep_ms,
-                        hf_error *);
+int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait,
+                        const int64_t *keep_ms, hf_error *);
 void hf__lease_free(struct hf_lease *);
 
 #endif

@@ -1,9 +1,10 @@
 /* async.c: started operations and their callbacks, and the descriptor.
  *
- * An operation that is done goes to `ready`; process(), wait() or hf_close take it from there and
- * run its callback without the lock. Exactly once: it is taken off the list under the lock by
- * one thread. hf_op_free: not done -> cancelled, and its callback never runs; done and queued ->
- * off the list, a grant in it is released; its callback runs just now -> freed when it returns. */
+ * An operation that is done goes to `ready`; process(), wait() or hf_close take it from
+ * there and run its callback without the lock. Exactly once: it is taken off the list under
+ * the lock by one thread. hf_op_free: not done -> cancelled, and its callback never runs;
+ * done and queued -> off the list, a grant in it is released; its callback runs just now ->
+ * freed when it returns. */
 #include "api/api.h"
 
 #include "api/cell.h"
@@ -141,7 +142,8 @@ static void run_op(hf_client *c, struct hf_op *op)
     struct hf_lease *lease = op->kind == OP_ACQUIRE && op->rc == 0 ? op->lease : NULL;
     struct hf_list *list = op->list;
     int rc = op->done ? op->rc : 0;
-    const hf_error *err = rc < 0 ? op->err : NULL; /* a watch that goes on may get one meanwhile */
+    /* a watch that goes on may get one meanwhile */
+    const hf_error *err = rc < 0 ? op->err : NULL;
 
     op->lease = NULL;
     op->list = NULL;
@@ -201,8 +203,8 @@ static size_t length(const struct list *l)
     return n;
 }
 
-/* Only those that are there now: a callback may start what is done at once, and so on for ever,
- * while our caller has other things to do. */
+/* Only those that are there now: a callback may start what is done at once, and so on for
+ * ever, while our caller has other things to do. */
 int hf__run_changes(hf_client *c)
 {
     size_t changes = length(&c->changed);
@@ -223,7 +225,8 @@ int hf__run_callbacks(hf_client *c)
 
     if (tell || ops > 0) { /* a callback may take long, or wait for a thread that follows */
         hf__promote(c);
-        hf__keeper_need(c); /* what has become due since it looked, such as a new lease's renewal */
+        /* what has become due since it looked, such as a new lease's renewal */
+        hf__keeper_need(c);
     }
     if (tell)
         ran = hf__run_changes(c);
@@ -234,7 +237,7 @@ int hf__run_callbacks(hf_client *c)
     return ran;
 }
 
-/* ---- starting ----------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------- */
 
 /* Why it was not started. */
 static void explain(const struct hf_op *op, int rc, hf_error *err)
@@ -288,7 +291,8 @@ int hf_acquire_all_start(hf_client *c, const char *const *names, size_t n, int64
     int rc;
 
     if (!done || !ret || !names || n == 0)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "names, callback and ret must not be NULL");
+        return hf__fail(err, HF_EINVAL, 0, NULL,
+                        "names, callback and ret must not be NULL");
     rc = hf__enter(c, err);
     if (rc < 0)
         return rc;
@@ -348,13 +352,14 @@ int hf_watch_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf
     if (rc < 0)
         return rc;
     rc = hf__check_name(&c->core, name, err);
-    w = rc == 0 ? (struct watcher *)(void *)hf__op_new(c, OP_WATCH, sizeof *w, &l, err) : NULL;
+    w = rc == 0 ? (struct watcher *)(void *)hf__op_new(c, OP_WATCH, sizeof *w, &l, err)
+                : NULL;
     if (rc == 0 && !w)
         rc = HF_ENOMEM;
     if (w) {
-        rc = hf__ask(&w->op, &w->ask, ASK_LOOK,
-                     &(struct look){ .name = name, .name_len = strlen(name), .follow = true },
-                     err);
+        rc = hf__ask(
+            &w->op, &w->ask, ASK_LOOK,
+            &(struct look){ .name = name, .name_len = strlen(name), .follow = true }, err);
         if (rc < 0)
             hf__op_drop(c, &w->op);
         else
@@ -415,7 +420,7 @@ int hf__cell_follow(hf_client *c, struct cell *cell, hf__cell_seen *seen, void *
     return w ? rc : HF_ENOMEM;
 }
 
-/* ---- ending ------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------- */
 
 void hf_op_cancel(hf_op *op)
 {
@@ -468,7 +473,7 @@ void hf__end_all(hf_client *c, int rc, const char *why)
         end_one(container_of(r, struct hf_op, node), rc, why);
 }
 
-/* ---- the descriptor ------------------------------------------------------------------------- */
+/* ---- the descriptor -------------------------------------------------------------- */
 
 static int make_app_fd(hf_client *c)
 {

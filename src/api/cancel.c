@@ -1,9 +1,10 @@
-/* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a byte in a pipe,
- * which stays readable. A client watches the pipe while one of its operations waits with the
- * button; whoever leads then cancels those operations. A pipe, not an eventfd, because it can be
- * told from a file that the program has opened in its place (util/fd.h). */
-#include "api/perturb.h"
+/* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a byte in a
+ * pipe, which stays readable. A client watches the pipe while one of its operations waits
+ * with the button; whoever leads then cancels those operations. A pipe, not an eventfd,
+ * because it can be told from a file that the program has opened in its place (util/fd.h).
+ */
 #include "api/api.h"
+#include "api/perturb.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,8 +84,8 @@ void hf_cancel_reset(hf_cancel *b)
     atomic_store(&b->fired, 0);
 }
 
-/* Its descriptor is readable. Without the flag it was reset meanwhile, beside being fired, or a
- * forked child has fired its copy: left readable it would wake us for ever. */
+/* Its descriptor is readable. Without the flag it was reset meanwhile, beside being fired,
+ * or a forked child has fired its copy: left readable it would wake us for ever. */
 static bool is_fired(const hf_cancel *b)
 {
     if (atomic_load(&b->fired))

@@ -6,8 +6,9 @@
 
 #include <holdfast/async.h>
 
-/* One request, waited for. Fill verb, name, and what the verb needs; the rest is the answer. 0,
- * or HF_EBUSY (the version differs; the cell has the present state), HF_ENOTSUP ... */
+/* One request, waited for. Fill verb, name, and what the verb needs; the rest is the
+ * answer. 0, or HF_EBUSY (the version differs; the cell has the present state), HF_ENOTSUP
+ * ... */
 int hf__cell_call(hf_client *, struct cell *, hf_error *);
 
 /* Fill the name. seen() runs in process() or wait(), now and after each change, until

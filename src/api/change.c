@@ -1,15 +1,17 @@
-/* change.c: changes of what is held: renewal by hand, note, downgrade; each as a started operation and as a
- * blocking call.
+/* change.c: changes of what is held: renewal by hand, note, downgrade; each as a started
+ * operation and as a blocking call.
  *
- * A lease may have several names. Each of its holds is changed by an operation of the core of its own
- * (core/change.c), all at the same time; the application has one operation (OP_CHANGE) around them, which ends
- * when the last of them has. One that fails does not keep the others from being tried; the first failure is
- * the result. If none could even be started, the call itself fails.
+ * A lease may have several names. Each of its holds is changed by an operation of the core
+ * of its own (core/change.c), all at the same time; the application has one operation
+ * (OP_CHANGE) around them, which ends when the last of them has. One that fails does not
+ * keep the others from being tried; the first failure is the result. If none could even be
+ * started, the call itself fails.
  *
- * All of it happens under the client's lock. The parts lie in the memory of the whole. The core ends each part
- * once, and the last one ends the whole; nothing ends while they are being started (open is one too many). Who
- * frees the whole before that ends its parts first, so no hold points into freed memory. hf_close finds whole and
- * parts in client.ops and ends them without giving up the lock in between: whichever comes first, the whole is
+ * All of it happens under the client's lock. The parts lie in the memory of the whole. The
+ * core ends each part once, and the last one ends the whole; nothing ends while they are
+ * being started (open is one too many). Who frees the whole before that ends its parts
+ * first, so no hold points into freed memory. hf_close finds whole and parts in client.ops
+ * and ends them without giving up the lock in between: whichever comes first, the whole is
  * told once. */
 #include "api/api.h"
 
@@ -133,8 +135,8 @@ static int change(hf_lease *lease, const struct what *w, hf_error *err)
     return rc;
 }
 
-static int start(hf_lease *lease, const struct what *w, hf_done *done, void *user, hf_op **ret,
-                 hf_error *err)
+static int start(hf_lease *lease, const struct what *w, hf_done *done, void *user,
+                 hf_op **ret, hf_error *err)
 {
     const struct listener l = { .done = done, .user = user };
     int rc;
@@ -154,7 +156,7 @@ static int check_lease(const hf_lease *l, hf_error *err)
     return l ? 0 : hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
 }
 
-/* ---- renewal by hand ------------------------------------------------------------------------- */
+/* ---- renewal by hand ------------------------------------------------------------- */
 
 static int renewal(struct what *w, const hf_lease *l, int64_t ttl_ms, hf_error *err)
 {
@@ -166,7 +168,8 @@ static int renewal(struct what *w, const hf_lease *l, int64_t ttl_ms, hf_error *
     if (rc == 0 && ttl_ms > 0 &&
         (ttl_ms < l->client->least_ttl_ms || ttl_ms > l->client->most_ttl_ms))
         return hf__fail(err, HF_ENOTSUP, 0, NULL,
-                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64 " ms",
+                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64
+                        " ms",
                         ttl_ms, l->client->least_ttl_ms, l->client->most_ttl_ms);
     return rc;
 }
@@ -188,7 +191,7 @@ int hf_renew_start(hf_lease *l, int64_t ttl_ms, hf_done *done, void *user, hf_op
     return rc < 0 ? rc : start(l, &w, done, user, ret, err);
 }
 
-/* ---- downgrade, note ------------------------------------------------------------------------- */
+/* ---- downgrade, note ------------------------------------------------------------- */
 
 static const struct what to_shared = { .kind = OP_AMEND, .downgrade = true };
 

@@ -1,4 +1,5 @@
-/* env.c: what the core and the drivers get of the world: the loop, the clocks, randomness. */
+/* env.c: what the core and the drivers get of the world: the loop, the clocks, randomness.
+ */
 #include "api/api.h"
 
 #include <errno.h>
@@ -26,17 +27,17 @@ static int64_t wall(struct env *e)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-/* ---- randomness --------------------------------------------------------------------------------
+/* ---- randomness --------------------------------------------------------------------
  *
- * Buffered: a system call per token would be half the cost of an uncontended acquire. A forked
- * child has no use of it (HF_EFORKED), so no two processes draw the same bytes.
+ * Buffered: a system call per token would be half the cost of an uncontended acquire. A
+ * forked child has no use of it (HF_EFORKED), so no two processes draw the same bytes.
  *
  * The kernel may stop giving random bytes (a filter of system calls that was set up after
- * hf_open). Then they are computed from a key that hf_open has drawn: block number n is prf(key,
- * n), and no number is used twice. Tokens must be unique, for the life of the store: without the
- * key these blocks cannot be told from random bytes, so two tokens of one client are alike no
- * sooner than two random ones, and so are those of two clients, because each has a key of its own
- * (256 bits, used for nothing else). */
+ * hf_open). Then they are computed from a key that hf_open has drawn: block number n is
+ * prf(key, n), and no number is used twice. Tokens must be unique, for the life of the
+ * store: without the key these blocks cannot be told from random bytes, so two tokens of
+ * one client are alike no sooner than two random ones, and so are those of two clients,
+ * because each has a key of its own (256 bits, used for nothing else). */
 
 static bool draw(unsigned char *to, size_t n)
 {
@@ -57,7 +58,8 @@ int hf__env_draw_key(hf_client *c, hf_error *err)
 {
     if (draw(c->random_key, sizeof c->random_key))
         return 0;
-    return hf__fail(err, HF_ESYS, errno, NULL, "the kernel gives no random bytes: getrandom");
+    return hf__fail(err, HF_ESYS, errno, NULL,
+                    "the kernel gives no random bytes: getrandom");
 }
 
 static void refill(hf_client *c)
@@ -79,7 +81,7 @@ static void random_bytes(struct env *e, void *buf, size_t n)
     explicit_bzero(c->random + c->random_left, n);
 }
 
-/* ---- the loop, and the rest --------------------------------------------------------------------- */
+/* ---- the loop, and the rest ------------------------------------------------------ */
 
 static int watch(struct env *e, struct watch *w, int fd, uint32_t events)
 {

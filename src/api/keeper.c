@@ -1,16 +1,18 @@
 /* keeper.c: the thread that renews leases while the application is elsewhere.
  *
- * It exists while the core has timers. Normally it is parked on a timer of its own, set to the
- * core's next one, and costs nothing: taking and releasing a lock touches it only if the new
- * timer is earlier than what it sleeps for. When it wakes, and nobody leads, it leads until
- * what became due is answered (renewals, leaves) and the store, if it was lost, is back; when somebody leads already, that thread
- * serves the timers, and the keeper looks again a little later. It ends when no timer is left.
+ * It exists while the core has timers. Normally it is parked on a timer of its own, set to
+ * the core's next one, and costs nothing: taking and releasing a lock touches it only if
+ * the new timer is earlier than what it sleeps for. When it wakes, and nobody leads, it
+ * leads until what became due is answered (renewals, leaves) and the store, if it was lost,
+ * is back; when somebody leads already, that thread serves the timers, and the keeper looks
+ * again a little later. It ends when no timer is left.
  *
- * Resident (HF_DRIVE_PROMPT, or leases with a callback that the teller runs): it leads whenever nobody else does, so callers follow, and what the store
- * has to say is heard at once. No callback runs on it, so that none can keep it from renewing.
+ * Resident (HF_DRIVE_PROMPT, or leases with a callback that the teller runs): it leads
+ * whenever nobody else does, so callers follow, and what the store has to say is heard at
+ * once. No callback runs on it, so that none can keep it from renewing.
  *
- * The timer counts on CLOCK_BOOTTIME: after a suspend it fires at once, as it must (G1, G6). All
- * signals are blocked on it: they belong to the application's threads. */
+ * The timer counts on CLOCK_BOOTTIME: after a suspend it fires at once, as it must (G1,
+ * G6). All signals are blocked on it: they belong to the application's threads. */
 #include "api/api.h"
 
 #include "api/perturb.h"
@@ -55,8 +57,9 @@ static void park(hf_client *c, int64_t at)
     pthread_mutex_lock(&c->lock);
 }
 
-/* Finding a store again takes several steps, each of which somebody must see answered: with timers
- * alone every step would take as long as its limit, and holds would end meanwhile. */
+/* Finding a store again takes several steps, each of which somebody must see answered: with
+ * timers alone every step would take as long as its limit, and holds would end meanwhile.
+ */
 static bool work_left(const hf_client *c)
 {
     return c->core.up ? c->core.asked > 0 || c->core.unsettled > 0
@@ -71,8 +74,8 @@ static void serve(hf_client *c)
     hf__promote(c);
 }
 
-/* Not the only leader: before we came here a caller may have taken the lead. Then we follow, like
- * anybody. */
+/* Not the only leader: before we came here a caller may have taken the lead. Then we
+ * follow, like anybody. */
 static void stay(hf_client *c)
 {
     struct waiter w;

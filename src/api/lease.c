@@ -1,7 +1,9 @@
-/* lease.c: leases in the hands of the application: giving back, being told of loss, changing.
+/* lease.c: leases in the hands of the application: giving back, being told of loss,
+ * changing.
  *
- * The loss descriptor is an eventfd that is written when the state leaves HF_HELD and drained
- * when it returns, under the lock, so that it is readable exactly while the state is another. */
+ * The loss descriptor is an eventfd that is written when the state leaves HF_HELD and
+ * drained when it returns, under the lock, so that it is readable exactly while the state
+ * is another. */
 #include "api/api.h"
 
 #include "util/text.h"
@@ -66,10 +68,11 @@ void hf__lease_given(hf_client *c, struct hf_lease *l)
     c->refs++;
 }
 
-/* ---- giving back --------------------------------------------------------------------------- */
+/* ---- giving back ----------------------------------------------------------------- */
 
 /* NULL: nobody is told of it any more. */
-static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *), void *user)
+static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *),
+                         void *user)
 {
     hf_client *c = l->owner;
 
@@ -80,9 +83,9 @@ static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *)
     l->told = HF_HELD;
 }
 
-/* Until the callback that runs just now, of what was registered before, has returned. It runs on
- * another thread, which does not wait for this one: inside a callback nobody waits here, whichever
- * lease it is about, so that no two callbacks can wait for each other. */
+/* Until the callback that runs just now, of what was registered before, has returned. It
+ * runs on another thread, which does not wait for this one: inside a callback nobody waits
+ * here, whichever lease it is about, so that no two callbacks can wait for each other. */
 static void wait_for_callback(struct hf_lease *l)
 {
     hf_client *c = l->owner;
@@ -135,7 +138,8 @@ int hf__lease_enter(struct hf_lease *l, const int64_t *keep_ms, hf_error *err)
     return hf__fail(err, HF_EFORKED, 0, NULL, "the lease belongs to the parent process");
 }
 
-static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms, hf_error *err)
+static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms,
+                            hf_error *err)
 {
     struct hf_op op;
 
@@ -158,7 +162,8 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
     int rc;
 
     set_callback(l, NULL, NULL);
-    l->released = true; /* before the lock is given up: its callback may run just now, or end */
+    /* before the lock is given up: its callback may run just now, or end */
+    l->released = true;
     l->awaited = wait;
     if (waits)
         rc = release_and_wait(c, l, keep_ms, err);
@@ -170,7 +175,7 @@ int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
         hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc));
     if (wait)
         wait_for_callback(l); /* after the release: the next one need not wait for it */
-    if (!l->telling) /* else its callback frees it */
+    if (!l->telling)          /* else its callback frees it */
         hf__lease_free(l);
     c->refs--;
     hf__leave(c);
@@ -189,15 +194,15 @@ int hf_release(hf_lease *l, hf_error *err)
     return l ? release(l, NULL, err) : 0;
 }
 
-/* Asked and done in one section: else a handle that another thread gets between would make it a
- * release that keeps nothing. */
+/* Asked and done in one section: else a handle that another thread gets between would make
+ * it a release that keeps nothing. */
 int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
 {
     return l ? release(l, &keep_ms, err)
              : hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
 }
 
-/* ---- being told ------------------------------------------------------------------------------ */
+/* ---- being told ------------------------------------------------------------------ */
 
 int hf_lease_fd(hf_lease *l, hf_error *err)
 {
@@ -247,8 +252,9 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
     return rc;
 }
 
-/* Every loss is told by hf__lease_changed, which wakes us; one that is only due (nobody renews any more) has a
- * timer of the core, which whoever drives serves, we ourselves among them. */
+/* Every loss is told by hf__lease_changed, which wakes us; one that is only due (nobody
+ * renews any more) has a timer of the core, which whoever drives serves, we ourselves among
+ * them. */
 static int await_loss(hf_client *c, hf_lease *l, struct limit *limit)
 {
     for (;;) {
@@ -285,7 +291,7 @@ int hf_lease_wait(hf_lease *l, int64_t wait_ms, hf_error *err)
     return rc < 0 ? hf__fail(err, rc, 0, NULL, "%s", hf_strerror(rc)) : 0;
 }
 
-/* ---- owners ---------------------------------------------------------------------------------- */
+/* ---- owners ---------------------------------------------------------------------- */
 
 int hf_lease_adopt(hf_lease *l, uint64_t owner, hf_error *err)
 {
@@ -335,7 +341,7 @@ int hf_lease_owner(const hf_lease *l, char *buf, size_t size)
     return snprintf(buf, size, "%s", text);
 }
 
-/* ---- what it is ------------------------------------------------------------------------------- */
+/* ---- what it is ------------------------------------------------------------------ */
 
 static int mode_of(const struct ticket *t)
 {

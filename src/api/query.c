@@ -1,8 +1,9 @@
-/* query.c: questions about names, and orders about other people's tickets: hf_look, hf_ls, hf_evict and
- * their like, each as a started operation and as a blocking call.
+/* query.c: questions about names, and orders about other people's tickets: hf_look, hf_ls,
+ * hf_evict and their like, each as a started operation and as a blocking call.
  *
- * What is asked for is written into a struct look, as the driver's verb will read it (seam.h). The blocking
- * form starts the same operation without a callback, waits for it, and takes the result. */
+ * What is asked for is written into a struct look, as the driver's verb will read it
+ * (seam.h). The blocking form starts the same operation without a callback, waits for it,
+ * and takes the result. */
 #include "api/api.h"
 
 #include "api/cell.h"
@@ -66,7 +67,7 @@ static int ask(hf_client *c, enum ask_kind kind, const struct look *what, hf_lis
     return rc;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------- */
 
 static int ret_is_null(hf_error *err)
 {
@@ -75,7 +76,8 @@ static int ret_is_null(hf_error *err)
 
 int hf_look(hf_client *c, const char *name, hf_list **ret, hf_error *err)
 {
-    return ret ? ask(c, ASK_LOOK, &(struct look){ .name = name }, ret, err) : ret_is_null(err);
+    return ret ? ask(c, ASK_LOOK, &(struct look){ .name = name }, ret, err)
+               : ret_is_null(err);
 }
 
 int hf_look_start(hf_client *c, const char *name, hf_seen *seen, void *user, hf_op **ret,
@@ -152,7 +154,7 @@ int hf_op_position(const hf_op *op, uint32_t *position, int64_t *age_ms)
     return rc;
 }
 
-/* ---- breaking -------------------------------------------------------------------------------- */
+/* ---- breaking -------------------------------------------------------------------- */
 
 static int eviction(struct look *what, const char *name, const char *id, uint32_t flags,
                     hf_error *err)
@@ -183,7 +185,7 @@ int hf_evict_start(hf_client *c, const char *name, const char *id, uint32_t flag
                           &(struct listener){ .done = done, .user = user }, ret, err);
 }
 
-/* ---- kept places ------------------------------------------------------------------------------ */
+/* ---- kept places ----------------------------------------------------------------- */
 
 int hf_keep_renew(hf_client *c, const char *name, const char *id, int64_t keep_ms,
                   hf_error *err)
@@ -193,13 +195,14 @@ int hf_keep_renew(hf_client *c, const char *name, const char *id, int64_t keep_m
 
     if (rc == 0 && c)
         rc = hf__check_keep(&c->core, keep_ms, err);
-    if (rc == 0 && c && !(c->core.caps & HF_CAP_LINE)) /* it cannot tell a kept one from a held one */
+    if (rc == 0 && c &&
+        !(c->core.caps & HF_CAP_LINE)) /* it cannot tell a kept one from a held one */
         rc = hf__fail(err, HF_ENOTSUP, 0, c->core.url.shown,
                       "this store does not show its tickets");
     return rc < 0 ? rc : ask(c, ASK_EVICT, &what, NULL, err);
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------- */
 
 static int call_cell(hf_client *c, struct cell *cell, hf_error *err)
 {

@@ -1,16 +1,18 @@
-/* stop.c: the first half of an end: from now on nobody waits and nothing new begins, while what is
- * held stays held. hf_close is the second half.
+/* stop.c: the first half of an end: from now on nobody waits and nothing new begins, while
+ * what is held stays held. hf_close is the second half.
  *
- * hf_client_stop may be called in a signal handler, so all it does is to set a flag and to end the
- * sleep of whoever leads. The rest is done under the lock, by whoever comes there first: every
- * call takes note of the flag as it comes in (hf__stop_if_asked), and so does a leader after each
- * sleep. Nothing can be missed: the flag is set before the wake, so whoever was woken sees it; and if
- * nobody sleeps, the next sleep ends at once, and whoever comes in before that sees it too. With nobody
- * inside there is nobody to be ended but started operations, whose callbacks run in the next
- * hf_client_process() or hf_client_wait().
+ * hf_client_stop may be called in a signal handler, so all it does is to set a flag and to
+ * end the sleep of whoever leads. The rest is done under the lock, by whoever comes there
+ * first: every call takes note of the flag as it comes in (hf__stop_if_asked), and so does
+ * a leader after each sleep. Nothing can be missed: the flag is set before the wake, so
+ * whoever was woken sees it; and if nobody sleeps, the next sleep ends at once, and whoever
+ * comes in before that sees it too. With nobody inside there is nobody to be ended but
+ * started operations, whose callbacks run in the next hf_client_process() or
+ * hf_client_wait().
  *
- * The core refuses what is new (client.stopped). What waits is ended here: acquires, looks, lists,
- * evictions, watches. Releases and changes of leases go on: they concern what is held. */
+ * The core refuses what is new (client.stopped). What waits is ended here: acquires, looks,
+ * lists, evictions, watches. Releases and changes of leases go on: they concern what is
+ * held. */
 #include "api/api.h"
 
 #include <errno.h>
@@ -33,8 +35,8 @@ int hf_client_stop(hf_client *c)
     return 0;
 }
 
-/* Before the loop is closed. Who comes after that sees `ended`, who came before is counted; none of
- * them waits for anything. */
+/* Before the loop is closed. Who comes after that sees `ended`, who came before is counted;
+ * none of them waits for anything. */
 void hf__stop_no_more(hf_client *c)
 {
     atomic_store(&c->ended, true);

@@ -1,17 +1,18 @@
 /* teller.c: the thread that runs the callbacks of hf_lease_on_change.
  *
- * A callback may take long: it writes a log, it waits for a mutex of the application. So it does not
- * run on the thread that listens and renews (keeper.c) but on one of its own, which leads nobody and
- * on which nobody waits but hf_close, and whoever gives that very lease back (lease.c).
+ * A callback may take long: it writes a log, it waits for a mutex of the application. So it
+ * does not run on the thread that listens and renews (keeper.c) but on one of its own,
+ * which leads nobody and on which nobody waits but hf_close, and whoever gives that very
+ * lease back (lease.c).
  *
- * Which thread runs a callback can be told beforehand: this one, with HF_DRIVE_PROMPT, and with
- * HF_DRIVE_CALLER as long as nobody has asked for hf_client_fd(). In the other cases the
- * application drives by itself, and changes of leases are told in hf_client_process() and
- * hf_client_wait(), like the ends of operations (async.c).
+ * Which thread runs a callback can be told beforehand: this one, with HF_DRIVE_PROMPT, and
+ * with HF_DRIVE_CALLER as long as nobody has asked for hf_client_fd(). In the other cases
+ * the application drives by itself, and changes of leases are told in hf_client_process()
+ * and hf_client_wait(), like the ends of operations (async.c).
  *
- * It is started with the first callback that is registered, so that a lack of threads is told to
- * whoever registers, not found when there is a loss to tell; and it stays until hf_close, which
- * waits for it: it first tells everything that there is to tell. */
+ * It is started with the first callback that is registered, so that a lack of threads is
+ * told to whoever registers, not found when there is a loss to tell; and it stays until
+ * hf_close, which waits for it: it first tells everything that there is to tell. */
 #include "api/api.h"
 
 bool hf__tells(const hf_client *c)

@@ -1,38 +1,38 @@
 /* wait.c: blocking calls without a thread hop: the calling thread drives the loop itself.
  *
- * One thread at a time leads: it sleeps in the loop without the lock, takes the lock, runs what
- * became ready and queued, and looks whether its own operation is done. The others follow: each
- * sleeps on its own condition. The lock is held whenever `leading`, the list of waiters or an
- * operation's `done` is looked at or changed.
+ * One thread at a time leads: it sleeps in the loop without the lock, takes the lock, runs
+ * what became ready and queued, and looks whether its own operation is done. The others
+ * follow: each sleeps on its own condition. The lock is held whenever `leading`, the list
+ * of waiters or an operation's `done` is looked at or changed.
  *
  * Why nobody sleeps for ever:
- *  - A follower sleeps only while somebody leads (it looked under the lock). Its operation is
- *    completed under the lock, and op_done then signals it; the wait is a loop over `done`, so
- *    an early or doubled signal is harmless.
- *  - A leader whose operation is completed by another thread is woken through the loop; a wake sent
- *    before the sleep ends the sleep when it begins.
- *  - A leader's own operation, or the callback it waits for, may come of what it runs before it
- *    sleeps: `poked` says so, and it only looks into the loop then.
- *  - A leader that leaves promotes the first follower, under the same lock under which it stops
- *    leading. Who was signalled but has meanwhile found its operation done promotes the next on
- *    its own way out.
- *  - Deadlines of operations are timers of the core in the loop, so any leader serves all of
- *    them, not only its own; a timer that becomes the earliest while the leader sleeps re-arms
- *    the timerfd, which is in the epoll set it sleeps on.
+ *  - A follower sleeps only while somebody leads (it looked under the lock). Its operation
+ * is completed under the lock, and op_done then signals it; the wait is a loop over `done`,
+ * so an early or doubled signal is harmless.
+ *  - A leader whose operation is completed by another thread is woken through the loop; a
+ * wake sent before the sleep ends the sleep when it begins.
+ *  - A leader's own operation, or the callback it waits for, may come of what it runs
+ * before it sleeps: `poked` says so, and it only looks into the loop then.
+ *  - A leader that leaves promotes the first follower, under the same lock under which it
+ * stops leading. Who was signalled but has meanwhile found its operation done promotes the
+ * next on its own way out.
+ *  - Deadlines of operations are timers of the core in the loop, so any leader serves all
+ * of them, not only its own; a timer that becomes the earliest while the leader sleeps
+ * re-arms the timerfd, which is in the epoll set it sleeps on.
  *  - If nobody is inside, the keeper (keeper.c) serves the timers.
  *
- * Callbacks are never run here: they are queued. The application polls an outer epoll, which has the
- * loop's in it and is readable also as long as there are callbacks to run; the leader sleeps on the
- * loop's alone, so waiting callbacks do not keep it from sleeping.
+ * Callbacks are never run here: they are queued. The application polls an outer epoll,
+ * which has the loop's in it and is readable also as long as there are callbacks to run;
+ * the leader sleeps on the loop's alone, so waiting callbacks do not keep it from sleeping.
  *
  * The process may have closed our descriptors (loop.h). Whoever finds that out ends it all
- * (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is called any more. It is
- * looked for before each sleep, after a sleep that no descriptor of ours has ended, and, where
- * a driver writes to sockets, whenever a thread has come in. */
+ * (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is called any
+ * more. It is looked for before each sleep, after a sleep that no descriptor of ours has
+ * ended, and, where a driver writes to sockets, whenever a thread has come in. */
 #include "api/api.h"
 
-#include "core/url.h"
 #include "api/perturb.h"
+#include "core/url.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -40,8 +40,8 @@
 
 enum { EVENTS = 64 };
 
-/* A thread that is cancelled in one of our system calls would take the lock, or the lead, with
- * it: no cancellation between entering and leaving, callbacks included. */
+/* A thread that is cancelled in one of our system calls would take the lock, or the lead,
+ * with it: no cancellation between entering and leaving, callbacks included. */
 static _Thread_local struct {
     int depth, before;
 } shield;
@@ -62,7 +62,8 @@ static void unlock(hf_client *c)
         pthread_setcancelstate(shield.before, NULL);
 }
 
-static const char gone[] = "the program has closed descriptors of the client: open a new one";
+static const char gone[] =
+    "the program has closed descriptors of the client: open a new one";
 
 void hf__break_down(hf_client *c)
 {
@@ -76,13 +77,13 @@ void hf__break_down(hf_client *c)
         pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
 }
 
-/* Who comes in is counted before it asks for the lock, and who goes out is taken off the count under
- * it. Every handle (the client until hf_close, a lease, an operation) is one of `refs`, which change
- * under the lock only. The memory is freed by the thread that, going out, finds no reference and
- * nobody else counted. Nobody can come after that: a call needs a handle, and giving that back is the
- * last call on it. Nobody who waits for the lock is overlooked: it is counted. hf_close waits until
- * it is the only one counted; who comes in later than that, beside it, finds the client closed, and
- * is the one that frees it. */
+/* Who comes in is counted before it asks for the lock, and who goes out is taken off the
+ * count under it. Every handle (the client until hf_close, a lease, an operation) is one of
+ * `refs`, which change under the lock only. The memory is freed by the thread that, going
+ * out, finds no reference and nobody else counted. Nobody can come after that: a call needs
+ * a handle, and giving that back is the last call on it. Nobody who waits for the lock is
+ * overlooked: it is counted. hf_close waits until it is the only one counted; who comes in
+ * later than that, beside it, finds the client closed, and is the one that frees it. */
 static void come_in(hf_client *c)
 {
     atomic_fetch_add(&c->entrants, 1);
@@ -139,9 +140,10 @@ int hf__enter(hf_client *c, hf_error *err)
 
 static int not_in_callback(hf_error *err)
 {
-    return hf__in_callback() ? hf__fail(err, HF_EREENTRANT, 0, NULL,
-                                        "a blocking call inside a callback: use the *_start form")
-                             : 0;
+    return hf__in_callback()
+               ? hf__fail(err, HF_EREENTRANT, 0, NULL,
+                          "a blocking call inside a callback: use the *_start form")
+               : 0;
 }
 
 int hf__enter_blocking(hf_client *c, hf_error *err)
@@ -219,9 +221,9 @@ void hf__news(hf_client *c)
     }
 }
 
-/* That there is something to read was told by a descriptor of ours. The time comes also to those that
- * have none any more, and the other end of what was closed hears just that; and what they start
- * is written to a descriptor. */
+/* That there is something to read was told by a descriptor of ours. The time comes also to
+ * those that have none any more, and the other end of what was closed hears just that; and
+ * what they start is written to a descriptor. */
 static bool suspicious(const hf_client *c, const struct epoll_event *evs, int n)
 {
     for (int i = 0; i < n; i++)
@@ -343,7 +345,7 @@ int hf__op_take(hf_client *c, struct hf_op *op, hf_list **list, hf_error *err)
     return rc;
 }
 
-/* ---- what the core tells ---------------------------------------------------------------- */
+/* ---- what the core tells --------------------------------------------------------- */
 
 void hf__wake(hf_client *c, struct waiter *w)
 {
@@ -373,10 +375,10 @@ static void op_seen(struct hf_op *op)
     hf__op_ready(op);
 }
 
-/* What callbacks start goes out in one piece when they have returned: sent one by one it is a
- * system call for each, here and in the server. Not if another thread is inside: a callback may
- * wait for that one, and it may be asleep. Who comes later sends it all (hf__lead). The teller is
- * not counted as inside. */
+/* What callbacks start goes out in one piece when they have returned: sent one by one it is
+ * a system call for each, here and in the server. Not if another thread is inside: a
+ * callback may wait for that one, and it may be asleep. Who comes later sends it all
+ * (hf__lead). The teller is not counted as inside. */
 static bool more_comes(struct client *core)
 {
     const hf_client *c = container_of(core, hf_client, core);

@@ -1,5 +1,5 @@
-/* admin.c: what an administrator would run so that a store can be used. Nothing is opened: the
- * driver says it by the URL alone, and no password is in it. */
+/* admin.c: what an administrator would run so that a store can be used. Nothing is opened:
+ * the driver says it by the URL alone, and no password is in it. */
 #include "core/core.h"
 #include "core/url.h"
 

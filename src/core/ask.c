@@ -1,9 +1,10 @@
 /* ask.c: looks, evictions and cells on their way to the store and back.
  *
- * Happy path: queued -> the verb is called (client.c) -> rows -> answer. A follow is answered
- * again after each change, until it is stopped. Asking changes no line but by evict, which
- * names a ticket by its token (G8) and may therefore be repeated. What the store has not answered
- * when it goes away, the driver ends with an error (seam.h, rule 6). */
+ * Happy path: queued -> the verb is called (client.c) -> rows -> answer. A follow is
+ * answered again after each change, until it is stopped. Asking changes no line but by
+ * evict, which names a ticket by its token (G8) and may therefore be repeated. What the
+ * store has not answered when it goes away, the driver ends with an error (seam.h, rule 6).
+ */
 #include "core/core.h"
 #include "util/text.h"
 
@@ -77,8 +78,8 @@ static int check_cell(const struct client *c, const struct cell *cell, hf_error 
     if (!(c->caps & HF_CAP_CELL) || (cell->ttl_ms > 0 && !(c->caps & HF_CAP_CELL_EXPIRY)))
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown, "this store does not have %s",
                         cell->ttl_ms > 0 ? "cells that expire" : "cells");
-    if (cell->ttl_ms > 0 && (cell->ttl_ms < s->least_cell_ttl_ms ||
-                             cell->ttl_ms > s->most_cell_ttl_ms))
+    if (cell->ttl_ms > 0 &&
+        (cell->ttl_ms < s->least_cell_ttl_ms || cell->ttl_ms > s->most_cell_ttl_ms))
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
                         "a cell for %lld ms: this store takes %lld to %lld ms",
                         (long long)cell->ttl_ms, (long long)s->least_cell_ttl_ms,
@@ -126,13 +127,14 @@ void hf__ask_stop(struct ask *a)
     a->name = NULL;
 }
 
-/* ---- rows become a list --------------------------------------------------------------------- */
+/* ---- rows become a list ---------------------------------------------------------- */
 
 static struct hf_line *line_for(struct hf_list *l, const struct row *r)
 {
     struct hf_line *line = l->n ? &l->lines[l->n - 1] : NULL;
 
-    if (line && line->name_len == r->name_len && memcmp(line->name, r->name, r->name_len) == 0)
+    if (line && line->name_len == r->name_len &&
+        memcmp(line->name, r->name, r->name_len) == 0)
         return line;
     if (l->n == l->room) {
         size_t room = l->room ? l->room * 2 : 4;
@@ -171,7 +173,9 @@ static int fill_ticket(struct hf_ticket *t, const struct row *r)
     t->fence = r->fence;
     t->position = r->position;
     t->weight = r->weight;
-    t->mode = r->kind == LINE_PERMITS ? HF_PERMITS : r->weight == HF_FULL ? HF_WRITE : HF_READ;
+    t->mode = r->kind == LINE_PERMITS ? HF_PERMITS
+              : r->weight == HF_FULL  ? HF_WRITE
+                                      : HF_READ;
     t->permits = r->kind == LINE_PERMITS ? (uint32_t)r->weight : 0;
     t->broken = r->broken;
     t->kept = r->kept;
@@ -243,7 +247,7 @@ void ev_done(struct look *look, struct cell *cell, int rc, const hf_error *err)
     a->answer(a, rc, err);
 }
 
-/* ---- lists for the application ---------------------------------------------------------------- */
+/* ---- lists for the application --------------------------------------------------- */
 
 void hf_list_free(hf_list *l)
 {
@@ -304,13 +308,15 @@ GETTER(int, hf_ticket_broken, hf_ticket, broken, 0)
 GETTER(int, hf_ticket_kept, hf_ticket, kept, 0)
 GETTER(const char *, hf_ticket_note, hf_ticket, note, NULL)
 
-/* ---- operations that ask ------------------------------------------------------------------------ */
+/* ---- operations that ask --------------------------------------------------------- */
 
 static int name_state(const struct hf_list *l)
 {
     const struct hf_line *line = l->n ? &l->lines[0] : NULL;
 
-    return !line || line->held == 0 ? HF_FREE : line->held < line->full ? HF_SHARED : HF_TAKEN;
+    return !line || line->held == 0  ? HF_FREE
+           : line->held < line->full ? HF_SHARED
+                                     : HF_TAKEN;
 }
 
 static void answer_op(struct ask *a, int rc, const hf_error *err)

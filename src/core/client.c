@@ -1,10 +1,11 @@
 /* client.c: one opened store: calls verbs, never inside an event; closes.
  *
- * Verbs are queued (holds in `todo`, asks, lives in `due`) by events, timers and operations, and
- * called here until nothing is left. A verb may raise events at once (the embedded store does),
- * which queue more. The order: leaves and joins as they came, then looks, then renewals, all
- * that are due in one batch. While the store is down only leaves are called (the driver answers
- * that they are not settled); the rest waits for UP, when everything unanswered is repeated. */
+ * Verbs are queued (holds in `todo`, asks, lives in `due`) by events, timers and
+ * operations, and called here until nothing is left. A verb may raise events at once (the
+ * embedded store does), which queue more. The order: leaves and joins as they came, then
+ * looks, then renewals, all that are due in one batch. While the store is down only leaves
+ * are called (the driver answers that they are not settled); the rest waits for UP, when
+ * everything unanswered is repeated. */
 #include "core/core.h"
 #include "core/mutate.h"
 #include "util/text.h"
@@ -24,7 +25,8 @@ static int parse_acts_for(struct client *c, const char *text, hf_error *err)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the owner");
     c->acts_hints = out;
     if (!hf__owner_parse(&c->acts_for, text, id))
-        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: owner is not of hf_lease_owner");
+        return hf__fail(err, HF_EINVAL, 0, NULL,
+                        "hf_options: owner is not of hf_lease_owner");
     for (const char *p = text + id; *p; p++) {
         const char hex[3] = { p[1], p[1] ? p[2] : '\0', '\0' };
 
@@ -44,8 +46,9 @@ static int parse_acts_for(struct client *c, const char *text, hf_error *err)
     return 0;
 }
 
-/* Capabilities and limits are those of the first UP. Later the store can only come to do less (an older
- * member of a cluster, a rolling upgrade): what was promised once is not taken for granted again. */
+/* Capabilities and limits are those of the first UP. Later the store can only come to do
+ * less (an older member of a cluster, a rolling upgrade): what was promised once is not
+ * taken for granted again. */
 static void learn(struct client *c)
 {
     const struct store *s = c->store;
@@ -201,13 +204,14 @@ void hf__client_run(struct client *c)
         while (run_next(c))
             ;
         if (c->store->driver->flush && !(c->host->more_comes && c->host->more_comes(c)))
-            c->store->driver->flush(c->store); /* may find the store down, and queue leaves */
+            /* may find the store down, and queue leaves */
+            c->store->driver->flush(c->store);
     } while (!list_empty(&c->todo));
     c->running = false;
 }
 
-/* Asks for what the store, as it is now known to be, does not have: it is refused, never granted with
- * less. A hold whose deadline is no longer certain is at risk from now on. */
+/* Asks for what the store, as it is now known to be, does not have: it is refused, never
+ * granted with less. A hold whose deadline is no longer certain is at risk from now on. */
 static bool refused_by_needs(struct client *c, struct hold *h)
 {
     hf_error err;
@@ -225,8 +229,9 @@ static bool refused_by_needs(struct client *c, struct hold *h)
         return false;
     }
     hf__hold_step(h,
-                  h->join_sent_at > 0 && h->state != TICKET_RETRYING ? TICKET_REFUSED_IN_LINE
-                                                                     : TICKET_REFUSED,
+                  h->join_sent_at > 0 && h->state != TICKET_RETRYING
+                      ? TICKET_REFUSED_IN_LINE
+                      : TICKET_REFUSED,
                   err.code, &err);
     return true;
 }
@@ -305,9 +310,9 @@ void ev_store(struct store *s, int state, const hf_error *err)
         down(c, err);
 }
 
-/* No more acquiring, looking or evicting: such operations are refused from now on. What is held stays
- * held, is renewed, and is given up by its owner or by hf__client_shut. The caller has a list of its
- * operations and cancels those that wait. */
+/* No more acquiring, looking or evicting: such operations are refused from now on. What is
+ * held stays held, is renewed, and is given up by its owner or by hf__client_shut. The
+ * caller has a list of its operations and cancels those that wait. */
 void hf__client_stop(struct client *c)
 {
     c->stopped = true;
@@ -319,8 +324,8 @@ void hf__client_stop(struct client *c)
     }
 }
 
-/* No more holding: what is in line leaves. The caller has cancelled every operation, and drives
- * until `unsettled` is 0 or its patience is over. */
+/* No more holding: what is in line leaves. The caller has cancelled every operation, and
+ * drives until `unsettled` is 0 or its patience is over. */
 void hf__client_shut(struct client *c)
 {
     c->closing = true;
@@ -351,8 +356,8 @@ void ev_shut(struct store *s)
     s->client->shut_done = true;
 }
 
-/* The process has closed the descriptors of the client, and may have files of its own in their places:
- * no driver may write to them, or close them. Its memory is left. */
+/* The process has closed the descriptors of the client, and may have files of its own in
+ * their places: no driver may write to them, or close them. Its memory is left. */
 void hf__client_break(struct client *c)
 {
     c->store = NULL;

@@ -1,7 +1,7 @@
 /* core.h: the objects of the core and what its files offer each other and the layer above.
  *
- * Everything here runs under the client's lock, on whichever thread drives; the core itself has
- * no lock, no thread and no descriptor. The exceptions are marked "any thread": what
+ * Everything here runs under the client's lock, on whichever thread drives; the core itself
+ * has no lock, no thread and no descriptor. The exceptions are marked "any thread": what
  * hf_lease_check reads.
  *
  * client  one opened store; owns holds, runs verbs, never inside an event
@@ -28,7 +28,7 @@ struct hold;
 struct client;
 
 struct host {
-    void (*op_done)(struct hf_op *);         /* op->done has just become true */
+    void (*op_done)(struct hf_op *);          /* op->done has just become true */
     void (*op_seen)(struct hf_op *);          /* OP_WATCH: op->list or op->rc is new */
     void (*lease_changed)(struct hf_lease *); /* its state may be another than told last */
     bool (*more_comes)(struct client *);      /* do not send yet; may be NULL */
@@ -39,38 +39,42 @@ struct client {
     struct env *env;
     const struct host *host;
     struct url url;
-    int64_t ttl_ms;              /* for requests that name none */
-    _Atomic uint32_t caps;       /* any thread: what the store can do; final at the first UP */
+    int64_t ttl_ms; /* for requests that name none */
+    /* any thread: what the store can do; final at the first UP */
+    _Atomic uint32_t caps;
     _Atomic int64_t least_ttl_ms, most_ttl_ms; /* any thread; likewise */
-    struct owner acts_for;       /* hf_options.owner; both 0: none */
-    char *acts_hints;            /* the names that owner holds: "a\0b\0" */
+    struct owner acts_for;                     /* hf_options.owner; both 0: none */
+    char *acts_hints;                          /* the names that owner holds: "a\0b\0" */
     size_t acts_hints_len;
     bool up, stopped, closing, closed, running;
-    bool known;                  /* the store was up: caps and limits are the server's */
-    bool shut, shut_done;        /* the driver was told to end its session, and has */
-    hf_error down;               /* why the store is down */
-    struct list holds;           /* hold.node: all that are not OUT, or have handles */
-    struct map by_place;         /* hold.by_place: HELD ones that belong to somebody */
-    uint64_t hash_key[2];        /* random: names are chosen by strangers */
-    struct map by_owner;         /* hold.by_owner: the same ones */
-    struct map waiting;          /* hold.by_owner: WAITING ones of owners that may act elsewhere */
-    struct list todo;            /* hold.todo_node: with verbs to call */
-    struct list due;             /* life.due: to renew */
-    struct list walks;           /* deadlock walks that read */
-    struct list asks;            /* looks and cells to start: ask.todo_node */
-    struct list connects;        /* OP_CONNECT: op.on_hold */
+    bool known;           /* the store was up: caps and limits are the server's */
+    bool shut, shut_done; /* the driver was told to end its session, and has */
+    hf_error down;        /* why the store is down */
+    struct list holds;    /* hold.node: all that are not OUT, or have handles */
+    struct map by_place;  /* hold.by_place: HELD ones that belong to somebody */
+    uint64_t hash_key[2]; /* random: names are chosen by strangers */
+    struct map by_owner;  /* hold.by_owner: the same ones */
+    /* hold.by_owner: WAITING ones of owners that may act elsewhere */
+    struct map waiting;
+    struct list todo;               /* hold.todo_node: with verbs to call */
+    struct list due;                /* life.due: to renew */
+    struct list walks;              /* deadlock walks that read */
+    struct list asks;               /* looks and cells to start: ask.todo_node */
+    struct list connects;           /* OP_CONNECT: op.on_hold */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
-    size_t unsettled;            /* holds in LEAVING */
-    size_t asked;                /* lives whose renewal is unanswered */
-    int64_t waits_kept_at;       /* last request that may have kept a shared waiting life alive */
+    size_t unsettled;               /* holds in LEAVING */
+    size_t asked;                   /* lives whose renewal is unanswered */
+    /* last request that may have kept a shared waiting life alive */
+    int64_t waits_kept_at;
 };
 
-/* ---- holds ---------------------------------------------------------------------------- */
+/* ---- holds ----------------------------------------------------------------------- */
 
 enum amend_state {
     AMEND_NONE,
     AMEND_SENT, /* amend was called and is not answered; UP repeats it */
-    AMEND_AGAIN /* besides, something has changed since: call it once more when it is answered */
+    AMEND_AGAIN /* besides, something has changed since: call it once more when it is
+                   answered */
 };
 
 struct hold {
@@ -81,34 +85,37 @@ struct hold {
     struct list node, todo_node;
     struct map_node by_owner;
     bool indexed, in_waiting; /* by_place and by_owner; by_owner of client.waiting */
-    bool again;       /* DO_AGAIN */
-    bool reentrant;   /* an owner was named: G9 */
+    bool again;               /* DO_AGAIN */
+    bool reentrant;           /* an owner was named: G9 */
     bool no_renew;
     bool lost;
-    bool joined_again;    /* join was called before with this token, and had no answer */
-    bool queued;          /* LEAVING: it may be on a waiting life that it shares with others */
-    bool leave_sent;      /* leave was called and is not answered */
-    bool uncertain;       /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
-    uint8_t amend;        /* enum amend_state */
-    uint16_t stepping;    /* inside hf__hold_step: not to be freed */
-    uint16_t pins;        /* leases that a callback has just now */
-    uint64_t thread;  /* the thread that acquired it by a blocking call without owner; 0 */
+    bool joined_again; /* join was called before with this token, and had no answer */
+    /* LEAVING: it may be on a waiting life that it shares with others */
+    bool queued;
+    bool leave_sent; /* leave was called and is not answered */
+    /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
+    bool uncertain;
+    uint8_t amend;     /* enum amend_state */
+    uint16_t stepping; /* inside hf__hold_step: not to be freed */
+    uint16_t pins;     /* leases that a callback has just now */
+    uint64_t thread;   /* the thread that acquired it by a blocking call without owner; 0 */
     int64_t max_hold_ms;
     int64_t join_sent_at; /* 0: join was never called with this token */
-    union { /* ten thousand waiters count: what a hold needs only in some states */
+    union {      /* ten thousand waiters count: what a hold needs only in some states */
         struct { /* HELD */
             struct map_node by_place;
             int64_t max_at;  /* the end of max_hold_ms; LOOP_NEVER */
             int64_t ends_at; /* given up then, whatever the store renews; LOOP_NEVER */
         };
-        struct { /* not HELD */
+        struct {                   /* not HELD */
             struct hf_op *leaver;  /* the release that waits for it to be out */
             struct list on_leaver; /* its list: op.leaving */
             int64_t settled_by;    /* LEAVING: the store has ended it by then */
-            char *reason;          /* why it must join again; NULL: it has been in line since */
+            /* why it must join again; NULL: it has been in line since */
+            char *reason;
         };
     };
-    struct timer timer;  /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
+    struct timer timer;   /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
     struct hf_op *op;     /* the acquire that wants it */
     struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
     struct list parts;    /* lease_part.on_hold */
@@ -116,12 +123,12 @@ struct hold {
         struct walk *walk;     /* not HELD: WAITING, from its first walk on */
         struct ttl_move *move; /* HELD: another ttl that the store has not confirmed */
     };
-    char *note;          /* set by hf_lease_note; else NULL and t.note is inside `text` */
-    _Atomic int64_t until_at;  /* any thread: check says held before this */
-    uint32_t needs;            /* HF_CAP_*: without them it must not be granted */
-    _Atomic uint32_t grade;    /* any thread: HF_HELD ... */
-    _Atomic int64_t given_ms;  /* any thread: the ttl that the store gave, while held */
-    char text[];         /* name NUL note NUL */
+    char *note; /* set by hf_lease_note; else NULL and t.note is inside `text` */
+    _Atomic int64_t until_at; /* any thread: check says held before this */
+    uint32_t needs;           /* HF_CAP_*: without them it must not be granted */
+    _Atomic uint32_t grade;   /* any thread: HF_HELD ... */
+    _Atomic int64_t given_ms; /* any thread: the ttl that the store gave, while held */
+    char text[];              /* name NUL note NUL */
 };
 
 enum { HOLD_AMEND = 1 << 20, HF_HINTS_ROOM = 1024 };
@@ -131,11 +138,11 @@ struct request { /* hf_request, checked */
     int64_t weight, capacity;
     bool barge, no_renew;
     int64_t ttl_ms, max_hold_ms;
-    struct owner owner;  /* for the walk; for reentrancy if `reentrant` */
+    struct owner owner; /* for the walk; for reentrancy if `reentrant` */
     bool reentrant;
-    uint64_t thread;     /* for the relock rule; 0: none */
+    uint64_t thread; /* for the relock rule; 0: none */
     const char *note;
-    uint32_t needs;      /* HF_CAP_* */
+    uint32_t needs; /* HF_CAP_* */
 };
 
 struct hold *hf__hold_new(struct client *, const char *name, const struct request *);
@@ -143,15 +150,18 @@ void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
 void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
 void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
-void hf__hold_leaver(struct hold *, struct hf_op *); /* NULL: nobody waits for it to be out */
+/* NULL: nobody waits for it to be out */
+void hf__hold_leaver(struct hold *, struct hf_op *);
 void hf__ttl_amended(struct hold *, int rc); /* of hold->move, if there is one */
-void hf__hold_amend(struct hold *); /* tell the store note, owner, weight */
+void hf__hold_amend(struct hold *);          /* tell the store note, owner, weight */
 /* HELD with HF_NO_RENEW, and its owner does not renew it just now. */
 bool hf__hold_by_hand(const struct hold *);
-/* A hold without renewal ends by its own life's deadline; where the life is shared by others (a session),
- * the core ends it one ttl after `from`: the grant, or its last renewal by hand. */
+/* A hold without renewal ends by its own life's deadline; where the life is shared by
+ * others (a session), the core ends it one ttl after `from`: the grant, or its last renewal
+ * by hand. */
 void hf__hold_count_anew(struct hold *, int64_t from);
-void hf__hold_end_at(struct hold *, int64_t at); /* given up then, or at the end of max_hold */
+/* given up then, or at the end of max_hold */
+void hf__hold_end_at(struct hold *, int64_t at);
 bool hf__hold_trusted(const struct hold *); /* of one that was granted: still held */
 
 void hf__held_add(struct hold *); /* became HELD */
@@ -166,7 +176,8 @@ void hf__hold_each(const struct client *, struct owner,
                    bool (*each)(void *user, const char *name), void *user);
 /* As many of them as a ticket carries, "a\0b\0"; returns the length. */
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
-/* The hold on this lock that the request would re-enter, or wait for in vain (its own thread's). */
+/* The hold on this lock that the request would re-enter, or wait for in vain (its own
+ * thread's). */
 struct hold *hf__hold_find(const struct client *, const char *name, const struct request *);
 
 static inline struct hold *hold_of(struct ticket *t)
@@ -174,20 +185,21 @@ static inline struct hold *hold_of(struct ticket *t)
     return container_of(t, struct hold, t);
 }
 
-/* ---- lives ---------------------------------------------------------------------------- */
+/* ---- lives ----------------------------------------------------------------------- */
 
 void hf__life_init(struct life *, struct store *, enum life_kind, int64_t ttl_ms);
 void hf__life_end(struct client *, struct life *); /* no timer, not due */
-void hf__life_renew(struct life *);  /* now, at the next run */
-/* The ttl to ask for from now on. A shorter one counts at once: from its sending the store may
- * end the life that much sooner, whether we hear its answer or not (G1). */
+void hf__life_renew(struct life *);                /* now, at the next run */
+/* The ttl to ask for from now on. A shorter one counts at once: from its sending the store
+ * may end the life that much sooner, whether we hear its answer or not (G1). */
 void hf__life_ask(struct life *, int64_t ttl_ms);
-void hf__life_plan(struct life *);   /* sets its timer for what comes next */
+void hf__life_plan(struct life *); /* sets its timer for what comes next */
 int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms); /* G1: less drift */
-int64_t hf__until(int64_t sent_at, int64_t ttl_ms);    /* when we call it lost: a little before */
+/* when we call it lost: a little before */
+int64_t hf__until(int64_t sent_at, int64_t ttl_ms);
 void hf__unhang(struct ticket *);
 
-/* ---- leases --------------------------------------------------------------------------- */
+/* ---- leases ---------------------------------------------------------------------- */
 
 struct lease_part {
     struct hold *hold;
@@ -197,34 +209,45 @@ struct lease_part {
 
 struct hf_lease {
     struct client *client;
-    void *owner;              /* the layer above: its client, counted */
+    void *owner; /* the layer above: its client, counted */
     size_t n;
     struct list changed_node; /* the layer above: changes to be told */
-    char *ids;                /* the layer above: its tickets' ids, once somebody has asked */
+    /* the layer above: its tickets' ids, once somebody has asked */
+    char *ids;
     void (*on_change)(struct hf_lease *, int, void *);
     void *on_change_user;
-    int fd;                   /* -1: none */
-    unsigned char told;       /* the state told last */
-    bool telling : 1;         /* its callback runs */
-    bool released : 1;        /* given back: its holds are not its own any more */
-    bool awaited : 1;         /* and whoever did that waits for the callback, and frees it */
-    uint16_t runs;            /* how often its callback has returned */
+    int fd;             /* -1: none */
+    unsigned char told; /* the state told last */
+    bool telling : 1;   /* its callback runs */
+    bool released : 1;  /* given back: its holds are not its own any more */
+    /* and whoever did that waits for the callback, and frees it */
+    bool awaited : 1;
+    uint16_t runs; /* how often its callback has returned */
     struct lease_part parts[];
 };
 
 struct hf_lease *hf__lease_new(struct client *, size_t n);
 void hf__lease_attach(struct hf_lease *, size_t i, struct hold *);
 struct hold *hf__lease_detach(struct hf_lease *, size_t i); /* NULL: nothing there */
-/* While a callback has the lease: what it may ask stays, also if the lease is given back. */
+/* While a callback has the lease: what it may ask stays, also if the lease is given back.
+ */
 void hf__lease_pin(struct hf_lease *);
 void hf__lease_unpin(struct hf_lease *);
 int hf__lease_state(const struct hf_lease *); /* any thread */
 
-/* ---- operations ----------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------ */
 
 /* OP_CHANGE: of the layer above; an OP_AMEND or OP_RENEW for each name of a lease */
-enum op_kind { OP_ACQUIRE, OP_RELEASE, OP_AMEND, OP_RENEW, OP_ASK, OP_WATCH, OP_CHANGE,
-               OP_CONNECT };
+enum op_kind {
+    OP_ACQUIRE,
+    OP_RELEASE,
+    OP_AMEND,
+    OP_RENEW,
+    OP_ASK,
+    OP_WATCH,
+    OP_CHANGE,
+    OP_CONNECT
+};
 enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
 struct ask;
 
@@ -233,27 +256,29 @@ struct hf_op {
     enum op_kind kind;
     int rc;
     bool done;
-    bool explained;       /* err has the text already */
+    bool explained; /* err has the text already */
     bool try_only;
-    bool lists;        /* it wants `seen`, not `callback` */
+    bool lists; /* it wants `seen`, not `callback` */
     bool queued : 1, running : 1, freed : 1, again : 1; /* the layer above */
-    bool part : 1;     /* OP_AMEND, OP_RENEW: of the OP_CHANGE in `waiter` */
-    bool lazy_err : 1; /* err is allocated when there is something to say; free it */
-    hf_error *err;        /* filled if rc < 0; may be NULL */
-    struct timer timer;   /* the end of its waiting */
+    bool part : 1;      /* OP_AMEND, OP_RENEW: of the OP_CHANGE in `waiter` */
+    bool lazy_err : 1;  /* err is allocated when there is something to say; free it */
+    hf_error *err;      /* filled if rc < 0; may be NULL */
+    struct timer timer; /* the end of its waiting */
     union {
-        struct list on_hold; /* OP_AMEND, OP_RENEW: hold.changers; OP_CONNECT: client.connects */
+        /* OP_AMEND, OP_RENEW: hold.changers; OP_CONNECT: client.connects */
+        struct list on_hold;
         struct list leaving; /* OP_RELEASE: hold.on_leaver */
     };
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
     union {
-        struct { /* OP_ACQUIRE */
-            uint32_t next;       /* how many of its holds are granted */
-            uint32_t position;   /* of the next one, as the store told it last; 0: not known */
+        struct {           /* OP_ACQUIRE */
+            uint32_t next; /* how many of its holds are granted */
+            /* of the next one, as the store told it last; 0: not known */
+            uint32_t position;
             int64_t position_at; /* when it told that */
             struct all *all;     /* of several names: what is still to come */
         };
-        size_t open; /* OP_RELEASE: how many holds are not settled */
+        size_t open;      /* OP_RELEASE: how many holds are not settled */
         int64_t began_at; /* OP_RENEW: what was sent before does not answer it */
     };
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
@@ -283,30 +308,34 @@ void hf__op_done_with(struct hf_op *); /* stops its timer */
  * started; err is filled. */
 int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait_ms,
                 const struct request *);
-/* op may be NULL: nobody waits. 0, or HF_ELOST: it had been lost. The lease is the caller's. */
+/* op may be NULL: nobody waits. 0, or HF_ELOST: it had been lost. The lease is the
+ * caller's. */
 int hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms);
 int hf__amend(struct hf_op *, struct hold *, const char *note, bool downgrade);
 int hf__renew(struct hf_op *, struct hold *, int64_t ttl_ms);
 /* What is asked for stands in a look as the driver's verb reads it; its name is copied. */
 int hf__ask(struct hf_op *, struct ask *, enum ask_kind, const struct look *, hf_error *);
 int hf__cell(struct hf_op *, struct ask *, struct cell *, hf_error *);
-int hf__connect(struct hf_op *, int64_t wait_ms); /* done when the store is up, or refuses us */
+/* done when the store is up, or refuses us */
+int hf__connect(struct hf_op *, int64_t wait_ms);
 void hf__op_connected(struct client *); /* up, or refused: OP_CONNECT */
-void hf__cancel(struct hf_op *, int rc); /* gives up; done with rc. Run the client after it */
+/* gives up; done with rc. Run the client after it */
+void hf__cancel(struct hf_op *, int rc);
 int hf__op_stopped(struct hf_op *); /* the client is stopped: HF_ECLOSED, with its text */
 void hf__op_wait_ask(struct hf_op *);
 void hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
 void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);
-void hf__op_settled(struct hf_op *, int rc);     /* OP_RELEASE: one more hold is out, or unknown */
+/* OP_RELEASE: one more hold is out, or unknown */
+void hf__op_settled(struct hf_op *, int rc);
 bool hf__op_renews(const struct hold *); /* an OP_RENEW waits for its answer */
 void hf__op_amended(struct hold *, int rc);
 void hf__op_renewed(struct hold *);
 void hf__op_changers_lost(struct hold *);
 void hf__op_refused(struct hf_op *, struct hold *, int why, const hf_error *);
 
-/* ---- asking: looks, evictions, cells ---------------------------------------------------- */
+/* ---- asking: looks, evictions, cells --------------------------------------------- */
 
 struct hf_ticket {
     char id[2 * HF_TOKEN + 1], owner[40];
@@ -354,45 +383,47 @@ struct ask { /* a look, an eviction or a cell request on its way */
     char *name;
 };
 
-/* The ask is the caller's; it must stay until `answer` was called (no follow) or hf__ask_stop. */
+/* The ask is the caller's; it must stay until `answer` was called (no follow) or
+ * hf__ask_stop. */
 int hf__ask_look(struct ask *, struct client *, const char *name, size_t len, bool list,
                  size_t limit, bool follow);
 void hf__ask_run(struct ask *);  /* calls its verb */
 void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
 void hf__ask_store_down(struct ask *);
 
-/* ---- the deadlock walk (G10) ------------------------------------------------------------- */
+/* ---- the deadlock walk (G10) ----------------------------------------------------- */
 
 void hf__walk_plan(struct hold *);    /* it waits: when to look for a deadlock first */
 void hf__walk_start(struct hold *);   /* now */
 void hf__walk_restart(struct hold *); /* in a second: something has changed */
-void hf__walk_stop(struct walk *); /* takes NULL */
+void hf__walk_stop(struct walk *);    /* takes NULL */
 
-struct knot { /* what remains of some lines when everybody who can go on has gone */
-    bool mine;                      /* the ticket asked about is part of it */
+struct knot {  /* what remains of some lines when everybody who can go on has gone */
+    bool mine; /* the ticket asked about is part of it */
     unsigned char victim[HF_TOKEN]; /* the waiting ticket that joined last */
     uint64_t signature;             /* of its tickets and their states */
 };
 
 /* Pure. HF_ENOMEM, or 0. */
-int hf__walk_reduce(const struct hf_list *, const unsigned char me[HF_TOKEN], struct knot *);
+int hf__walk_reduce(const struct hf_list *, const unsigned char me[HF_TOKEN],
+                    struct knot *);
 
-/* ---- the client -------------------------------------------------------------------------- */
+/* ---- the client ------------------------------------------------------------------ */
 
 int hf__client_init(struct client *, const struct hf_driver *, const struct url *,
                     const hf_options *, struct env *, const struct host *,
                     hf_error *); /* takes the url over on success */
 void hf__client_todo(struct hold *, unsigned verbs);
 bool hf__client_refused(const struct client *); /* down, and waiting will not change that */
-void hf__client_run(struct client *);      /* calls what is queued; raises events */
-void hf__client_stop(struct client *);     /* nothing new is started; what is held stays */
-void hf__client_shut(struct client *);     /* gives up all holds, ends all waits */
-void hf__client_break(struct client *);    /* no verb any more; what is held is lost */
+void hf__client_run(struct client *);           /* calls what is queued; raises events */
+void hf__client_stop(struct client *);  /* nothing new is started; what is held stays */
+void hf__client_shut(struct client *);  /* gives up all holds, ends all waits */
+void hf__client_break(struct client *); /* no verb any more; what is held is lost */
 /* No verb comes after it; shut_done tells when the driver has ended its session, too. */
 void hf__client_end_session(struct client *);
-void hf__client_done(struct client *);     /* closes the store */
+void hf__client_done(struct client *); /* closes the store */
 
-/* ---- options, names, owners ---------------------------------------------------------------- */
+/* ---- options, names, owners ------------------------------------------------------ */
 
 int hf__check_options(const hf_options *in, hf_options *out, hf_error *);
 int hf__check_request(const struct client *, const hf_request *in, bool blocking,
@@ -420,7 +451,8 @@ bool hf__copy_sized(void *to, size_t known, const void *from, size_t size, size_
  * caller's has beyond ours stays as it is. */
 void hf__fill_sized(void *to, uint32_t size, const void *from, size_t known);
 
-uint64_t hf__thread_number(void); /* of the calling thread; never used again in the process */
+/* of the calling thread; never used again in the process */
+uint64_t hf__thread_number(void);
 struct owner hf__owner_of_thread(uint64_t number);
 struct owner hf__owner_of_number(uint64_t number);
 void hf__owner_text(char *, size_t, struct owner);
@@ -436,7 +468,7 @@ static inline bool owner_none(struct owner o)
     return o.process == 0 && o.number == 0;
 }
 
-/* ---- drivers -------------------------------------------------------------------------------- */
+/* ---- drivers --------------------------------------------------------------------- */
 
 /* The driver for a scheme, loading its module if need be. */
 int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *);

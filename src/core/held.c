@@ -1,10 +1,11 @@
-/* held.c: an index of what is held in this client: by name and owner, for re-entry and for the rule that a
- * thread does not wait for itself (G9); by owner, for the names that a ticket carries for others' deadlock
- * walks (G10).
+/* held.c: an index of what is held in this client: by name and owner, for re-entry and for
+ * the rule that a thread does not wait for itself (G9); by owner, for the names that a
+ * ticket carries for others' deadlock walks (G10).
  *
- * A hold that belongs to somebody is in the index exactly while it is HELD (hold.c). A hold that is found
- * may have expired: if no thread has run the loop since, its expiry has not been noticed yet, so its
- * deadline is checked too. Adding and removing take the same time however much one owner holds. */
+ * A hold that belongs to somebody is in the index exactly while it is HELD (hold.c). A hold
+ * that is found may have expired: if no thread has run the loop since, its expiry has not
+ * been noticed yet, so its deadline is checked too. Adding and removing take the same time
+ * however much one owner holds. */
 #include "core/core.h"
 
 #include <string.h>
@@ -14,9 +15,10 @@ static uint64_t owner_hash(struct owner o)
     return hf__hash(&o, sizeof o);
 }
 
-/* Who looks for a name looks for one owner's hold on it: however many others read the same name, they are
- * elsewhere in the map. */
-static uint64_t place_hash(const struct client *c, const char *name, size_t n, uint64_t owner)
+/* Who looks for a name looks for one owner's hold on it: however many others read the same
+ * name, they are elsewhere in the map. */
+static uint64_t place_hash(const struct client *c, const char *name, size_t n,
+                           uint64_t owner)
 {
     return hf__hash_keyed(c->hash_key, name, n) ^ owner;
 }
@@ -32,8 +34,9 @@ static void restart_walks(struct client *c, struct owner owner, uint64_t hash)
     }
 }
 
-/* Not a call without owner: its thread waits in it, and is granted nothing meanwhile. But if the client acts for
- * an owner of another process, the calls of all threads belong to that one. */
+/* Not a call without owner: its thread waits in it, and is granted nothing meanwhile. But
+ * if the client acts for an owner of another process, the calls of all threads belong to
+ * that one. */
 void hf__waiting_add(struct hold *h)
 {
     if (owner_none(h->t.owner) ||
@@ -60,7 +63,8 @@ void hf__held_add(struct hold *h)
 
     if (owner_none(h->t.owner))
         return; /* nobody asks for it */
-    hf__map_insert(&c->by_place, &h->by_place, place_hash(c, h->t.name, h->t.name_len, owner));
+    hf__map_insert(&c->by_place, &h->by_place,
+                   place_hash(c, h->t.name, h->t.name_len, owner));
     hf__map_insert(&c->by_owner, &h->by_owner, owner);
     h->indexed = true;
     restart_walks(c, h->t.owner, owner);
@@ -87,7 +91,8 @@ void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
     }
 }
 
-/* Held, and its time is not over: also if nobody has driven us, and so told us, since then. */
+/* Held, and its time is not over: also if nobody has driven us, and so told us, since then.
+ */
 bool hf__hold_trusted(const struct hold *h)
 {
     struct env *env = h->client->env;
@@ -95,7 +100,8 @@ bool hf__hold_trusted(const struct hold *h)
     return !h->lost && atomic_load(&h->until_at) > env->now(env);
 }
 
-struct hold *hf__hold_find(const struct client *c, const char *name, const struct request *r)
+struct hold *hf__hold_find(const struct client *c, const char *name,
+                           const struct request *r)
 {
     size_t n = strlen(name);
     uint64_t hash;

@@ -1,12 +1,12 @@
-/* hold.c: one ticket and what becomes of it. Turns the seam's events and our timers into steps
- * of the state machine (ticket.c), and its effects into verbs (queued: client.c calls them),
- * news for operations and leases, and timers.
+/* hold.c: one ticket and what becomes of it. Turns the seam's events and our timers into
+ * steps of the state machine (ticket.c), and its effects into verbs (queued: client.c calls
+ * them), news for operations and leases, and timers.
  *
  * A hold lives as long as the store may know its ticket (state not OUT), or a handle or an
  * operation points at it. G7: nothing is freed before the ticket is known to be out.
  *
- * What another thread may read without the lock: until_at and grade (hf_lease_check). They are
- * written before the news of a grant and, on loss, before the place is given up. */
+ * What another thread may read without the lock: until_at and grade (hf_lease_check). They
+ * are written before the news of a grant and, on loss, before the place is given up. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -83,7 +83,8 @@ void hf__hold_release_memory(struct hold *h)
     free(h);
 }
 
-/* The names its owner holds go with the ticket, for others' walks (G10). False: no memory. */
+/* The names its owner holds go with the ticket, for others' walks (G10). False: no memory.
+ */
 static bool set_hints(struct hold *h)
 {
     char hints[HF_HINTS_ROOM], *copy = NULL;
@@ -109,7 +110,7 @@ void hf__hold_leaver(struct hold *h, struct hf_op *op)
         list_push(&op->leaving, &h->on_leaver);
 }
 
-/* ---- validity and loss -------------------------------------------------------------------- */
+/* ---- validity and loss ----------------------------------------------------------- */
 
 static void set_until(struct hold *h)
 {
@@ -151,7 +152,7 @@ void hf__hold_amend(struct hold *h)
         h->amend = AMEND_AGAIN;
 }
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------- */
 
 static void set_timer(struct hold *h, int64_t at)
 {
@@ -227,8 +228,8 @@ static void no_longer_held(struct hold *h)
     h->reason = NULL;
 }
 
-/* How long after the last request that could have kept it alive the store has ended a ticket,
- * even if its clock is slower than ours. */
+/* How long after the last request that could have kept it alive the store has ended a
+ * ticket, even if its clock is slower than ours. */
 static int64_t out_after_ms(int64_t ttl_ms)
 {
     return ttl_ms + ttl_ms / 50 + 10;
@@ -296,7 +297,8 @@ static void is_out(struct hold *h)
         hf__op_settled(leaver, 0);
 }
 
-/* While the store is away the release waits a little: the leave is repeated as soon as it is back. */
+/* While the store is away the release waits a little: the leave is repeated as soon as it
+ * is back. */
 static void unsettled(struct hold *h)
 {
     struct hf_op *leaver = h->leaver;
@@ -371,9 +373,10 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
         hf__hold_release_memory(h);
 }
 
-/* A session or lease lives on, renewed for the others on it, and its tickets with it. So does the
- * life that the waiting tickets of a line share: every join and look of theirs keeps it. While the
- * store is away nobody knows when it does what was sent before: as late as just before UP. */
+/* A session or lease lives on, renewed for the others on it, and its tickets with it. So
+ * does the life that the waiting tickets of a line share: every join and look of theirs
+ * keeps it. While the store is away nobody knows when it does what was sent before: as late
+ * as just before UP. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
@@ -411,7 +414,7 @@ static void fired(struct timer *t)
     }
 }
 
-/* ---- verbs ---------------------------------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------- */
 
 static void call_leave(struct hold *h)
 {
@@ -458,7 +461,7 @@ void hf__hold_run(struct hold *h)
     }
 }
 
-/* ---- events --------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------- */
 
 void ev_waiting(struct ticket *t, uint32_t position, int64_t recheck_ms)
 {
@@ -500,7 +503,9 @@ static enum ticket_event how_good(const struct hold *h)
     if (MUTANT(THIN))
         return TICKET_GRANT;
     left = hf__deadline(l->sent_at, l->given_ms) - h->client->env->now(h->client->env);
-    return left * 4 < ttl ? TICKET_GRANT_THIN : left * 2 < ttl ? TICKET_GRANT_SHORT : TICKET_GRANT;
+    return left * 4 < ttl   ? TICKET_GRANT_THIN
+           : left * 2 < ttl ? TICKET_GRANT_SHORT
+                            : TICKET_GRANT;
 }
 
 void ev_granted(struct ticket *t, uint64_t fence, int64_t sent_at)
@@ -530,8 +535,9 @@ void ev_left(struct ticket *t, int rc)
 static bool may_stand(const struct hold *h)
 {
     return h->state == TICKET_JOINING ? h->joined_again
-           : h->state == TICKET_LEAVING ? !h->leave_sent /* which is to come, and settles it */
-                                        : true;
+           : h->state == TICKET_LEAVING
+               ? !h->leave_sent /* which is to come, and settles it */
+               : true;
 }
 
 /* Not before retry_ms have passed: for as long the hold is in no line, and joins again. */
@@ -566,7 +572,7 @@ void ev_amended(struct ticket *t, int rc)
     bool again = h->amend == AMEND_AGAIN;
 
     if (h->amend == AMEND_NONE)
-        return; /* told twice */
+        return;                                                       /* told twice */
     h->amend = rc == HF_EUNKNOWN && !again ? AMEND_SENT : AMEND_NONE; /* UP repeats it */
     if (again && h->state == TICKET_HELD)
         hf__hold_amend(h); /* the answer is not about what was asked for since */

@@ -1,10 +1,10 @@
 /* lease.c: handles on holds, and what may be asked of them without the lock.
  *
- * hf_lease_check and its like read only: the lease itself (constant after it was handed out),
- * the hold's until_at, grade and given_ms (atomic), the clock, and the word that a fork wipes. So they
- * need no lock, no system call, and may run in a signal handler. until_at grows at renewals and
- * becomes 0 at loss, release of the last handle and close: an old value read beside a renewal
- * is an earlier deadline, which is safe (G1). */
+ * hf_lease_check and its like read only: the lease itself (constant after it was handed
+ * out), the hold's until_at, grade and given_ms (atomic), the clock, and the word that a
+ * fork wipes. So they need no lock, no system call, and may run in a signal handler.
+ * until_at grows at renewals and becomes 0 at loss, release of the last handle and close:
+ * an old value read beside a renewal is an earlier deadline, which is safe (G1). */
 #include "core/core.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@
  * lock-free" on i386 by the alignment of a plain int64_t; that of an _Atomic one is 8
  * there, too. */
 #if ATOMIC_LLONG_LOCK_FREE != 2 && !defined __GCC_HAVE_SYNC_COMPARE_AND_SWAP_8
-#error "hf_lease_check needs lock-free atomic access to 64 bits; a newer -march= may have it"
+#error                                                                                     \
+    "hf_lease_check needs lock-free atomic access to 64 bits; a newer -march= may have it"
 #endif
 
 struct hf_lease *hf__lease_new(struct client *c, size_t n)
@@ -72,7 +73,8 @@ static int64_t until_of(const struct hf_lease *l)
     int64_t until = INT64_MAX;
 
     for (size_t i = 0; i < l->n; i++) {
-        int64_t at = atomic_load_explicit(&l->parts[i].hold->until_at, memory_order_acquire);
+        int64_t at =
+            atomic_load_explicit(&l->parts[i].hold->until_at, memory_order_acquire);
 
         if (at < until)
             until = at;
@@ -80,7 +82,8 @@ static int64_t until_of(const struct hf_lease *l)
     return until;
 }
 
-/* The clock is read last: a pause between the two makes the answer later, not wrong (G1). */
+/* The clock is read last: a pause between the two makes the answer later, not wrong (G1).
+ */
 static bool in_time(const struct hf_lease *l)
 {
     int64_t until = until_of(l);
@@ -133,7 +136,8 @@ int64_t hf_lease_ttl_ms(const hf_lease *l)
     int64_t least = INT64_MAX;
 
     for (size_t i = 0; l && i < l->n; i++) {
-        int64_t ms = atomic_load_explicit(&l->parts[i].hold->given_ms, memory_order_relaxed);
+        int64_t ms =
+            atomic_load_explicit(&l->parts[i].hold->given_ms, memory_order_relaxed);
 
         if (ms < least)
             least = ms;

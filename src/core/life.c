@@ -1,24 +1,25 @@
-/* life.c: what the store watches to see that we live; when it is renewed, when a hold on it is
- * at risk, and when it is lost. Upholds G1, G4 (the safety look) and G6.
+/* life.c: what the store watches to see that we live; when it is renewed, when a hold on it
+ * is at risk, and when it is lost. Upholds G1, G4 (the safety look) and G6.
  *
  *   sent_at               ttl/3        2/3 ttl     deadline - lead        deadline    store
  *   |---------------------|------------|-----------|----------------------|-----------|
- *   renewed (its sending) renew        at risk     check: lost, and told  of G1       expires
+ *   renewed (its sending) renew        at risk     check: lost, and told  of G1 expires
  *
- * The deadline counts from the sending of the last answered request that renewed the life, less
- * drift (1 % + 2 ms): the store counted its ttl from the arrival of that request, which is
- * later, on a clock that may be faster by the drift. So at any time before the deadline the
- * store cannot have given the place away. We call it lost a little before (lead), so that the news
- * comes before the deadline if the process runs (G6).
+ * The deadline counts from the sending of the last answered request that renewed the life,
+ * less drift (1 % + 2 ms): the store counted its ttl from the arrival of that request,
+ * which is later, on a clock that may be faster by the drift. So at any time before the
+ * deadline the store cannot have given the place away. We call it lost a little before
+ * (lead), so that the news comes before the deadline if the process runs (G6).
  *
  * A driver may call a life at risk before its time (ev_risk), until it is next heard of.
  *
- * An unanswered renewal is repeated every ttl/8, later more rarely. Renewal times are rounded
- * down to a grid of ttl/64, so that many lives become due together and go out in one batch. A
- * waiting life is renewed at ttl/3 too; it has no deadline: if it expires, the store says so at
- * the next answer. When the first waiter of the line is to look again at the expiry in front of
- * it (recheck_at) only answers about that waiter change: an answer about another ticket on the same
- * life, such as the join of a second thread, knows nothing of it. */
+ * An unanswered renewal is repeated every ttl/8, later more rarely. Renewal times are
+ * rounded down to a grid of ttl/64, so that many lives become due together and go out in
+ * one batch. A waiting life is renewed at ttl/3 too; it has no deadline: if it expires, the
+ * store says so at the next answer. When the first waiter of the line is to look again at
+ * the expiry in front of it (recheck_at) only answers about that waiter change: an answer
+ * about another ticket on the same life, such as the join of a second thread, knows nothing
+ * of it. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -39,8 +40,8 @@ int64_t hf__until(int64_t sent_at, int64_t ttl_ms)
     return hf__deadline(sent_at, ttl_ms) - lead;
 }
 
-/* What has had no answer for longer than its ttl is not saved by haste: then less and less often,
- * so that a connection that stands still is not filled with repetitions. */
+/* What has had no answer for longer than its ttl is not saved by haste: then less and less
+ * often, so that a connection that stands still is not filled with repetitions. */
 static int64_t retry_after(const struct life *l)
 {
     int64_t us = l->ttl_ms * 1000 / 8, silence = l->tried_at - l->sent_at;
@@ -135,8 +136,9 @@ void hf__life_ask(struct life *l, int64_t ttl_ms)
     hf__life_plan(l);
 }
 
-/* A life of one ticket that its owner renews by hand, and does not renew just now. A grant that
- * waits to be confirmed is not held yet: its renewal is the core's, and is repeated. */
+/* A life of one ticket that its owner renews by hand, and does not renew just now. A grant
+ * that waits to be confirmed is not held yet: its renewal is the core's, and is repeated.
+ */
 static bool by_hand(const struct life *l)
 {
     const struct list *first = list_first(&l->tickets);
@@ -172,8 +174,8 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Also where the store may end a hold sooner (no HF_CAP_DEADLINE): it ends it at its ttl at the
- * latest, so from then on nothing is believed. */
+/* Also where the store may end a hold sooner (no HF_CAP_DEADLINE): it ends it at its ttl at
+ * the latest, so from then on nothing is believed. */
 static bool carries_holds(const struct life *l)
 {
     return l->kind != LIFE_WAIT;
@@ -256,9 +258,10 @@ static void renewed(struct hold *h, const void *arg)
     bool thin = carries_holds(l) && left * 4 < l->given_ms * 1000;
 
     if (h->state == TICKET_HELD) /* an old one may be answered, and renew little */
-        hf__hold_grade(h, l->marked || (carries_holds(l) && !by_hand(l) && *now >= risk_at(l))
-                              ? HF_AT_RISK
-                              : HF_HELD);
+        hf__hold_grade(h,
+                       l->marked || (carries_holds(l) && !by_hand(l) && *now >= risk_at(l))
+                           ? HF_AT_RISK
+                           : HF_HELD);
     hf__hold_step(h, thin ? TICKET_ALIVE_THIN : TICKET_ALIVE, 0, NULL);
     hf__op_renewed(h);
 }
@@ -276,7 +279,8 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
         ttl_ms = l->ttl_ms;
     }
     if (carries_holds(l) && l->sent_at > 0 && !l->lost_told && now >= lost_at(l)) {
-        each_ticket(l, past_deadline, NULL); /* what is over is not revived by a late answer */
+        /* what is over is not revived by a late answer */
+        each_ticket(l, past_deadline, NULL);
         if (l->dead)
             return;
     }
@@ -316,8 +320,8 @@ void ev_dead(struct life *l)
     hf__life_plan(l);
 }
 
-/* A grant that waits to be confirmed cannot be any more, and nobody has been told of it: the
- * call ends as that of a waiter does. */
+/* A grant that waits to be confirmed cannot be any more, and nobody has been told of it:
+ * the call ends as that of a waiter does. */
 void ev_marked(struct ticket *t)
 {
     struct hold *h = hold_of(t);

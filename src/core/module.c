@@ -1,11 +1,11 @@
-/* module.c: finds the driver for a URL scheme, and what does TLS: linked in, or in a module that
- * is loaded now and never unloaded (client libraries leave atexit handlers and thread destructors
- * behind).
+/* module.c: finds the driver for a URL scheme, and what does TLS: linked in, or in a module
+ * that is loaded now and never unloaded (client libraries leave atexit handlers and thread
+ * destructors behind).
  *
  * A module is searched in $HOLDFAST_MODULE_DIR (not in a set-id program), else in holdfast/
- * beside the library, else in the configured folder; file and folder must belong to root or to
- * us and be writable by nobody else. Its one symbol carries the build id of the seam; another
- * one is HF_EVERSION, naming both.
+ * beside the library, else in the configured folder; file and folder must belong to root or
+ * to us and be writable by nobody else. Its one symbol carries the build id of the seam;
+ * another one is HF_EVERSION, naming both.
  *
  * The table of loaded modules is process-wide; `lock` guards it, and is held while a module
  * is being loaded, so that nobody loads it twice.
@@ -282,7 +282,8 @@ static void describe(const struct known_driver *k, hf_backend *b)
     else if (k->state == HF_BACKEND_MODULE)
         b->state = module_state(k->name, b->detail, sizeof b->detail);
     for (size_t n = 0; k->state == HF_BACKEND_BUILTIN && hf__builtin_drivers[n]; n++)
-        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 && hf__builtin_drivers[n]->detail)
+        if (strcmp(hf__builtin_drivers[n]->name, k->name) == 0 &&
+            hf__builtin_drivers[n]->detail)
             hf__builtin_drivers[n]->detail(b->detail, sizeof b->detail);
 }
 

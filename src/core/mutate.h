@@ -1,7 +1,7 @@
-/* mutate.h: deliberate defects, to prove that the simulator finds them. In the simulator's build
- * one of them may be switched on at run time; in every other build MUTANT() is 0 and nothing of
- * this is left. tests/sim and docs/verification.md say what each one breaks. Besides, the one moment
- * that the simulator cannot see from outside. */
+/* mutate.h: deliberate defects, to prove that the simulator finds them. In the simulator's
+ * build one of them may be switched on at run time; in every other build MUTANT() is 0 and
+ * nothing of this is left. tests/sim and docs/verification.md say what each one breaks.
+ * Besides, the one moment that the simulator cannot see from outside. */
 #ifndef HF_CORE_MUTATE_H
 #define HF_CORE_MUTATE_H
 
@@ -17,15 +17,17 @@
     X(FIRST_HANDLE, "first-handle", "the ticket leaves with the first of its handles")     \
     X(NO_HINTS, "no-hints", "tickets do not say what their owners hold")                   \
     X(ONE_READING, "one-reading", "the deadlock walk reads the lines once")                \
-    X(NO_RESTART, "no-restart", "a grant to an owner that waits elsewhere does not restart its walk") \
+    X(NO_RESTART, "no-restart",                                                            \
+      "a grant to an owner that waits elsewhere does not restart its walk")                \
     X(PERMITS_CYCLE, "permits-cycle", "a cycle through permits counts as a deadlock")      \
     X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
     X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \
     X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
-    X(CAPS_AT_CALL, "caps-at-call", "what a store cannot do is known at its first UP, and granted all the same") \
+    X(CAPS_AT_CALL, "caps-at-call",                                                        \
+      "what a store cannot do is known at its first UP, and granted all the same")         \
     X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")      \
     X(RETRY_AT_ONCE, "retry-at-once", "who shall join again after a delay joins at once")  \
-    X(RETRY_FORGOTTEN, "retry-forgotten", "who shall join again after a delay never does")  \
+    X(RETRY_FORGOTTEN, "retry-forgotten", "who shall join again after a delay never does") \
     X(STOP_RELEASES, "stop-releases", "a client that is stopped gives up what it holds")   \
     X(STOP_NO_RENEW, "stop-no-renew", "a client that is stopped does not renew any more")  \
     X(STOP_STARTS, "stop-starts", "a client that is stopped still takes places in lines")
@@ -34,7 +36,7 @@ enum mutant {
 #define HF_X(name, word, text) MUTANT_##name,
     HF_CORE_MUTANTS(HF_X)
 #undef HF_X
-    MUTANT_CORE_END
+        MUTANT_CORE_END
 };
 extern int hf__mutant;
 #define MUTANT(name) (hf__mutant == MUTANT_##name)

@@ -1,11 +1,12 @@
-/* op.c: operations: what they have in common, acquire, release (change.c has the others). Each is done
- * once (host->op_done), with a result; the layer above turns that into a return value or a callback.
+/* op.c: operations: what they have in common, acquire, release (change.c has the others).
+ * Each is done once (host->op_done), with a result; the layer above turns that into a
+ * return value or a callback.
  *
- * An acquire of several names takes them one after another in the order of their bytes; if one
- * fails, those already taken are given back before the failure is told to anybody.
+ * An acquire of several names takes them one after another in the order of their bytes; if
+ * one fails, those already taken are given back before the failure is told to anybody.
  *
- * An operation that gives up (time-out, cancel) is done at once; its ticket leaves behind it,
- * and a grant that comes meanwhile is taken back by that leave (G7). */
+ * An operation that gives up (time-out, cancel) is done at once; its ticket leaves behind
+ * it, and a grant that comes meanwhile is taken back by that leave (G7). */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -110,7 +111,8 @@ static void arm(struct hf_op *op)
 
     if (op->done)
         return;
-    if (!op->client->up) { /* G11: an unreachable store is told within the connect time-out */
+    /* G11: an unreachable store is told within the connect time-out */
+    if (!op->client->up) {
         now = env->now(env);
         if (at > now + op->client->url.connect_ms * 1000)
             at = now + op->client->url.connect_ms * 1000;
@@ -120,8 +122,8 @@ static void arm(struct hf_op *op)
     env->timer(env, &op->timer, at);
 }
 
-/* The store has gone while nothing is known of this one: told within the connect time-out, or at
- * once if waiting does not help, unless it comes back before. */
+/* The store has gone while nothing is known of this one: told within the connect time-out,
+ * or at once if waiting does not help, unless it comes back before. */
 void hf__op_store_down(struct hf_op *op)
 {
     struct env *env = op->client->env;
@@ -172,7 +174,7 @@ void hf__op_seen(struct hf_op *op, int rc, const hf_error *err)
         op->client->host->op_seen(op);
 }
 
-/* ---- acquire ---------------------------------------------------------------------------- */
+/* ---- acquire --------------------------------------------------------------------- */
 
 static void give_back(struct hf_lease *l, size_t i)
 {
@@ -206,13 +208,15 @@ static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,
     return HF_EDEADLK;
 }
 
-/* One hold has one end: what another handle asks for cannot be had, and is not left out in silence. */
+/* One hold has one end: what another handle asks for cannot be had, and is not left out in
+ * silence. */
 static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct request *r)
 {
     const char *why = NULL;
 
     if (r->weight > h->t.weight)
-        return refuse_own(op, h->t.name, h, "exclusive inside shared would never be granted");
+        return refuse_own(op, h->t.name, h,
+                          "exclusive inside shared would never be granted");
     if (r->max_hold_ms > 0)
         why = "max_hold_ms is for the first acquire";
     else if (r->no_renew && !h->no_renew)
@@ -260,7 +264,8 @@ static void fail(struct hf_op *op, int rc)
     hf__op_end(op, rc, NULL);
 }
 
-/* All of them are granted. The first may be lost by now: then there is no lock to speak of. */
+/* All of them are granted. The first may be lost by now: then there is no lock to speak of.
+ */
 static void all_granted(struct hf_op *op)
 {
     for (size_t i = 0; op->all && i < op->lease->n; i++)
@@ -407,7 +412,8 @@ static bool stands(const struct hf_op *op)
            !hf__client_refused(op->client);
 }
 
-/* The end of its waiting. What is in the way, if the driver knows that, is part of the text. */
+/* The end of its waiting. What is in the way, if the driver knows that, is part of the
+ * text. */
 static void out_of_time(struct hf_op *op)
 {
     struct store *s = op->client->store;
@@ -420,12 +426,14 @@ static void out_of_time(struct hf_op *op)
                                                      : HF_EUNREACHABLE;
 
     hf__op_text(op, rc, "%s%s%s",
-                rc == HF_ETIMEDOUT ? "not granted in time" : "the store did not answer in time",
+                rc == HF_ETIMEDOUT ? "not granted in time"
+                                   : "the store did not answer in time",
                 reason[0] ? ": " : "", reason);
     hf__cancel(op, rc);
 }
 
-/* The store has answered nothing about it: if it is away when the time is over, then that is why. */
+/* The store has answered nothing about it: if it is away when the time is over, then that
+ * is why. */
 static bool unanswered(const struct hf_op *op)
 {
     const struct hold *h = awaited(op);
@@ -459,7 +467,7 @@ static void fired(struct timer *t)
     }
 }
 
-/* ---- connect ---------------------------------------------------------------------------- */
+/* ---- connect --------------------------------------------------------------------- */
 
 void hf__op_connected(struct client *c)
 {
@@ -480,14 +488,15 @@ int hf__connect(struct hf_op *op, int64_t wait_ms)
 
     if (c->stopped)
         return hf__op_stopped(op);
-    op->end_at = end_of(c, wait_ms); /* not the connect time-out: the caller has said how long */
+    /* not the connect time-out: the caller has said how long */
+    op->end_at = end_of(c, wait_ms);
     c->env->timer(c->env, &op->timer, op->end_at);
     list_push(&c->connects, &op->on_hold);
     hf__op_connected(c);
     return 0;
 }
 
-/* ---- release ---------------------------------------------------------------------------- */
+/* ---- release --------------------------------------------------------------------- */
 
 int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
 {

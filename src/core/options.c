@@ -32,8 +32,8 @@ _Static_assert(FOLLOWS(hf_request, mode, size) && FOLLOWS(hf_request, flags, mod
                    FOLLOWS(hf_request, reserved, capacity) &&
                    FOLLOWS(hf_request, ttl_ms, reserved) &&
                    FOLLOWS(hf_request, max_hold_ms, ttl_ms) &&
-                   FOLLOWS(hf_request, owner, max_hold_ms) && FOLLOWS(hf_request, note, owner) &&
-                   FOLLOWS(hf_request, cancel, note),
+                   FOLLOWS(hf_request, owner, max_hold_ms) &&
+                   FOLLOWS(hf_request, note, owner) && FOLLOWS(hf_request, cancel, note),
                "no holes in hf_request");
 _Static_assert(sizeof(hf_options) == HF_OPTIONS_SIZE_0_1, "fields after owner: see above");
 _Static_assert(sizeof(hf_request) == HF_REQUEST_SIZE_0_1, "fields after cancel: see above");
@@ -110,7 +110,8 @@ int hf__check_note(const char *note, hf_error *err)
 int hf__check_keep(const struct client *c, int64_t keep_ms, hf_error *err)
 {
     if (keep_ms <= 0 || keep_ms > c->most_ttl_ms)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "keep_ms %" PRId64 " is out of range", keep_ms);
+        return hf__fail(err, HF_EINVAL, 0, NULL, "keep_ms %" PRId64 " is out of range",
+                        keep_ms);
     if (!(c->caps & HF_CAP_KEEP))
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
                         "this store cannot end a place by itself");
@@ -183,7 +184,8 @@ int hf__check_needs(const struct client *c, uint32_t needs, int64_t ttl_ms, hf_e
                             names[i].what);
     if (ttl_ms < least || ttl_ms > most)
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
-                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64 " ms",
+                        "ttl %" PRId64 " ms: this store takes %" PRId64 " to %" PRId64
+                        " ms",
                         ttl_ms, least, most);
     return 0;
 }
@@ -231,8 +233,9 @@ int hf__check_request(const struct client *c, const hf_request *given, bool bloc
                         "hf_request: size %" PRIu32 " or unknown bytes in it", given->size);
     if (in.mode > HF_PERMITS || in.reserved != 0 ||
         (in.flags & ~(uint32_t)(HF_BARGE | HF_NO_RENEW | HF_NEED_DEADLINE)))
-        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_request: mode %" PRIu32
-                        ", flags %" PRIx32 ": not known", in.mode, in.flags);
+        return hf__fail(err, HF_EINVAL, 0, NULL,
+                        "hf_request: mode %" PRIu32 ", flags %" PRIx32 ": not known",
+                        in.mode, in.flags);
     rc = check_weight(&in, out, err);
     if (rc == 0)
         rc = hf__check_note(in.note, err);

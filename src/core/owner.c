@@ -1,9 +1,10 @@
 /* owner.c: who an owner is (G9).
  *
- * identity = (process, number), never used for anybody else: `process` is random per process,
- * made anew in a forked child, and its two lowest bits say what the number counts (threads, or
- * the application's own numbers), so that they cannot meet. Thread numbers come from a counter,
- * not from the system, which would give a dead thread's number to a new one.
+ * identity = (process, number), never used for anybody else: `process` is random per
+ * process, made anew in a forked child, and its two lowest bits say what the number counts
+ * (threads, or the application's own numbers), so that they cannot meet. Thread numbers
+ * come from a counter, not from the system, which would give a dead thread's number to a
+ * new one.
  *
  * Two process-wide variables, the counter and the random number; both only ever set up. */
 #include "core/core.h"

@@ -1,17 +1,17 @@
-/* reduce.c: whether the owners in some lines wait for each other in a way that never ends (G10).
- * Pure: a snapshot in, a verdict out.
+/* reduce.c: whether the owners in some lines wait for each other in a way that never ends
+ * (G10). Pure: a snapshot in, a verdict out.
  *
  * Not a search for cycles: with shared holds and permits a cycle need not be a deadlock. We
- * remove every owner that does not wait, and every owner of a waiting ticket that would fit once
- * the tickets of the removed owners are gone; and repeat. Whoever remains waits for somebody who
- * remains. The knot is those of them that we wait for and that wait for us, over any number of
- * steps, and that would wait for ever even if all others went on: who only stands behind a knot is
- * served when it is untied, and would, as its victim, not untie it. A ticket that does not fit
- * its line's kind will be withdrawn: its owner goes on. The victim is the one that joined last
- * among those that hold a line in which another of the knot waits, because only they follow it
- * (walk.c). Tickets that belong to nobody are taken
- * as removed: we cannot know what they wait for, and a false alarm is worse than a deadlock that
- * its own time-out ends. */
+ * remove every owner that does not wait, and every owner of a waiting ticket that would fit
+ * once the tickets of the removed owners are gone; and repeat. Whoever remains waits for
+ * somebody who remains. The knot is those of them that we wait for and that wait for us,
+ * over any number of steps, and that would wait for ever even if all others went on: who
+ * only stands behind a knot is served when it is untied, and would, as its victim, not
+ * untie it. A ticket that does not fit its line's kind will be withdrawn: its owner goes
+ * on. The victim is the one that joined last among those that hold a line in which another
+ * of the knot waits, because only they follow it (walk.c). Tickets that belong to nobody
+ * are taken as removed: we cannot know what they wait for, and a false alarm is worse than
+ * a deadlock that its own time-out ends. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -24,8 +24,8 @@ struct entry {
 };
 
 struct graph {
-    struct entry *entries; /* line after line, holders first, then the queue in order */
-    struct owner *owners;  /* sorted, distinct */
+    struct entry *entries;  /* line after line, holders first, then the queue in order */
+    struct owner *owners;   /* sorted, distinct */
     bool *removed, *blocks; /* by owner; blocks: by what it holds, another that remains */
     bool *ahead, *behind;   /* by owner: we wait for it; it waits for us */
     size_t n, nowners;
@@ -111,8 +111,8 @@ static bool pass(struct graph *g, const struct hf_list *l)
     return changed;
 }
 
-/* Whom `me` waits for, and whom those wait for; true if there is one more. An owner waits for
- * everybody in front of its waiting ticket. */
+/* Whom `me` waits for, and whom those wait for; true if there is one more. An owner waits
+ * for everybody in front of its waiting ticket. */
 static bool look_ahead(struct graph *g, const struct hf_list *l, size_t me)
 {
     const struct entry *e = g->entries + g->n;
@@ -153,8 +153,8 @@ static bool look_behind(struct graph *g, const struct hf_list *l, size_t me)
     return changed;
 }
 
-/* Leaves those that `me` waits for and that wait for it, if there are any. Everybody among them
- * finds the same ones. */
+/* Leaves those that `me` waits for and that wait for it, if there are any. Everybody among
+ * them finds the same ones. */
 static void untangle(struct graph *g, const struct hf_list *l, const unsigned char *token)
 {
     size_t me = g->nowners;
@@ -227,7 +227,8 @@ int hf__walk_reduce(const struct hf_list *l, const unsigned char me[HF_TOKEN],
         remove_idle(&g);
         while (pass(&g, l))
             ;
-        do /* without the others some of them may be able to go on: they stood behind a knot */
+        do /* without the others some of them may be able to go on: they stood behind a knot
+            */
             untangle(&g, l, me);
         while (pass(&g, l));
         find_blockers(&g, l);

@@ -1,8 +1,8 @@
 /* ticket.h: what becomes of a ticket: a pure state machine.
  *
  * It knows no clock, no store and no memory: ticket_step(state, event) gives the next state
- * and what must now be done. The rest of the core turns the seam's events and its own timers
- * into these events, and effects into verbs and news. */
+ * and what must now be done. The rest of the core turns the seam's events and its own
+ * timers into these events, and effects into verbs and news. */
 #ifndef HF_CORE_TICKET_H
 #define HF_CORE_TICKET_H
 
@@ -13,30 +13,31 @@ enum ticket_state {
     TICKET_CONFIRMING, /* granted, but too little of its time is left to say so (G1) */
     TICKET_HELD,
     TICKET_RETRYING, /* not in line; joins again, with another token, after a delay */
-    TICKET_LEAVING, /* leave was sent, or is to be repeated: still in line for all we know */
-    TICKET_OUT      /* known to be out of the line, or out by its ttl */
+    /* leave was sent, or is to be repeated: still in line for all we know */
+    TICKET_LEAVING,
+    TICKET_OUT /* known to be out of the line, or out by its ttl */
 };
 
 enum ticket_event {
     TICKET_START,
     TICKET_TOLD_WAIT,
-    TICKET_GRANT,        /* with at least half of its ttl left */
-    TICKET_GRANT_SHORT,  /* between a quarter and a half */
-    TICKET_GRANT_THIN,   /* less, or past its deadline */
-    TICKET_ALIVE,        /* its life was renewed and at least a quarter is left */
-    TICKET_ALIVE_THIN,   /* renewed, but the answer took too long */
-    TICKET_DEAD,         /* its life is dead; the driver still knows the ticket */
-    TICKET_GONE,         /* the store dropped it: expired, or evicted */
-    TICKET_GONE_A_WHILE, /* not in line, and not to join again at once */
-    TICKET_REFUSED,      /* the store would not take it */
+    TICKET_GRANT,           /* with at least half of its ttl left */
+    TICKET_GRANT_SHORT,     /* between a quarter and a half */
+    TICKET_GRANT_THIN,      /* less, or past its deadline */
+    TICKET_ALIVE,           /* its life was renewed and at least a quarter is left */
+    TICKET_ALIVE_THIN,      /* renewed, but the answer took too long */
+    TICKET_DEAD,            /* its life is dead; the driver still knows the ticket */
+    TICKET_GONE,            /* the store dropped it: expired, or evicted */
+    TICKET_GONE_A_WHILE,    /* not in line, and not to join again at once */
+    TICKET_REFUSED,         /* the store would not take it */
     TICKET_REFUSED_IN_LINE, /* nor hear of it any more, and it may stand in line */
-    TICKET_DEADLINE,     /* our own clock says the hold can no longer be trusted */
-    TICKET_GIVE_UP,      /* release, cancel, time-out, close */
+    TICKET_DEADLINE,        /* our own clock says the hold can no longer be trusted */
+    TICKET_GIVE_UP,         /* release, cancel, time-out, close */
     TICKET_LEFT,
     TICKET_LEFT_UNKNOWN,
-    TICKET_REPEAT,       /* time to repeat an unsettled leave */
-    TICKET_FORGOTTEN,    /* one ttl has passed since it could last have been renewed */
-    TICKET_STORE_UP      /* the store is back: repeat what was unanswered */
+    TICKET_REPEAT,    /* time to repeat an unsettled leave */
+    TICKET_FORGOTTEN, /* one ttl has passed since it could last have been renewed */
+    TICKET_STORE_UP   /* the store is back: repeat what was unanswered */
 };
 
 enum ticket_effect {
@@ -54,8 +55,8 @@ enum ticket_effect {
     TELL_OUT = 1 << 10 /* nothing of it is left in the line */
 };
 
-/* Sets *state, returns effects. An event that means nothing in a state has no effect: answers
- * come late and twice. */
+/* Sets *state, returns effects. An event that means nothing in a state has no effect:
+ * answers come late and twice. */
 unsigned hf__ticket_step(enum ticket_state *state, enum ticket_event);
 
 #endif

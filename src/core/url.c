@@ -1,9 +1,10 @@
 /* url.c: scheme:[//[user[:password]@]host[:port][,host...]][/path][?key=value&...]
  *
- * Strict on purpose: a URL with a typing error must not open another store than the one meant.
- * So bad escapes, empty hosts, unknown and repeated keys are refused, and the text says which.
- * A refusal may quote everything but what stands between ':' and '@' or in a secret parameter;
- * hosts and options are named by their number too, for where a quote could give one away. */
+ * Strict on purpose: a URL with a typing error must not open another store than the one
+ * meant. So bad escapes, empty hosts, unknown and repeated keys are refused, and the text
+ * says which. A refusal may quote everything but what stands between ':' and '@' or in a
+ * secret parameter; hosts and options are named by their number too, for where a quote
+ * could give one away. */
 #include "core/url.h"
 
 #include "util/text.h"
@@ -202,7 +203,8 @@ struct option {
     char label[96];         /* "option 2 ('ttl')" */
 };
 
-/* Behind a secret only the number is shown: the text may be the rest of a password with a bare
+/* Behind a secret only the number is shown: the text may be the rest of a password with a
+ * bare
  * '&' in it. So it is where no '=' tells the name from the value. */
 static void next_option(struct option *o, const char *s, unsigned number, bool after_secret)
 {
@@ -470,8 +472,8 @@ int hf__url_known(const struct url *u, const char *keys, hf_error *err)
             p++;
         }
         if (!p)
-            return hf__fail(err, HF_EINVAL, 0, u->shown,
-                            "URL: %s: has no option '%s'%s%s", u->scheme, key,
+            return hf__fail(err, HF_EINVAL, 0, u->shown, "URL: %s: has no option '%s'%s%s",
+                            u->scheme, key,
                             *keys ? "; it has: namespace ttl connect_timeout " : "", keys);
     }
     return 0;

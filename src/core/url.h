@@ -6,8 +6,8 @@
 
 enum { HF_URL_MAX = 8192 };
 
-/* Takes the common parameters (namespace, ttl, connect_timeout) out of params. HF_EINVAL says
- * which part is wrong and never contains a password. */
+/* Takes the common parameters (namespace, ttl, connect_timeout) out of params. HF_EINVAL
+ * says which part is wrong and never contains a password. */
 int hf__url_parse(struct url *, const char *text, hf_error *);
 void hf__url_done(struct url *);
 

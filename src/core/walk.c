@@ -1,36 +1,40 @@
 /* walk.c: looks for a deadlock that a waiting ticket is part of (G10).
  *
- * An owner that holds something and has waited a second reads the lines that it holds. If nobody waits in
- * any of them, nobody waits for this owner by what it holds, and the walk ends: that is the usual case, and
- * costs one read for each name held. Else it reads the line it waits in, as far as its own ticket, and goes
- * backwards: each ticket that waits in a line read so far carries names that its owner holds (at most
- * 16), whose lines are read too, and so on. Then reduce.c decides. If our ticket remains, all those lines
- * are read once more: since every first reading comes before every second one, and tokens are never used
- * twice, a ticket that is there both times in the same state was there at the moment between: the deadlock
- * was real.
+ * An owner that holds something and has waited a second reads the lines that it holds. If
+ * nobody waits in any of them, nobody waits for this owner by what it holds, and the walk
+ * ends: that is the usual case, and costs one read for each name held. Else it reads the
+ * line it waits in, as far as its own ticket, and goes backwards: each ticket that waits in
+ * a line read so far carries names that its owner holds (at most 16), whose lines are read
+ * too, and so on. Then reduce.c decides. If our ticket remains, all those lines are read
+ * once more: since every first reading comes before every second one, and tokens are never
+ * used twice, a ticket that is there both times in the same state was there at the moment
+ * between: the deadlock was real.
  *
  * Who acts. A deadlock is completed by one of three events.
- *  - A join. The new ticket is the one that joined last, so nobody stands behind it, so those in the deadlock
- *    that wait for its owner wait in a line that its owner holds. The victim is the ticket that joined last
- *    among the owners that hold a line in which another of the deadlock waits: it is the new one. It
- *    has waited for a second only, so its first walk finds the deadlock.
- *  - A grant to an owner that waits elsewhere (it acts on several threads). Its waiting ticket does not name
- *    the new line, so the victim by the first rule may not see the deadlock. This owner is restarted
- *    by the grant. If it finds the same deadlock in two walks and knows that its own ticket does not name a
- *    line in which others wait for it, it acts itself. (In the rare case that the victim by the first rule does see
- *    it, and at the same time, both do.)
- *  - The end of one of several waits of an owner that acts on several threads: that one might have been granted. Its
- *    other waits are restarted, too.
- * So others need not look often: each walk that finds nothing doubles the time to the next, up to about a
- * minute, with jitter, so that many waiters do not read all at once. A new waiter in a line that the owner
- * holds, or a grant to the owner, starts again with a second. One walk at a time is under way for a client and a
- * line that it waits in.
+ *  - A join. The new ticket is the one that joined last, so nobody stands behind it, so
+ * those in the deadlock that wait for its owner wait in a line that its owner holds. The
+ * victim is the ticket that joined last among the owners that hold a line in which another
+ * of the deadlock waits: it is the new one. It has waited for a second only, so its first
+ * walk finds the deadlock.
+ *  - A grant to an owner that waits elsewhere (it acts on several threads). Its waiting
+ * ticket does not name the new line, so the victim by the first rule may not see the
+ * deadlock. This owner is restarted by the grant. If it finds the same deadlock in two
+ * walks and knows that its own ticket does not name a line in which others wait for it, it
+ * acts itself. (In the rare case that the victim by the first rule does see it, and at the
+ * same time, both do.)
+ *  - The end of one of several waits of an owner that acts on several threads: that one
+ * might have been granted. Its other waits are restarted, too. So others need not look
+ * often: each walk that finds nothing doubles the time to the next, up to about a minute,
+ * with jitter, so that many waiters do not read all at once. A new waiter in a line that
+ * the owner holds, or a grant to the owner, starts again with a second. One walk at a time
+ * is under way for a client and a line that it waits in.
  *
- * Of the line that the owner waits in, tickets behind its own are not read. Whoever stands there joined
- * later: in a deadlock that needs such a ticket, that one or a later one is the victim.
+ * Of the line that the owner waits in, tickets behind its own are not read. Whoever stands
+ * there joined later: in a deadlock that needs such a ticket, that one or a later one is
+ * the victim.
  *
- * No memory, a store that does not answer, a line that is gone: the walk ends without a verdict, and is repeated
- * after the same time. */
+ * No memory, a store that does not answer, a line that is gone: the walk ends without a
+ * verdict, and is repeated after the same time. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -47,13 +51,16 @@ enum {
 
 struct walk {
     struct hold *hold;
-    struct list node;   /* client.walks while it reads */
-    int64_t period_ms;  /* until the next walk */
-    bool soon;          /* something has happened since it began: the next one follows in a second */
-    bool looked;        /* `newest` is known */
-    bool lacking;       /* there was no memory for a name */
-    int64_t newest;     /* the latest join in a line that the owner holds, as of the last walk */
-    uint64_t knot;      /* signature of what the last walk left to another victim; 0: nothing */
+    struct list node;  /* client.walks while it reads */
+    int64_t period_ms; /* until the next walk */
+    /* something has happened since it began: the next one follows in a second */
+    bool soon;
+    bool looked;  /* `newest` is known */
+    bool lacking; /* there was no memory for a name */
+    /* the latest join in a line that the owner holds, as of the last walk */
+    int64_t newest;
+    /* signature of what the last walk left to another victim; 0: nothing */
+    uint64_t knot;
     /* while it reads */
     struct ask ask;
     bool asking, second;   /* second: the second reading */
@@ -63,10 +70,10 @@ struct walk {
     struct walk_name {
         uint64_t hash;
         char *text;
-    } *names;
+    } * names;
 };
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- when ------------------------------------------------------------------------ */
 
 static int64_t with_jitter(struct client *c, int64_t ms)
 {
@@ -118,7 +125,9 @@ static void found_nothing(struct walk *w)
         return;
     }
     stop_reading(w);
-    w->period_ms = w->soon ? FIRST_MS : w->period_ms * 2 < MOST_MS ? w->period_ms * 2 : MOST_MS;
+    w->period_ms = w->soon                      ? FIRST_MS
+                   : w->period_ms * 2 < MOST_MS ? w->period_ms * 2
+                                                : MOST_MS;
     w->soon = false;
     next_in(w->hold, w->period_ms);
 }
@@ -168,11 +177,12 @@ void hf__walk_restart(struct hold *h)
         h->walk->period_ms = FIRST_MS;
     if (h->walk && h->walk->lines)
         h->walk->soon = true;
-    else if (!hf__hold_walks_within(h, FIRST_MS)) /* else one event after another would put it off */
+    else if (!hf__hold_walks_within(
+                 h, FIRST_MS)) /* else one event after another would put it off */
         next_in(h, FIRST_MS);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static void add_name(struct walk *w, const char *name)
 {
@@ -293,8 +303,9 @@ static bool waited_for(const struct hf_line *line, struct owner owner)
     return holds && waits;
 }
 
-/* Our ticket does not name a line in which somebody waits for its owner: the owner has come to hold it
- * since, or holds more than a ticket names. Then the victim may not see the deadlock. */
+/* Our ticket does not name a line in which somebody waits for its owner: the owner has come
+ * to hold it since, or holds more than a ticket names. Then the victim may not see the
+ * deadlock. */
 static bool unseen(const struct walk *w)
 {
     const struct ticket *t = &w->hold->t;
@@ -308,7 +319,8 @@ static bool unseen(const struct walk *w)
     return false;
 }
 
-/* Is it for us to end it? If not, the victim does; if it has not by our next walk, it may not see it. */
+/* Is it for us to end it? If not, the victim does; if it has not by our next walk, it may
+ * not see it. */
 static bool is_ours(struct walk *w, const struct knot *k)
 {
     uint64_t last = w->knot;
@@ -341,7 +353,8 @@ static void judge(struct walk *w)
     }
 }
 
-/* Every line that the owner holds has been read for the first time: is there anything to follow? */
+/* Every line that the owner holds has been read for the first time: is there anything to
+ * follow? */
 static bool goes_on(struct walk *w)
 {
     if (w->second || w->next != w->own)
@@ -396,7 +409,7 @@ static void read_next(struct walk *w)
     w->asking = true;
 }
 
-/* ---- starting -------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------- */
 
 static bool count_own(void *user, const char *name)
 {

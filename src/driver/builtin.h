@@ -17,6 +17,7 @@ extern const struct hf_driver *const hf__builtin_drivers[]; /* ends with NULL */
 extern const struct known_driver hf__known_drivers[];       /* ends with name NULL */
 
 extern const struct tls_module *const hf__builtin_tls; /* NULL: a module, or left out */
-extern const int hf__tls_state;                        /* HF_BACKEND_*: as it was configured */
+/* HF_BACKEND_*: as it was configured */
+extern const int hf__tls_state;
 
 #endif

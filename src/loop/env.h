@@ -1,5 +1,5 @@
-/* env.h: all that the core, the drivers and their streams may use of the world; the simulator
- * replaces it. */
+/* env.h: all that the core, the drivers and their streams may use of the world; the
+ * simulator replaces it. */
 #ifndef HF_LOOP_ENV_H
 #define HF_LOOP_ENV_H
 
@@ -12,12 +12,13 @@
 struct tls_module;
 
 struct env {
-    int64_t (*now)(struct env *);  /* µs, CLOCK_BOOTTIME */
-    int64_t (*wall)(struct env *); /* µs since 1970, CLOCK_REALTIME: for fence floors only */
+    int64_t (*now)(struct env *); /* µs, CLOCK_BOOTTIME */
+    /* µs since 1970, CLOCK_REALTIME: for fence floors only */
+    int64_t (*wall)(struct env *);
     void (*random)(struct env *, void *, size_t);
-    /* 0 or HF_ESYS. Unwatch before the descriptor is closed, also before every call of a library
-     * that may close and open it anew: the new one may have the same number, and a watch for
-     * the events that it has already is not made again. */
+    /* 0 or HF_ESYS. Unwatch before the descriptor is closed, also before every call of a
+     * library that may close and open it anew: the new one may have the same number, and a
+     * watch for the events that it has already is not made again. */
     int (*watch)(struct env *, struct watch *, int fd, uint32_t events);
     void (*unwatch)(struct env *, struct watch *);
     void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */

@@ -1,30 +1,32 @@
 /* loop.c: see loop.h.
  *
- * Wakes. The write end of an empty pipe is always writable. It is in the epoll set, but nobody is
- * interested in it; a wake asks for it once (EPOLLOUT | EPOLLONESHOT), and so the sleep ends, now or
- * when it begins. Nothing is written or read, so no file of somebody else can be hit, and the
- * call is safe in a signal handler. The timerfd is edge-triggered, so that it need not be read.
+ * Wakes. The write end of an empty pipe is always writable. It is in the epoll set, but
+ * nobody is interested in it; a wake asks for it once (EPOLLOUT | EPOLLONESHOT), and so the
+ * sleep ends, now or when it begins. Nothing is written or read, so no file of somebody
+ * else can be hit, and the call is safe in a signal handler. The timerfd is edge-triggered,
+ * so that it need not be read.
  *
- * Whose descriptors are these? The pipe has an inode of its own (util/fd.h): while it is there,
- * nobody has closed all descriptors or a range with ours in it. A look costs a system call, so it is
- * made where others are made anyway. The moment between the look and the use is not covered, nor is a program that closes one of our numbers by mistake and opens
- * another epoll instance or timerfd there.
+ * Whose descriptors are these? The pipe has an inode of its own (util/fd.h): while it is
+ * there, nobody has closed all descriptors or a range with ours in it. A look costs a
+ * system call, so it is made where others are made anyway. The moment between the look and
+ * the use is not covered, nor is a program that closes one of our numbers by mistake and
+ * opens another epoll instance or timerfd there.
  *
  * Why a removed watch cannot fire: epoll hands back pointers, and between hf__loop_sleep
- * (without the lock) and hf__loop_turn (with it) a watch may have been removed and freed. So a
- * turn does not touch what epoll returned before it has looked it up: each event carries the
- * descriptor, and `slots` maps a descriptor to the watch that has it now. A descriptor that was
- * closed and reused in between may fire the new watch once for nothing; every handler reads
- * until EAGAIN, so that costs a system call and harms nobody.
+ * (without the lock) and hf__loop_turn (with it) a watch may have been removed and freed.
+ * So a turn does not touch what epoll returned before it has looked it up: each event
+ * carries the descriptor, and `slots` maps a descriptor to the watch that has it now. A
+ * descriptor that was closed and reused in between may fire the new watch once for nothing;
+ * every handler reads until EAGAIN, so that costs a system call and harms nobody.
  *
- * A descriptor that is closed while it is watched is forgotten by epoll without a word, and a
- * new one often gets its number. Whoever watches that number again with the same events is
- * believed to know what it does and watches nothing (env.h has the rule): to ask the kernel
- * each time would cost a system call per step of a connection. With other events, by another
- * watch, or after unwatch it is watched as it should be.
+ * A descriptor that is closed while it is watched is forgotten by epoll without a word, and
+ * a new one often gets its number. Whoever watches that number again with the same events
+ * is believed to know what it does and watches nothing (env.h has the rule): to ask the
+ * kernel each time would cost a system call per step of a connection. With other events, by
+ * another watch, or after unwatch it is watched as it should be.
  *
- * What goes wrong: epoll_ctl may fail for want of memory or watches (reported to the caller);
- * clock reads with valid arguments do not fail.
+ * What goes wrong: epoll_ctl may fail for want of memory or watches (reported to the
+ * caller); clock reads with valid arguments do not fail.
  */
 #include "loop/loop.h"
 

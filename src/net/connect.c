@@ -28,13 +28,13 @@
 /* Until a unix socket whose queue is full is tried again. */
 enum { FULL_PAUSE_US = 10000 };
 
-/* ---- why it failed ----------------------------------------------------------------- */
+/* ---- why it failed --------------------------------------------------------------- */
 
 static const char *address_text(const struct address *a, char *buf, size_t size)
 {
     if (a->at.ss_family == AF_UNIX ||
-        getnameinfo((const struct sockaddr *)&a->at, a->len, buf, (socklen_t)size, NULL,
-                    0, NI_NUMERICHOST) != 0)
+        getnameinfo((const struct sockaddr *)&a->at, a->len, buf, (socklen_t)size, NULL, 0,
+                    NI_NUMERICHOST) != 0)
         snprintf(buf, size, "it");
     return buf;
 }
@@ -55,7 +55,7 @@ static void note(struct stream *s, int sys, const char *what)
              address_text(&s->addresses->a[s->addresses->next - 1], text, sizeof text));
 }
 
-/* ---- sockets ----------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------- */
 
 static void set(int fd, int level, int option, int value)
 {
@@ -134,7 +134,7 @@ static bool met_itself(int fd)
            memcmp(&own, &peer, own_len) == 0;
 }
 
-/* ---- TLS --------------------------------------------------------------------------- */
+/* ---- TLS ------------------------------------------------------------------------- */
 
 static void tls_failed(struct stream *s, hf_error *err)
 {
@@ -188,7 +188,7 @@ static void connected(struct stream *s)
     }
 }
 
-/* ---- steps ------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------- */
 
 static bool writable(int fd)
 {

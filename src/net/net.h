@@ -19,7 +19,7 @@ struct addresses {
     struct address a[];
 };
 
-/* ---- stream.c ---------------------------------------------------------------------- */
+/* ---- stream.c -------------------------------------------------------------------- */
 
 /* Closes the stream and tells; the last thing that is done with it. `why` may be in the
  * stream. */
@@ -28,13 +28,13 @@ void hf__stream_drop(struct stream *, bool tell_peer); /* session and descriptor
 void hf__stream_up(struct stream *);
 void hf__stream_where(const struct stream *, hf_error *); /* whom the error is about */
 
-/* ---- connect.c --------------------------------------------------------------------- */
+/* ---- connect.c ------------------------------------------------------------------- */
 
 int hf__connect_begin(struct stream *, hf_error *); /* 0, or HF_E* with nothing begun */
 void hf__connect_step(struct stream *);             /* its descriptor is ready */
 void hf__connect_late(struct stream *);             /* its timer has fired */
 
-/* ---- resolve.c --------------------------------------------------------------------- */
+/* ---- resolve.c ------------------------------------------------------------------- */
 
 /* A numeric address at once. 0, HF_ENOENT: it is a name; HF_ENOMEM. */
 int hf__resolve_numeric(struct addresses **, const char *host, uint16_t port);

@@ -81,7 +81,7 @@ static void set_handlers(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/* ---- addresses --------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------- */
 
 static int ask(const char *host, int flags, struct addrinfo **found)
 {
@@ -125,7 +125,7 @@ int hf__resolve_numeric(struct addresses **ret, const char *host, uint16_t port)
     return 0;
 }
 
-/* ---- the thread -------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------ */
 
 static void job_free(struct resolve *job)
 {
@@ -194,7 +194,7 @@ static int start_thread(void)
     return rc;
 }
 
-/* ---- the loop's side --------------------------------------------------------------- */
+/* ---- the loop's side ------------------------------------------------------------- */
 
 static void tell(struct resolve *job)
 {

@@ -38,7 +38,7 @@ void hf__stream_where(const struct stream *s, hf_error *err)
     hf__escape(err->where, sizeof err->where, s->to.shown, strlen(s->to.shown));
 }
 
-/* ---- coming and going -------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------ */
 
 void hf__stream_drop(struct stream *s, bool tell_peer)
 {
@@ -130,7 +130,7 @@ int hf__stream_open(struct stream *s, const struct stream_target *to, hf_error *
     return rc;
 }
 
-/* ---- the watch --------------------------------------------------------------------- */
+/* ---- the watch ------------------------------------------------------------------- */
 
 static bool rewatch(struct stream *s)
 {
@@ -162,7 +162,7 @@ void hf__stream_up(struct stream *s)
         s->on->up(s);
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 static int make_room(struct stream *s, size_t n)
 {
@@ -276,10 +276,9 @@ void hf__stream_flush(struct stream *s)
         send_some(s);
 }
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
-static ssize_t receive_plain(const struct stream *s, char *buf, size_t size,
-                             hf_error *err)
+static ssize_t receive_plain(const struct stream *s, char *buf, size_t size, hf_error *err)
 {
     ssize_t n;
 
@@ -341,7 +340,7 @@ static enum heard read_some(struct stream *s)
     return heard;
 }
 
-/* ---- what the loop calls ----------------------------------------------------------- */
+/* ---- what the loop calls --------------------------------------------------------- */
 
 static void on_event(struct watch *w, uint32_t events)
 {

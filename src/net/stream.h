@@ -1,22 +1,22 @@
 /* stream.h: one non-blocking byte stream: TCP, a unix socket, TLS over either.
  *
- * States: NEW -> (resolving -> connecting -> shaking hands) -> UP -> CLOSED. Everything that can
- * go wrong ends in one call of on->down, after which the stream is CLOSED, has no descriptor and
- * may be opened again (not from inside on->down: set a timer) or done with. Nothing is called
- * after hf__stream_close or hf__stream_done.
+ * States: NEW -> (resolving -> connecting -> shaking hands) -> UP -> CLOSED. Everything
+ * that can go wrong ends in one call of on->down, after which the stream is CLOSED, has no
+ * descriptor and may be opened again (not from inside on->down: set a timer) or done with.
+ * Nothing is called after hf__stream_close or hf__stream_done.
  *
  * Callbacks run in the loop's turn, and on->down also inside hf__stream_flush; never inside
  * hf__stream_open, hf__stream_write. A callback may close its stream.
  *
- * Reading: on->data gets what came; it must take all of it. Writing: hf__stream_write appends to
- * a buffer and fails only for want of memory (or at WRITE_MAX bytes, a peer that does not read,
- * or when CLOSED); hf__stream_flush sends what it can and waits for room for the rest. What is
- * written before UP is sent then.
+ * Reading: on->data gets what came; it must take all of it. Writing: hf__stream_write
+ * appends to a buffer and fails only for want of memory (or at WRITE_MAX bytes, a peer that
+ * does not read, or when CLOSED); hf__stream_flush sends what it can and waits for room for
+ * the rest. What is written before UP is sent then.
  *
  * Deadlines: `connect_ms` covers resolving, connecting and shaking hands together; several
- * addresses share it. hf__stream_expect sets a time by which something must have been read, or
- * the stream goes down with ETIMEDOUT; whatever is read ends it, before on->data. What has come
- * by the time a deadline is looked at counts as in time, however late that is.
+ * addresses share it. hf__stream_expect sets a time by which something must have been read,
+ * or the stream goes down with ETIMEDOUT; whatever is read ends it, before on->data. What
+ * has come by the time a deadline is looked at counts as in time, however late that is.
  */
 #ifndef HF_NET_STREAM_H
 #define HF_NET_STREAM_H
@@ -38,11 +38,12 @@ struct stream_events {
 };
 
 struct stream_target { /* strings live as long as the stream is open */
-    const char *host; /* a name or an address; NULL with a path */
+    const char *host;  /* a name or an address; NULL with a path */
     uint16_t port;
     const char *path; /* of a unix socket; NULL with a host */
     int64_t connect_ms;
-    const struct tls_module *tls; /* NULL: in the clear; with a path, for the name localhost */
+    /* NULL: in the clear; with a path, for the name localhost */
+    const struct tls_module *tls;
     struct tls_context *tls_context;
     const char *shown; /* where it goes, for messages: "host:port" */
 };
@@ -65,8 +66,9 @@ struct stream {
     struct tls_session *session;
     char *out; /* bytes out_at .. out_len are still to be sent */
     size_t out_at, out_len, out_room;
-    bool blocked;          /* there was no room for all of it: waits for EPOLLOUT */
-    bool broken;           /* the peer takes nothing more: what it said last is still to be read */
+    bool blocked; /* there was no room for all of it: waits for EPOLLOUT */
+    /* the peer takes nothing more: what it said last is still to be read */
+    bool broken;
     bool read_wants_write; /* TLS */
     bool write_wants_read;
     bool *gone;    /* in on->data: set when the stream is closed there */
@@ -85,15 +87,18 @@ enum stream_state {
 void hf__stream_init(struct stream *, struct env *, const struct stream_events *);
 void hf__stream_done(struct stream *);
 
-/* Starts to connect; the outcome is told by on->up or on->down. 0, or HF_E* with nothing begun. */
+/* Starts to connect; the outcome is told by on->up or on->down. 0, or HF_E* with nothing
+ * begun. */
 int hf__stream_open(struct stream *, const struct stream_target *, hf_error *);
 void hf__stream_close(struct stream *);
 
-int hf__stream_write(struct stream *, const void *, size_t); /* 0, HF_ENOMEM, HF_EUNREACHABLE */
+/* 0, HF_ENOMEM, HF_EUNREACHABLE */
+int hf__stream_write(struct stream *, const void *, size_t);
 void hf__stream_flush(struct stream *);
 void hf__stream_expect(struct stream *, int64_t at); /* LOOP_NEVER: nothing is expected */
 
-/* In a forked child: closes descriptors and frees memory without telling the peer anything. */
+/* In a forked child: closes descriptors and frees memory without telling the peer anything.
+ */
 void hf__stream_forked(struct stream *);
 
 #endif

@@ -1,42 +1,42 @@
 /* seam.h: the seam between the core and its drivers, and all that both must know.
  *
- * The core decides (time-outs, retries, renewal, validity, reentrancy, late grants, deadlock
- * walk, loss grades); a driver only translates verbs into its store's terms and answers with
- * events. Everything here happens under the client's lock, on whichever thread drives.
+ * The core decides (time-outs, retries, renewal, validity, reentrancy, late grants,
+ * deadlock walk, loss grades); a driver only translates verbs into its store's terms and
+ * answers with events. Everything here happens under the client's lock, on whichever thread
+ * drives.
  *
  * Rules
  *  1 An event may be raised inside the verb that causes it (local does); the core calls no
  *    verb but `stop` inside an event, it queues.
- *  2 `join` is repeatable: a token that is already in line answers its present place and never
- *    makes a second ticket. `leave` may come at any time after `join`, also before any answer;
- *    the driver then makes sure that a join on the wire leaves nothing, and ends in ev_left.
- *  3 After ev_left, ev_gone, ev_done (no follow) and `close` nothing more comes about that object
- *    and the driver has forgotten it. Every `leave` ends in ev_left, also while the store is
- *    down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core calls `leave`
- *    again (of a ticket the driver has forgotten) until the ticket is out by its ttl. So it does
- *    after ev_gone without a retry, if the ticket may stand in line: it waited, or an
- *    earlier join had no answer. ev_dead does not forget the tickets on that life: the
- *    core calls `leave` for each.
- *  4 `sent_at` is taken before the bytes go out.
- *  5 Drivers hold no timer but those of their own protocol.
- *  6 DOWN is not loss. After UP the core repeats what was unanswered (renew for holders and
- *    waiters, leave for leavers, join for joiners, amend); before it reports UP the driver makes
- *    old requests impossible (G7). Looks, cells and evictions that DOWN leaves unanswered the
- *    driver ends with ev_done(HF_EUNREACHABLE); follows it takes up again by itself and answers
- *    anew, because something may have changed meanwhile.
- *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer ev_granted,
- *    ev_waiting or ev_gone for the tickets on it. `look` is inspection only and never moves an
- *    expiry; it must not be older than its call (the deadlock walk rests on that), and names the
- *    line's capacity in every row. A renewal that cannot be made now is simply not answered; the core repeats it.
- *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
- *  9 The thread that drives changes from call to call. A library that must stay on one thread
- *    gets a thread of its driver's own, which tells ours by an eventfd.
- * 10 `shut` comes when every leave is settled, or there is no time to wait for the rest. Only
- *    `flush` and `close` follow; `close` may come before ev_shut. A driver that cannot reach
- *    its store raises ev_shut at once.
+ *  2 `join` is repeatable: a token that is already in line answers its present place and
+ * never makes a second ticket. `leave` may come at any time after `join`, also before any
+ * answer; the driver then makes sure that a join on the wire leaves nothing, and ends in
+ * ev_left. 3 After ev_left, ev_gone, ev_done (no follow) and `close` nothing more comes
+ * about that object and the driver has forgotten it. Every `leave` ends in ev_left, also
+ * while the store is down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the
+ * core calls `leave` again (of a ticket the driver has forgotten) until the ticket is out
+ * by its ttl. So it does after ev_gone without a retry, if the ticket may stand in line: it
+ * waited, or an earlier join had no answer. ev_dead does not forget the tickets on that
+ * life: the core calls `leave` for each. 4 `sent_at` is taken before the bytes go out. 5
+ * Drivers hold no timer but those of their own protocol. 6 DOWN is not loss. After UP the
+ * core repeats what was unanswered (renew for holders and waiters, leave for leavers, join
+ * for joiners, amend); before it reports UP the driver makes old requests impossible (G7).
+ * Looks, cells and evictions that DOWN leaves unanswered the driver ends with
+ * ev_done(HF_EUNREACHABLE); follows it takes up again by itself and answers anew, because
+ * something may have changed meanwhile. 7 The safety look is `renew` of a waiting life:
+ * besides ev_alive it may answer ev_granted, ev_waiting or ev_gone for the tickets on it.
+ * `look` is inspection only and never moves an expiry; it must not be older than its call
+ * (the deadlock walk rests on that), and names the line's capacity in every row. A renewal
+ * that cannot be made now is simply not answered; the core repeats it. 8 A grant never
+ * changes a ticket's expiry; only its owner's own requests do (G1). 9 The thread that
+ * drives changes from call to call. A library that must stay on one thread gets a thread of
+ * its driver's own, which tells ours by an eventfd. 10 `shut` comes when every leave is
+ * settled, or there is no time to wait for the rest. Only `flush` and `close` follow;
+ * `close` may come before ev_shut. A driver that cannot reach its store raises ev_shut at
+ * once.
  *
- * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end in
- * _ms.
+ * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end
+ * in _ms.
  */
 #ifndef HF_SEAM_SEAM_H
 #define HF_SEAM_SEAM_H
@@ -53,7 +53,7 @@
 struct client; /* the core's; a driver only hands it back */
 struct store;
 
-/* ---- what the outside gives ---------------------------------------------------------- */
+/* ---- what the outside gives ------------------------------------------------------ */
 
 struct url_param {
     char *key, *value;
@@ -83,9 +83,10 @@ int hf__url_known(const struct url *, const char *keys, hf_error *);
 /* "2.5" (seconds), "500ms", "30s", "5m", "1h"; false: not a time, or beyond a year. */
 bool hf__parse_time(const char *, int64_t *ret_ms);
 
-/* ---- what stands in a line ------------------------------------------------------------ */
+/* ---- what stands in a line ------------------------------------------------------- */
 
-#define HF_FULL ((int64_t)1 << 31) /* capacity of a lock, and weight of an exclusive ticket */
+#define HF_FULL                                                                            \
+    ((int64_t)1 << 31) /* capacity of a lock, and weight of an exclusive ticket */
 enum { HF_TOKEN = 16, HF_NAME_MAX = 512, HF_NOTE_MAX = 1024, HF_HINTS_MAX = 16 };
 
 enum line_kind { LINE_LOCK = 0, LINE_PERMITS = 1 };
@@ -100,18 +101,18 @@ enum life_kind {
     LIFE_WIDE  /* session, lease, connection; the driver's */
 };
 
-/* What the store watches to see that an owner lives. `join` hangs the ticket on one; the core
- * renews lives, never tickets; a dead life loses every ticket on it. */
+/* What the store watches to see that an owner lives. `join` hangs the ticket on one; the
+ * core renews lives, never tickets; a dead life loses every ticket on it. */
 struct life {
     struct store *store;
     enum life_kind kind;
     bool asked, marked, dead, risk_told, lost_told; /* the core's own */
-    int64_t ttl_ms;      /* asked for at each renewal */
+    int64_t ttl_ms;                                 /* asked for at each renewal */
     int64_t sent_at;     /* sending of the last answered request that renewed it; 0: none */
     int64_t given_ms;    /* the ttl that the store gave then */
     struct list tickets; /* ticket.on_life */
     size_t ntickets;
-    uint64_t drv[2];     /* the driver's own */
+    uint64_t drv[2]; /* the driver's own */
     /* the core's own */
     struct timer timer;
     struct list due;
@@ -133,23 +134,25 @@ struct ticket {
     int64_t ttl_ms, keep_ms; /* keep_ms > 0 with leave: let the store end it then */
     const char *note;        /* "" if none */
     struct owner owner;
-    const char *hints;       /* names the owner already holds: "a\0b\0"; at most 16 */
+    const char *hints; /* names the owner already holds: "a\0b\0"; at most 16 */
     size_t hints_len;
-    uint64_t fence;          /* set by ev_granted */
-    uint64_t drv[3];         /* the driver's own */
+    uint64_t fence;  /* set by ev_granted */
+    uint64_t drv[3]; /* the driver's own */
     struct map_node drv_node;
     void *drv_ptr;
 };
 
-/* Lives. hf__hang moves a ticket onto a life (from another, if it hangs on one). A LIFE_WAIT
- * or LIFE_WIDE life belongs to the driver, which frees it when no ticket is on it. */
+/* Lives. hf__hang moves a ticket onto a life (from another, if it hangs on one). A
+ * LIFE_WAIT or LIFE_WIDE life belongs to the driver, which frees it when no ticket is on
+ * it. */
 void hf__hang(struct ticket *, struct life *);
-struct life *hf__life_new(struct store *, enum life_kind, int64_t ttl_ms); /* NULL: no memory */
-void hf__life_free(struct life *);                                        /* takes NULL */
+/* NULL: no memory */
+struct life *hf__life_new(struct store *, enum life_kind, int64_t ttl_ms);
+void hf__life_free(struct life *); /* takes NULL */
 
-/* ---- looking, cells ------------------------------------------------------------------- */
+/* ---- looking, cells -------------------------------------------------------------- */
 
-struct row { /* strings are valid during ev_row */
+struct row {          /* strings are valid during ev_row */
     const char *name; /* without namespace */
     size_t name_len;
     enum line_kind kind;
@@ -165,7 +168,8 @@ struct row { /* strings are valid during ev_row */
     const char *host; /* NUL-terminated */
     int64_t pid;
     int64_t age_ms, expires_ms; /* -1: not known */
-    int64_t joined;   /* the store's time or number of joining: for choosing a victim only */
+    /* the store's time or number of joining: for choosing a victim only */
+    int64_t joined;
     bool broken;
     bool kept;        /* left by a leave with keep_ms: nobody's, nobody renews it */
     const char *note; /* NUL-terminated */
@@ -178,17 +182,17 @@ struct look {
     const char *name; /* the line, or with `list` the prefix */
     size_t name_len;
     bool list, follow;
-    bool brief; /* of one line: one row without a ticket, or none if nobody holds; one request (to each
-                   node), which may be a little older than the call */
-    size_t limit;                   /* of lines in a list; 0: none */
-    unsigned char token[HF_TOKEN];  /* evict, front */
+    bool brief;   /* of one line: one row without a ticket, or none if nobody holds; one
+                     request (to each   node), which may be a little older than the call */
+    size_t limit; /* of lines in a list; 0: none */
+    unsigned char token[HF_TOKEN]; /* evict, front */
     /* Hints for cheaper answers; more may be answered than asked for. */
-    bool no_notes;                  /* notes may be left out */
-    bool front;                     /* only `token` and what stands in front of it */
-    bool now;                       /* evict: at once; else only end its renewal */
-    int64_t keep_ms; /* evict: > 0: end nothing, but let a kept ticket last for so long from now;
-                        HF_ENOENT if it is not a kept one. Only with HF_CAP_KEEP */
-    struct list drv_node;           /* the driver's own (init by the core) */
+    bool no_notes;   /* notes may be left out */
+    bool front;      /* only `token` and what stands in front of it */
+    bool now;        /* evict: at once; else only end its renewal */
+    int64_t keep_ms; /* evict: > 0: end nothing, but let a kept ticket last for so long from
+                        now; HF_ENOENT if it is not a kept one. Only with HF_CAP_KEEP */
+    struct list drv_node; /* the driver's own (init by the core) */
     void *drv_ptr;
     void *core;
 };
@@ -196,10 +200,11 @@ struct look {
 enum cell_verb { CELL_GET, CELL_PUT, CELL_ADD, CELL_DEL };
 enum { HF_CELL_MAX = 1024 };
 
-/* One small durable record per name beside its line. PUT and DEL with if_version: only if the
- * present version is that one (0: only if there is none), else HF_EBUSY with the present state;
- * if_any ignores it. ADD adds `add` to a decimal number (absent: 0). ttl_ms > 0: PUT and ADD
- * let it expire then. Every change gives a greater version, also over DEL and expiry. */
+/* One small durable record per name beside its line. PUT and DEL with if_version: only if
+ * the present version is that one (0: only if there is none), else HF_EBUSY with the
+ * present state; if_any ignores it. ADD adds `add` to a decimal number (absent: 0). ttl_ms
+ * > 0: PUT and ADD let it expire then. Every change gives a greater version, also over DEL
+ * and expiry. */
 struct cell {
     struct store *store;
     enum cell_verb verb;
@@ -218,7 +223,7 @@ struct cell {
     void *core;
 };
 
-/* ---- stores and drivers --------------------------------------------------------------- */
+/* ---- stores and drivers ---------------------------------------------------------- */
 
 struct store { /* a driver's own struct starts with it */
     const struct hf_driver *driver;
@@ -238,8 +243,8 @@ struct hf_driver {
     const char *name;    /* "local" */
     const char *schemes; /* "redis rediss redis+unix ..." */
     int (*open)(struct store **, const struct url *, struct env *, hf_error *);
-    /* Ends the session with the store, so that nothing of this client is left there; ev_shut
-     * when the store has answered. May be NULL: there are no sessions. */
+    /* Ends the session with the store, so that nothing of this client is left there;
+     * ev_shut when the store has answered. May be NULL: there are no sessions. */
     void (*shut)(struct store *);
     void (*close)(struct store *); /* frees all, waits for nothing; no event follows */
     void (*join)(struct store *, struct ticket *);
@@ -252,14 +257,15 @@ struct hf_driver {
     void (*evict)(struct store *, struct look *);
     void (*stop)(struct store *, struct look *, struct cell *); /* no ev_done follows */
     void (*flush)(struct store *); /* after verbs: send what they wrote; may be NULL */
-    /* make store->life_fds now; 0 or HF_E*: HF_EBUSYSTORE: ask again; with HF_ESYS errno says
-     * why; may be NULL */
+    /* make store->life_fds now; 0 or HF_E*: HF_EBUSYSTORE: ask again; with HF_ESYS errno
+     * says why; may be NULL */
     int (*life_fds)(struct store *);
-    /* Why a join has no answer yet, if the driver knows: HF_EBUSYSTORE and the text, or 0; may
-     * be NULL. Its call is about to end by its own limit. */
+    /* Why a join has no answer yet, if the driver knows: HF_EBUSYSTORE and the text, or 0;
+     * may be NULL. Its call is about to end by its own limit. */
     int (*stalled)(struct store *, const struct ticket *, hf_error *);
-    void (*forked)(struct store *);  /* in the child: free memory, touch nothing; may be NULL */
-    void (*detail)(char *, size_t);  /* for `holdfast backends`; may be NULL */
+    /* in the child: free memory, touch nothing; may be NULL */
+    void (*forked)(struct store *);
+    void (*detail)(char *, size_t); /* for `holdfast backends`; may be NULL */
     /* What would an administrator run so that this store can be used? Lines, malloc'ed,
      * without a password; NULL: see the error. May be NULL: nothing. */
     char *(*admin)(const struct url *, hf_error *);
@@ -282,19 +288,20 @@ struct hf_driver {
 
 enum store_state { STORE_UP, STORE_DOWN };
 
-/* position: 1 is the head of the queue; 0: not known, or as told before. recheck -1: none */
+/* position: 1 is the head of the queue; 0: not known, or as told before. recheck -1: none
+ */
 void ev_waiting(struct ticket *, uint32_t position, int64_t recheck_ms);
 /* sent_at: of the owner's own last answered request (its join, or its life's sent_at) */
 void ev_granted(struct ticket *, uint64_t fence, int64_t sent_at);
 void ev_left(struct ticket *, int rc);
-/* retry_ms >= 0: the ticket is not in line, for a reason that passes: HF_ELOST (expired; 0),
- * a lost race, a connection of its own that was refused or broke. What was held is lost. Who
- * waits joins again after retry_ms, at the end and with another token; the driver spreads
- * retry_ms if many may be told at once. If the caller's limit passes before that, the call
- * fails as it does for any limit (HF_ETIMEDOUT; a try, whose limit is connect_timeout:
- * HF_EUNREACHABLE), and the text of `err` is in its error.
- * -1: the call ends with `why`: HF_EBUSY (a try), HF_EEVICTED (somebody has taken it out of
- * the queue, of which the driver is sure: a hold is lost then), HF_EMISMATCH ... */
+/* retry_ms >= 0: the ticket is not in line, for a reason that passes: HF_ELOST (expired;
+ * 0), a lost race, a connection of its own that was refused or broke. What was held is
+ * lost. Who waits joins again after retry_ms, at the end and with another token; the driver
+ * spreads retry_ms if many may be told at once. If the caller's limit passes before that,
+ * the call fails as it does for any limit (HF_ETIMEDOUT; a try, whose limit is
+ * connect_timeout: HF_EUNREACHABLE), and the text of `err` is in its error. -1: the call
+ * ends with `why`: HF_EBUSY (a try), HF_EEVICTED (somebody has taken it out of the queue,
+ * of which the driver is sure: a hold is lost then), HF_EMISMATCH ... */
 void ev_gone(struct ticket *, int why, int64_t retry_ms, const hf_error *);
 void ev_amended(struct ticket *, int rc);
 void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
@@ -308,9 +315,9 @@ void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_store(struct store *, int state, const hf_error *);
 void ev_shut(struct store *);
 
-/* ---- modules -------------------------------------------------------------------------- */
+/* ---- modules --------------------------------------------------------------------- */
 
-struct hf_module { /* the one symbol of a module, named hf_module */
+struct hf_module {        /* the one symbol of a module, named hf_module */
     const char *build_id; /* HF_BUILD_ID */
     const struct hf_driver *drivers[4];
     const struct tls_module *tls; /* of the module tls; else NULL */

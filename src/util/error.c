@@ -1,7 +1,7 @@
 /* error.c: the texts of the error list in holdfast.h, and the one way to fill an hf_error.
- * Everything that goes into a message passes hf__escape: names and notes come from strangers,
- * and a message must not drive a terminal (G11). Secrets are kept out by the callers: they pass
- * struct url's `shown`, never the URL. */
+ * Everything that goes into a message passes hf__escape: names and notes come from
+ * strangers, and a message must not drive a terminal (G11). Secrets are kept out by the
+ * callers: they pass struct url's `shown`, never the URL. */
 #include "util/error.h"
 #include "util/text.h"
 

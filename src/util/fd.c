@@ -21,7 +21,8 @@ int hf__pipe_open(int fds[2], struct fd_id *ret)
 {
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
         return -1;
-    fcntl(fds[0], F_SETPIPE_SZ, PIPE_SIZE); /* a user may have only so many pages in pipes */
+    /* a user may have only so many pages in pipes */
+    fcntl(fds[0], F_SETPIPE_SZ, PIPE_SIZE);
     if (identify(fds[0], ret))
         return 0;
     close(fds[0]);

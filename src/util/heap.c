@@ -1,11 +1,12 @@
 /* heap.c: see heap.h. A tree in which no node has a smaller key than its parent.
  *
- * To insert is one comparison with the first node: the greater of the two becomes a child of
- * the other. A timer that is set and removed before it fires (nearly all of ours) mostly stays
- * a child without children, so that removing it is unlinking it. Only the removal of a node
- * with children costs more: they are merged in pairs from left to right and the pairs into one
- * tree from right to left, which is O(log n) amortised. Loops, not recursion: the first node
- * may have all others as children, and a tree may be as deep as it has nodes. */
+ * To insert is one comparison with the first node: the greater of the two becomes a child
+ * of the other. A timer that is set and removed before it fires (nearly all of ours) mostly
+ * stays a child without children, so that removing it is unlinking it. Only the removal of
+ * a node with children costs more: they are merged in pairs from left to right and the
+ * pairs into one tree from right to left, which is O(log n) amortised. Loops, not
+ * recursion: the first node may have all others as children, and a tree may be as deep as
+ * it has nodes. */
 #include "util/heap.h"
 
 /* Two trees into one. Both roots are unlinked; so is the result. */

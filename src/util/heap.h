@@ -1,6 +1,7 @@
 /* heap.h: an intrusive min-heap of int64 keys (a pairing heap). Its nodes hold their own
- * links, so it needs no memory and no call can fail. A zeroed heap is empty and a zeroed node
- * is in no heap. A heap that is not empty must not be moved: its first node points at it. */
+ * links, so it needs no memory and no call can fail. A zeroed heap is empty and a zeroed
+ * node is in no heap. A heap that is not empty must not be moved: its first node points at
+ * it. */
 #ifndef HF_UTIL_HEAP_H
 #define HF_UTIL_HEAP_H
 

@@ -21,14 +21,17 @@ void hf__map_done(struct map *);
 void hf__map_insert(struct map *, struct map_node *, uint64_t hash);
 void hf__map_remove(struct map *, struct map_node *); /* must be in it */
 
-/* The chain that may hold `hash`: for (n = map_chain(m, h); n; n = n->next) if (n->hash == h) */
+/* The chain that may hold `hash`: for (n = map_chain(m, h); n; n = n->next) if (n->hash ==
+ * h) */
 static inline struct map_node *map_chain(const struct map *m, uint64_t hash)
 {
     return m->slots[hash & m->mask];
 }
 
-uint64_t hf__hash(const void *, size_t); /* the same in every process; not for chosen keys */
-/* For keys that strangers choose, such as names: without the key nobody can find many that meet. */
+/* the same in every process; not for chosen keys */
+uint64_t hf__hash(const void *, size_t);
+/* For keys that strangers choose, such as names: without the key nobody can find many that
+ * meet. */
 uint64_t hf__hash_keyed(const uint64_t key[2], const void *, size_t);
 
 #endif

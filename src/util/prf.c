@@ -1,10 +1,11 @@
-/* prf.c: see prf.h. The number is the block counter and the first word of the nonce: 96 bits, of
- * which 64 are used. */
+/* prf.c: see prf.h. The number is the block counter and the first word of the nonce: 96
+ * bits, of which 64 are used. */
 #include "util/prf.h"
 
 static uint32_t word(const unsigned char *p)
 {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+           (uint32_t)p[3] << 24;
 }
 
 static uint32_t turn(uint32_t x, int bits)
@@ -24,7 +25,8 @@ static void quarter_round(uint32_t s[16], int a, int b, int c, int d)
     s[b] = turn(s[b] ^ s[c], 7);
 }
 
-void hf__prf(unsigned char out[PRF_BLOCK], const unsigned char key[PRF_KEY], uint64_t number)
+void hf__prf(unsigned char out[PRF_BLOCK], const unsigned char key[PRF_KEY],
+             uint64_t number)
 {
     uint32_t s[16] = { 0x61707865, 0x3320646e, 0x79622d32, 0x6b206574 }, t[16];
 

@@ -9,11 +9,11 @@
 bool hf__utf8_valid(const char *, size_t);
 
 /* Copies `len` bytes of text into dst as one line: control characters, DEL, C1 controls and
- * bytes that are not UTF-8 become \xHH; always ends with NUL, never cuts inside a character or
- * an escape; what does not fit ends in "...". Returns dst. */
+ * bytes that are not UTF-8 become \xHH; always ends with NUL, never cuts inside a character
+ * or an escape; what does not fit ends in "...". Returns dst. */
 char *hf__escape(char *dst, size_t size, const char *src, size_t len);
 
-void hf__hex(char *dst, const void *src, size_t len); /* 2 * len digits and NUL */
+void hf__hex(char *dst, const void *src, size_t len);   /* 2 * len digits and NUL */
 bool hf__unhex(void *dst, size_t len, const char *src); /* exactly 2 * len digits and NUL */
 
 /* A text that grows. Zeroed it is empty; take gives its bytes away, to be freed, or NULL if

@@ -69,7 +69,7 @@ typedef struct hf_list hf_list;     /* a snapshot of lines */
 typedef struct hf_line hf_line;     /* one line of a snapshot */
 typedef struct hf_ticket hf_ticket; /* one place in a line of a snapshot */
 
-/* ---- errors ------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------- */
 
 /* X(symbol, number, text, worth retrying the same call later?) */
 #define HF_ERRORS(X)                                                                       \
@@ -120,7 +120,7 @@ const char *hf_strerror(int code); /* "held by somebody else"; never NULL */
 const char *hf_errname(int code);  /* "HF_EBUSY"; never NULL */
 const char *hf_version(void);      /* of the library in use: "0.1.0" */
 
-/* ---- clients ------------------------------------------------------------------------ */
+/* ---- clients --------------------------------------------------------------------- */
 
 /* Who drives the client's work (renewal, loss notice, leaving) between calls:
  * CALLER: the calling thread drives while it waits, and a parked thread wakes up only when
@@ -178,7 +178,7 @@ const char *hf_client_url(const hf_client *);  /* without secrets */
  * 0 where the store sees death by ttl only. They stay the client's. */
 int hf_client_life_fds(hf_client *, int *fds, size_t n);
 
-/* ---- requests ----------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------- */
 
 #define HF_FOREVER INT64_MAX /* wait_ms; 0 or less: do not wait */
 
@@ -211,7 +211,7 @@ typedef struct hf_request { /* all but name and wait; NULL: an exclusive, renewe
 #define HF_REQUEST(...) (&(hf_request){ .size = sizeof(hf_request), __VA_ARGS__ })
 #endif
 
-/* ---- locks -------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------- */
 
 /* Takes a place in the line of `name` (1 to 512 bytes of UTF-8) and waits for the grant.
  * 0 with *ret; HF_EBUSY (did not want to wait), HF_ETIMEDOUT, HF_ECANCELED, HF_EDEADLK,
@@ -243,7 +243,7 @@ int hf_release_after(hf_lease *, int64_t keep_ms, hf_error *);
 int hf_with(hf_client *, const char *name, int64_t wait_ms, const hf_request *,
             int (*body)(hf_lease *, void *user), void *user, int *ret_body, hf_error *);
 
-/* ---- leases ------------------------------------------------------------------------- */
+/* ---- leases ---------------------------------------------------------------------- */
 
 enum { HF_HELD = 0, HF_AT_RISK = 1, HF_LOST = 2 }; /* at risk: renewal overdue, or broken */
 
@@ -279,14 +279,14 @@ int hf_lease_adopt(hf_lease *, uint64_t owner, hf_error *);
  * holds. Returns the length needed, as snprintf does. */
 int hf_lease_owner(const hf_lease *, char *buf, size_t size);
 
-/* ---- stop buttons ------------------------------------------------------------------- */
+/* ---- stop buttons ---------------------------------------------------------------- */
 
 int hf_cancel_new(hf_cancel **ret, hf_error *);
 void hf_cancel_fire(hf_cancel *);  /* any thread, any signal handler; stays fired */
 void hf_cancel_reset(hf_cancel *);
 void hf_cancel_free(hf_cancel *);  /* not while a call uses it */
 
-/* ---- looking ------------------------------------------------------------------------ */
+/* ---- looking --------------------------------------------------------------------- */
 
 /* One line with all its tickets; a name that nobody uses gives an empty list. */
 int hf_look(hf_client *, const char *name, hf_list **ret, hf_error *);
@@ -331,7 +331,7 @@ enum { HF_EVICT_NOW = 1u << 0 };
 int hf_evict(hf_client *, const char *name, const char *ticket_id, uint32_t flags,
              hf_error *);
 
-/* ---- stores ------------------------------------------------------------------------- */
+/* ---- stores ---------------------------------------------------------------------- */
 
 enum { HF_BACKEND_BUILTIN = 0, HF_BACKEND_MODULE = 1, HF_BACKEND_MISSING = 2 };
 

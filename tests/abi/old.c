@@ -321,12 +321,9 @@ static void what_tools_ask(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(sizes_are_those_of_then),
-        CASE(numbers_of_errors_are_those_of_then),
-        CASE(locks_and_permits),
-        CASE(several_names_a_body_and_a_stop_button),
-        CASE(looking_and_breaking),
-        CASE(operations_with_callbacks),
+        CASE(sizes_are_those_of_then), CASE(numbers_of_errors_are_those_of_then),
+        CASE(locks_and_permits),       CASE(several_names_a_body_and_a_stop_button),
+        CASE(looking_and_breaking),    CASE(operations_with_callbacks),
         CASE(what_tools_ask),
     };
 

@@ -37,9 +37,13 @@ static void bad_requests(void)
         { .size = sizeof(hf_request), .mode = HF_PERMITS, .permits = 1 },
         { .size = sizeof(hf_request), .mode = HF_PERMITS, .capacity = 1 },
         { .size = sizeof(hf_request), .mode = HF_PERMITS, .permits = 4, .capacity = 3 },
-        { .size = sizeof(hf_request), .mode = HF_PERMITS, .permits = 1,
+        { .size = sizeof(hf_request),
+          .mode = HF_PERMITS,
+          .permits = 1,
           .capacity = (1u << 31) + 1 },
-        { .size = sizeof(hf_request), .mode = HF_PERMITS, .permits = UINT32_MAX,
+        { .size = sizeof(hf_request),
+          .mode = HF_PERMITS,
+          .permits = UINT32_MAX,
           .capacity = UINT32_MAX },
         { .size = sizeof(hf_request), .ttl_ms = -1 },
         { .size = sizeof(hf_request), .ttl_ms = INT64_MIN },
@@ -180,7 +184,8 @@ static void null_handles(void)
     CHECK_RC(hf_look_start(c, name, NULL, NULL, &op, E()), HF_EINVAL);
     CHECK_RC(hf_ls_start(c, NULL, 0, NULL, NULL, &op, E()), HF_EINVAL);
     CHECK_RC(hf_name_state_start(c, name, NULL, NULL, &op, E()), HF_EINVAL);
-    CHECK_RC(hf_evict_start(c, name, hf_lease_ticket(l), 0, NULL, NULL, &op, E()), HF_EINVAL);
+    CHECK_RC(hf_evict_start(c, name, hf_lease_ticket(l), 0, NULL, NULL, &op, E()),
+             HF_EINVAL);
     CHECK_RC(hf_renew_start(l, 0, NULL, NULL, &op, E()), HF_EINVAL);
     CHECK_RC(hf_renew_start(NULL, 0, no_callback, NULL, &op, E()), HF_EINVAL);
     CHECK_RC(hf_note_start(l, "x", no_callback, NULL, NULL, E()), HF_EINVAL);

@@ -261,8 +261,8 @@ static void closed_under_operations(void)
 
 enum { LINGER_TTL_MS = 2000 * TEST_SLOW };
 
-/* The default drive: whoever waits for callbacks drives, and runs one that takes long. The lease that it brought
- * must be renewed all the same. */
+/* The default drive: whoever waits for callbacks drives, and runs one that takes long. The
+ * lease that it brought must be renewed all the same. */
 static void lingers(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
 {
     int64_t end = now_ms() + 3 * LINGER_TTL_MS;
@@ -286,8 +286,8 @@ static void renewed_during_callback(void)
     int done = 0;
 
     CHECK_RC(hf_open(rig.place->url, NULL, &c, E()), 0);
-    CHECK_RC(hf_acquire_start(c, nm("n"), LIMIT_MS, HF_REQUEST(.ttl_ms = LINGER_TTL_MS), lingers,
-                              &done, &op, E()),
+    CHECK_RC(hf_acquire_start(c, nm("n"), LIMIT_MS, HF_REQUEST(.ttl_ms = LINGER_TTL_MS),
+                              lingers, &done, &op, E()),
              0);
     while (!done)
         CHECK_NUM(hf_client_wait(c, LIMIT_MS), >=, 0);

@@ -115,7 +115,8 @@ static void cancel_meets_grant(void)
             granted++;
             given(got);
         }
-        AWAIT(line_is(a, nm("n"), 0, 0)); /* the ticket leaves behind the call that gave up */
+        /* the ticket leaves behind the call that gave up */
+        AWAIT(line_is(a, nm("n"), 0, 0));
         hf_cancel_reset(stop);
     }
     printf("granted %d of 200\n", granted);

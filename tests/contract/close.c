@@ -105,7 +105,8 @@ static void *nothing(void *arg)
 static void nothing_leaks(void)
 {
     int fds, tasks;
-    size_t heap, kept = strstr(rig.place->url, "tls_ca=") ? 1600 : 160; /* by the allocator */
+    /* by the allocator */
+    size_t heap, kept = strstr(rig.place->url, "tls_ca=") ? 1600 : 160;
 
     in_thread(nothing, NULL); /* a sanitizer has a thread of its own from the first on */
     tasks = threads();

@@ -3,7 +3,8 @@
  *     contract [--face blocking|callback|foreign] [--setup local] [--jobs N] [--all]
  *              [--list] [--verbose] [CASE...]
  *
- * Of a store's other ways to be set up only the cases that depend on that are run, but with --all.
+ * Of a store's other ways to be set up only the cases that depend on that are run, but with
+ * --all.
  *
  * The guarantees G1 to G12 are what the cases speak of; each file says which. */
 #include "rig.h"
@@ -11,15 +12,13 @@
 extern const struct test_case exclusion_cases[], line_cases[], owner_cases[], fence_cases[],
     crash_cases[], life_cases[], loss_cases[], cancel_cases[], close_cases[], look_cases[],
     deadlock_cases[], name_cases[], args_cases[], whole_cases[], async_cases[],
-    many_cases[], store_cases[], cell_cases[], started_cases[],
-    facts_cases[], kept_cases[];
+    many_cases[], store_cases[], cell_cases[], started_cases[], facts_cases[], kept_cases[];
 
 const struct test_case *const tables[] = {
-    exclusion_cases, line_cases,  owner_cases,  fence_cases, crash_cases,
-    life_cases,      loss_cases,  cancel_cases, close_cases, look_cases,
-    deadlock_cases,  name_cases,  args_cases,   whole_cases, async_cases,
-    many_cases,      store_cases, cell_cases,   started_cases,
-    facts_cases,     kept_cases,  NULL,
+    exclusion_cases, line_cases,   owner_cases, fence_cases, crash_cases,    life_cases,
+    loss_cases,      cancel_cases, close_cases, look_cases,  deadlock_cases, name_cases,
+    args_cases,      whole_cases,  async_cases, many_cases,  store_cases,    cell_cases,
+    started_cases,   facts_cases,  kept_cases,  NULL,
 };
 
 int main(int argc, char **argv)

@@ -132,12 +132,13 @@ static void deadlock_in_queues(void)
     closed(c);
 }
 
-/* Completed not by a join but by a grant: owner 1, who waits for b, comes to hold g, for which the holder of b
- * waits. Its own ticket does not say so. */
+/* Completed not by a join but by a grant: owner 1, who waits for b, comes to hold g, for
+ * which the holder of b waits. Its own ticket does not say so. */
 static void deadlock_by_grant(void)
 {
     hf_client *c = opened();
-    hf_lease *b = taken(c, nm("b"), OWNED(2)), *g = taken(c, nm("g"), OWNED(3)), *got = NULL;
+    hf_lease *b = taken(c, nm("b"), OWNED(2)), *g = taken(c, nm("g"), OWNED(3)),
+             *got = NULL;
     struct pend *p[2], *inner;
     int victim;
 
@@ -280,8 +281,9 @@ struct load {
     int64_t until;
 };
 
-/* Always in the order of names, so there is never a deadlock. Each has a name of its own and
- * then wants its neighbour's: chains of owners that hold and wait, long enough to walk. */
+/* Always in the order of names, so there is never a deadlock. Each has a name of its own
+ * and then wants its neighbour's: chains of owners that hold and wait, long enough to walk.
+ */
 static void *climb(void *arg)
 {
     static const char *const names[] = { "1", "2", "3", "4", "5", "6",

@@ -1,5 +1,5 @@
-/* facts.c: what a lease and a wait say about themselves (names, mode, ticket, loss, position), and what a name
- * says about its line in one word.
+/* facts.c: what a lease and a wait say about themselves (names, mode, ticket, loss,
+ * position), and what a name says about its line in one word.
  */
 #include "rig.h"
 
@@ -41,7 +41,8 @@ static void mode_shared(void)
     const hf_request *read = HF_REQUEST(.mode = HF_READ, .owner = 7);
     const char *const names[] = { nm("a"), nm("n") };
     hf_client *c = opened();
-    hf_lease *w = taken(c, nm("n"), HF_REQUEST(.mode = HF_MUTEX, .owner = 7)), *r, *both = NULL;
+    hf_lease *w = taken(c, nm("n"), HF_REQUEST(.mode = HF_MUTEX, .owner = 7)), *r,
+             *both = NULL;
 
     CHECK_NUM(hf_lease_mode(w), ==, HF_WRITE);
     r = taken(c, nm("n"), read);
@@ -86,7 +87,7 @@ static void ticket_shown(void)
     closed(c);
 }
 
-/* ---- waiting for the loss ------------------------------------------------------------ */
+/* ---- waiting for the loss -------------------------------------------------------- */
 
 struct loss {
     hf_lease *lease;
@@ -173,7 +174,7 @@ static void wait_closed(void)
     CHECK_RC(hf_release(l, E()), HF_ECLOSED);
 }
 
-/* ---- the own position ------------------------------------------------------------------- */
+/* ---- the own position ------------------------------------------------------------ */
 
 static uint32_t position(const struct pend *p)
 {
@@ -185,8 +186,8 @@ static uint32_t position(const struct pend *p)
     return at;
 }
 
-/* As it was told at joining; the head of the queue learns of that at its next look at the latest, but on
- * ZooKeeper, where a ticket hears only of the one before it. */
+/* As it was told at joining; the head of the queue learns of that at its next look at the
+ * latest, but on ZooKeeper, where a ticket hears only of the one before it. */
 static void own_position(void)
 {
     bool looks = strncmp(rig.place->url, "zk", 2) != 0;
@@ -212,7 +213,7 @@ static void own_position(void)
     closed(b);
 }
 
-/* ---- one word about a name ---------------------------------------------------------------- */
+/* ---- one word about a name ------------------------------------------------------- */
 
 static void state_of_lock(void)
 {
@@ -226,7 +227,9 @@ static void state_of_lock(void)
     CHECK_RC(rig.face->state(c, nm("m"), E()), HF_FREE);
     given(l);
     AWAIT(rig.face->state(c, nm("n"), E()) == HF_FREE);
-    CHECK_RC(kid_acquire(&k, 0, nm("n"), LIMIT_MS, HF_REQUEST(.ttl_ms = ttl_of(SHORT_MS)), NULL), 0);
+    CHECK_RC(
+        kid_acquire(&k, 0, nm("n"), LIMIT_MS, HF_REQUEST(.ttl_ms = ttl_of(SHORT_MS)), NULL),
+        0);
     AWAIT(rig.face->state(c, nm("n"), E()) == HF_TAKEN);
     kid_kill(&k); /* nobody comes by, and still it is free one day */
     AWAIT(rig.face->state(c, nm("n"), E()) == HF_FREE);
@@ -266,7 +269,8 @@ static void state_of_permits(void)
     hf_lease *a = taken(c, nm("n"), two), *b;
     struct pend *p = queued(c, nm("n"), 1, three);
 
-    CHECK_RC(rig.face->state(c, nm("n"), E()), HF_SHARED); /* two are left, and not enough */
+    /* two are left, and not enough */
+    CHECK_RC(rig.face->state(c, nm("n"), E()), HF_SHARED);
     given(a);
     b = pend_granted(p);
     CHECK_RC(rig.face->state(c, nm("n"), E()), HF_SHARED);

@@ -1,5 +1,5 @@
-/* kept.c: places that hf_release_after has left: kept for longer, for less, broken; and what is not such a place
- * is not touched.
+/* kept.c: places that hf_release_after has left: kept for longer, for less, broken; and
+ * what is not such a place is not touched.
  */
 #include "rig.h"
 
@@ -37,7 +37,8 @@ static void kept_for_longer(void)
     CHECK_STR(s.note, "kept");
     CHECK(s.kept && s.fence == fence && s.position == 0);
     CHECK_NUM(s.expires_ms, <=, 3 * SHORT_MS);
-    CHECK_NUM(s.expires_ms, >=, 3 * SHORT_MS - (now_ms() - start) - 2); /* both rounded down */
+    /* both rounded down */
+    CHECK_NUM(s.expires_ms, >=, 3 * SHORT_MS - (now_ms() - start) - 2);
     CHECK_RC(rig.face->state(other, nm("n"), E()), HF_TAKEN);
     AWAIT(pend_done(p));
     CHECK_NUM(p->ended_ms - start, >=, 3 * SHORT_MS - 10);
@@ -163,7 +164,8 @@ static void kept_or_entered(void)
 }
 
 const struct test_case kept_cases[] = {
-    { "kept-for-longer", kept_for_longer, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE, CASE_TOPOLOGY },
+    { "kept-for-longer", kept_for_longer, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE,
+      CASE_TOPOLOGY },
     { "kept-for-less", kept_for_less, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE | HF_CAP_TTL, 0 },
     { "only-kept-ones", only_kept_ones, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE | HF_CAP_TTL, 0 },
     { "kept-or-entered", kept_or_entered, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE, 0 },

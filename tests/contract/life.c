@@ -55,7 +55,8 @@ static void max_hold(void)
 {
     hf_client *a = opened(), *b = opened();
     int64_t start = now_ms();
-    hf_lease *l = taken(a, nm("n"), HF_REQUEST(.ttl_ms = ttl_of(60000), .max_hold_ms = 400));
+    hf_lease *l =
+        taken(a, nm("n"), HF_REQUEST(.ttl_ms = ttl_of(60000), .max_hold_ms = 400));
     hf_lease *next = pend_granted(begun(b, nm("n"), HF_FOREVER, NULL));
 
     CHECK_NUM(now_ms() - start, >=, 399);

@@ -44,7 +44,8 @@ static void timed_wait_ends(void)
     closed(b);
 }
 
-/* Beside others of the same client who wait for ever: whoever drives serves all deadlines. */
+/* Beside others of the same client who wait for ever: whoever drives serves all deadlines.
+ */
 static void timed_wait_beside_others(void)
 {
     hf_client *a = opened(), *b = opened();
@@ -204,7 +205,8 @@ static void permits_at_most(void)
     const uint32_t most = 1u << 31;
     hf_client *c = opened();
     const char *name = nm("n");
-    hf_lease *l = taken(c, name, PERMITS(most - 1, most)), *one = taken(c, name, PERMITS(1, most));
+    hf_lease *l = taken(c, name, PERMITS(most - 1, most)),
+             *one = taken(c, name, PERMITS(1, most));
     struct pend *all = queued(c, name, 1, PERMITS(most, most));
 
     CHECK_RC(tried(c, name, PERMITS(1, most)), HF_EBUSY);

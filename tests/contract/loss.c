@@ -64,8 +64,8 @@ static void loss_told(void)
     closed(b);
 }
 
-/* Whoever registers a callback is told, however the client is driven, and also while no call is under
- * way (blocking face: HF_DRIVE_CALLER, and nobody calls). */
+/* Whoever registers a callback is told, however the client is driven, and also while no
+ * call is under way (blocking face: HF_DRIVE_CALLER, and nobody calls). */
 static void loss_told_by_default(void)
 {
     hf_client *a = opened(), *b = opened();
@@ -231,7 +231,8 @@ static void break_that_or_nothing(void)
     closed(b);
 }
 
-/* The waiter with this note is evicted: its call ends, and it does not stand in line again. */
+/* The waiter with this note is evicted: its call ends, and it does not stand in line again.
+ */
 static void evicted(hf_client *by, struct pend *p, const char *note, uint32_t flags,
                     size_t left)
 {
@@ -249,8 +250,8 @@ static void evicted(hf_client *by, struct pend *p, const char *note, uint32_t fl
     CHECK_RC(rig.face->evict(by, nm("n"), s.id, flags, E()), HF_ENOENT);
 }
 
-/* In the middle, at the end, and alone; of the holder's client and of another; marked, which
- * for a waiter is the same, and at once. */
+/* In the middle, at the end, and alone; of the holder's client and of another; marked,
+ * which for a waiter is the same, and at once. */
 static void break_waiter_as(const hf_request *as)
 {
     hf_client *a = opened(), *b = opened(), *c = opened();

@@ -2,8 +2,8 @@
  * never a silent downgrade. Runs in place of a case whose capability the setup does not
  * have.
  */
-#include "rig.h"
 #include "api/cell.h"
+#include "rig.h"
 
 #include <string.h>
 
@@ -25,8 +25,8 @@ static void keep_refused(hf_client *c)
     CHECK_RC(tried(c, nm("n"), NULL), 0);
 }
 
-/* Waiters are not shown, and nothing is shown in their place; nothing is listed; a holder can
- * neither be marked nor change its note. */
+/* Waiters are not shown, and nothing is shown in their place; nothing is listed; a holder
+ * can neither be marked nor change its note. */
 static void line_hidden(hf_client *c)
 {
     hf_client *other = opened();

@@ -34,8 +34,8 @@ static void *give_in_thread(void *arg)
     return NULL;
 }
 
-/* At once: one that was found by walking the line would take a second or more, each time; one
- * that was not takes less if the machine lets it. */
+/* At once: one that was found by walking the line would take a second or more, each time;
+ * one that was not takes less if the machine lets it. */
 static void refused_at_once(hf_client *c, int64_t wait_ms, const hf_request *req,
                             int (*acquire)(hf_client *, const char *, int64_t,
                                            const hf_request *, hf_lease **, hf_error *))
@@ -254,8 +254,8 @@ static void refused_inside(hf_client *c, const hf_request *inner, const char *wh
     CHECK(line_is(c, nm("n"), 1, 0));
 }
 
-/* What an inner request may say: its ttl and its note do not count, and what cannot be had by one of
- * several handles is refused. */
+/* What an inner request may say: its ttl and its note do not count, and what cannot be had
+ * by one of several handles is refused. */
 static void inner_request(void)
 {
     const hf_request *plain = HF_REQUEST(.owner = 7, .note = "outer"),
@@ -291,7 +291,8 @@ static void adopted_by_one_handle_only(void)
     const hf_request *seven = HF_REQUEST(.owner = 7), *eight = HF_REQUEST(.owner = 8);
     const char *const names[] = { nm("a"), nm("n") };
     hf_client *c = opened();
-    hf_lease *outer = taken(c, nm("n"), seven), *inner = taken(c, nm("n"), seven), *all = NULL;
+    hf_lease *outer = taken(c, nm("n"), seven), *inner = taken(c, nm("n"), seven),
+             *all = NULL;
 
     CHECK_RC(hf_lease_adopt(outer, 8, E()), HF_EBUSY);
     CHECK(strstr(last_error()->text, "several handles"));

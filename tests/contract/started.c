@@ -1,6 +1,7 @@
-/* started.c: calls that are started (async.h) besides acquire and release: looks, lists, states, evictions and
- * changes of a lease. The faces make them one at a time, from outside; here they meet: freed early, closed
- * over, started in a callback, two of them on one lease, one on a lease that is released meanwhile.
+/* started.c: calls that are started (async.h) besides acquire and release: looks, lists,
+ * states, evictions and changes of a lease. The faces make them one at a time, from
+ * outside; here they meet: freed early, closed over, started in a callback, two of them on
+ * one lease, one on a lease that is released meanwhile.
  */
 #include "rig.h"
 
@@ -106,8 +107,8 @@ static void freed_early(void)
     closed(c);
 }
 
-/* Nobody drives but hf_close: each is told once, in there. A store that answers inside the call has
- * answered. */
+/* Nobody drives but hf_close: each is told once, in there. A store that answers inside the
+ * call has answered. */
 static void closed_over(void)
 {
     bool at_once = strncmp(rig.place->url, "local:", 6) == 0;
@@ -186,7 +187,8 @@ static void start_more(hf_op *op, int rc, hf_lease *lease, const hf_error *err, 
     CHECK_RC(hf_lease_wait(lease, 0, E()), HF_EREENTRANT);
     for (int n = 0; asked(k->client, n, &k->told[n], &k->ops[n]); n++)
         CHECK_NUM(k->told[n].calls, ==, 0);
-    CHECK_RC(hf_note_start(lease, "inside", on_done, &k->told[KINDS], &k->ops[KINDS], E()), 0);
+    CHECK_RC(hf_note_start(lease, "inside", on_done, &k->told[KINDS], &k->ops[KINDS], E()),
+             0);
     atomic_store(&k->begun, true);
 }
 
@@ -196,7 +198,8 @@ static void started_in_a_callback(void)
     hf_op *op;
     struct seen s;
 
-    CHECK_RC(hf_acquire_start(k.client, nm("n"), LIMIT_MS, NULL, start_more, &k, &op, E()), 0);
+    CHECK_RC(hf_acquire_start(k.client, nm("n"), LIMIT_MS, NULL, start_more, &k, &op, E()),
+             0);
     AWAIT((turned(k.client), k.begun));
     for (int n = 0; n <= KINDS; n++) {
         AWAIT((turned(k.client), k.told[n].calls == 1));
@@ -209,7 +212,8 @@ static void started_in_a_callback(void)
     closed(k.client);
 }
 
-/* One at a time on one hold. A store that answers inside the call has done the first by then. */
+/* One at a time on one hold. A store that answers inside the call has done the first by
+ * then. */
 static void two_changes(void)
 {
     hf_client *c = undriven();

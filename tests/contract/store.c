@@ -82,7 +82,7 @@ static void blocked_store(void)
     kid_end(&k);
 }
 
-/* ---- a client that is open when its store stops to answer ---------------------------- */
+/* ---- a client that is open when its store stops to answer ------------------------ */
 
 struct stuck { /* the process with the clients, and the case that blocks their store */
     int up[2], down[2];

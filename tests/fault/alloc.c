@@ -11,8 +11,9 @@
  *     fault-alloc [redis|zookeeper] [one|all N]
  *
  * With a server the driver must be part of the library: what a module allocates is not seen
- * here, and neither is what hiredis does. There a call may also say that it could not connect
- * again, or that its outcome is unknown, and what it left is settled when there is memory again.
+ * here, and neither is what hiredis does. There a call may also say that it could not
+ * connect again, or that its outcome is unknown, and what it left is settled when there is
+ * memory again.
  */
 #include "check.h"
 #include "setup.h"
@@ -27,7 +28,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DONE = 42, CALL_MS = 20, OUT_OF_MEMORY_MS = 300, BRIEF_MS = 500, CONNECT_MS = 1000, MOST = 5000 };
+enum {
+    DONE = 42,
+    CALL_MS = 20,
+    OUT_OF_MEMORY_MS = 300,
+    BRIEF_MS = 500,
+    CONNECT_MS = 1000,
+    MOST = 5000
+};
 
 static atomic_bool armed;
 static atomic_long until_failure; /* counts down; fails at 0 */
@@ -96,8 +104,9 @@ static int either(int line, int rc, int wanted)
 }
 #define EITHER(call, wanted) either(__LINE__, (call), (wanted))
 
-/* Without any memory every call waits for a server that it cannot reach, and the sessions of both clients end
- * meanwhile if that lasts: then what has been tried without memory is enough. */
+/* Without any memory every call waits for a server that it cannot reach, and the sessions
+ * of both clients end meanwhile if that lasts: then what has been tried without memory is
+ * enough. */
 static bool hopeless(void)
 {
     return server && atomic_load(&onwards) && atomic_load(&fired);
@@ -127,8 +136,8 @@ static void on_told(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *u
     t->lease = l;
 }
 
-/* Drives until the callback has run. Without any memory it need not come to that, but then it
- * must as soon as there is memory again. */
+/* Drives until the callback has run. Without any memory it need not come to that, but then
+ * it must as soon as there is memory again. */
 static void drive_until_told(hf_client *c, const struct told *t)
 {
     int64_t start = now_ms();

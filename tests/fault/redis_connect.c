@@ -1,5 +1,5 @@
-/* redis_connect.c: hf_connect: a server that is not there, comes later, refuses us, and goes away.
- * Blocking and started.
+/* redis_connect.c: hf_connect: a server that is not there, comes later, refuses us, and
+ * goes away. Blocking and started.
  */
 #include "redis_fault.h"
 

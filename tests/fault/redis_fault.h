@@ -1,5 +1,5 @@
-/* redis_fault.h: what the fault tests on Redis share. A case has a process of its own, so the
- * server, the proxy and the place are global. */
+/* redis_fault.h: what the fault tests on Redis share. A case has a process of its own, so
+ * the server, the proxy and the place are global. */
 #ifndef HF_TESTS_REDIS_FAULT_H
 #define HF_TESTS_REDIS_FAULT_H
 
@@ -16,8 +16,8 @@ enum {
 extern struct server server;
 extern struct proxy *proxy;
 
-/* Starts `server` (after redis_init and what the case adds to its configuration), and makes it
- * the store of this case: opened(), kids. */
+/* Starts `server` (after redis_init and what the case adds to its configuration), and makes
+ * it the store of this case: opened(), kids. */
 void use_server(void);
 void use_plain_server(void);
 void use_proxied_server(const char *params); /* the store is reached through `proxy` */
@@ -34,18 +34,19 @@ struct two {
 };
 struct two hold_and_wait(int64_t ttl_ms);
 
-/* Nothing is lost until the hold was renewed twice: once at least by a request that was sent
- * after now. */
+/* Nothing is lost until the hold was renewed twice: once at least by a request that was
+ * sent after now. */
 void two_renewed(const struct two *);
 
 /* Nothing was lost: still one holder and one waiter; the release admits it, with a greater
  * fence, and the line is empty in the end. */
 void two_go_on(struct two *);
-/* The hold was lost: so it says, and the waiter has or gets the place, with a greater fence. */
+/* The hold was lost: so it says, and the waiter has or gets the place, with a greater
+ * fence. */
 void two_lost(struct two *);
 
-/* Our key of this kind ("l": the line itself) for the name; "" if there is none. Valid until
- * the next call. */
+/* Our key of this kind ("l": the line itself) for the name; "" if there is none. Valid
+ * until the next call. */
 const char *key_of(struct server *, const char *kind, const char *name);
 
 #endif

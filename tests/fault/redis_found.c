@@ -1,7 +1,8 @@
-/* redis_found.c: defects of the driver that reading found, each in the situation that showed it.
- * Most need two things to go wrong at once: an answer that is lost with its connection and, while it
- * is away, somebody else who breaks the lock, a server without memory, or rights that are missing.
- * Waiting that must not end by the safety look has a ttl of which a third is more than patience.
+/* redis_found.c: defects of the driver that reading found, each in the situation that
+ * showed it. Most need two things to go wrong at once: an answer that is lost with its
+ * connection and, while it is away, somebody else who breaks the lock, a server without
+ * memory, or rights that are missing. Waiting that must not end by the safety look has a
+ * ttl of which a third is more than patience.
  */
 #include "redis_fault.h"
 
@@ -26,8 +27,8 @@ static hf_client *connected(const char *user, int64_t answer_ms)
     return c;
 }
 
-/* What was kept has reached the server, and been executed: it serves a connection that is new
- * after those that had something to say. */
+/* What was kept has reached the server, and been executed: it serves a connection that is
+ * new after those that had something to say. */
 static void let_go(void)
 {
     proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, 0);
@@ -42,10 +43,11 @@ static void lose_answers(void)
     proxy_freeze(proxy, PROXY_PRESENT | PROXY_FUTURE, 0);
 }
 
-/* ---- an answer is lost ------------------------------------------------------------------ */
+/* ---- an answer is lost ----------------------------------------------------------- */
 
-/* A join is granted, its answer is lost, and meanwhile the hold is marked as broken: it ends when
- * the store says so. A join that is repeated must not believe in a whole ttl from then on (G1). */
+/* A join is granted, its answer is lost, and meanwhile the hold is marked as broken: it
+ * ends when the store says so. A join that is repeated must not believe in a whole ttl from
+ * then on (G1). */
 static void broken_before_known(void)
 {
     const hf_request *req = HF_REQUEST(.ttl_ms = 2 * SHORT_MS);
@@ -85,8 +87,9 @@ static void broken_before_known(void)
     done();
 }
 
-/* Holds something, and hears no answer any more. Only the connection for commands is frozen: that
- * for messages is opened later, by a long hold; where the machine was slower than that, anew. */
+/* Holds something, and hears no answer any more. Only the connection for commands is
+ * frozen: that for messages is opened later, by a long hold; where the machine was slower
+ * than that, anew. */
 static hf_client *holds_unanswered(hf_lease **ret_held)
 {
     for (;;) {
@@ -103,7 +106,8 @@ static hf_client *holds_unanswered(hf_lease **ret_held)
     }
 }
 
-/* A message overtakes the answer to the join: what it says about the hold is not lost (G6). */
+/* A message overtakes the answer to the join: what it says about the hold is not lost (G6).
+ */
 static void broken_before_answered(void)
 {
     struct pend *p;
@@ -135,8 +139,9 @@ static void broken_before_answered(void)
     done();
 }
 
-/* The join is under way on the first connection; the second is cut while it is greeted; on the
- * third all goes well. The first must have been killed: its join may not come any more (G7). */
+/* The join is under way on the first connection; the second is cut while it is greeted; on
+ * the third all goes well. The first must have been killed: its join may not come any more
+ * (G7). */
 static void late_join_two_connections_ago(void)
 {
     hf_client *a, *direct;
@@ -159,8 +164,8 @@ static void late_join_two_connections_ago(void)
     done();
 }
 
-/* A user who may not ask for the number of its connection cannot have the old one killed: then
- * it leaves again until a join of that cannot matter any more (G7). */
+/* A user who may not ask for the number of its connection cannot have the old one killed:
+ * then it leaves again until a join of that cannot matter any more (G7). */
 static void late_join_without_number(void)
 {
     hf_client *a, *direct;
@@ -188,8 +193,8 @@ static void late_join_without_number(void)
     done();
 }
 
-/* A join got through, its answer was lost, and when it is repeated the server is out of memory. It
- * may fail, but then nothing of it may be left in line (G7). */
+/* A join got through, its answer was lost, and when it is repeated the server is out of
+ * memory. It may fail, but then nothing of it may be left in line (G7). */
 static void repeated_join_refused(void)
 {
     hf_client *a, *direct;
@@ -225,10 +230,10 @@ static void repeated_join_refused(void)
     done();
 }
 
-/* ---- who waits and is not told ----------------------------------------------------------- */
+/* ---- who waits and is not told --------------------------------------------------- */
 
-/* The holder leaves and the store keeps the place for a while: who waits for a long time comes
- * when that is over, and need not wait for its own next look (G4). */
+/* The holder leaves and the store keeps the place for a while: who waits for a long time
+ * comes when that is over, and need not wait for its own next look (G4). */
 static void kept_place_ends(void)
 {
     enum { KEEP_MS = 1000 };
@@ -253,8 +258,8 @@ static void kept_place_ends(void)
     done();
 }
 
-/* The next is admitted, has a short ttl, and dies. Whoever is first in the queue now must know
- * that, though it looks seldom (G4, G5). */
+/* The next is admitted, has a short ttl, and dies. Whoever is first in the queue now must
+ * know that, though it looks seldom (G4, G5). */
 static void short_hold_before_long_wait(void)
 {
     struct kid kid;
@@ -281,8 +286,8 @@ static void short_hold_before_long_wait(void)
     done();
 }
 
-/* A writer waits for readers and dies. It is not in the way of other readers when its time is
- * over, though nobody but them comes by (G4, G5). */
+/* A writer waits for readers and dies. It is not in the way of other readers when its time
+ * is over, though nobody but them comes by (G4, G5). */
 static void reader_behind_dead_writer(void)
 {
     const hf_request *reads = HF_REQUEST(.ttl_ms = ENDLESS_MS, .mode = HF_READ);
@@ -304,8 +309,9 @@ static void reader_behind_dead_writer(void)
     done();
 }
 
-/* More waiters of one client than a look names, and the last of them is evicted while no message
- * comes through and the server has no memory left. It is found, and then the looking ends. */
+/* More waiters of one client than a look names, and the last of them is evicted while no
+ * message comes through and the server has no memory left. It is found, and then the
+ * looking ends. */
 static void looking_ends(void)
 {
     enum { WAITERS = 9 };
@@ -343,8 +349,8 @@ static void looking_ends(void)
     done();
 }
 
-/* A user without rights to channels: nobody can be told, but what was written is complete, the
- * release says so, and who waits finds it by looking. */
+/* A user without rights to channels: nobody can be told, but what was written is complete,
+ * the release says so, and who waits finds it by looking. */
 static void no_right_to_publish(void)
 {
     const hf_request *req = HF_REQUEST(.ttl_ms = SHORT_MS);
@@ -368,7 +374,7 @@ static void no_right_to_publish(void)
     done();
 }
 
-/* ---- what is written in the store -------------------------------------------------------- */
+/* ---- what is written in the store ------------------------------------------------ */
 
 /* The hints of every waiter of the line become 256 bytes without an end. */
 static const char endless_hints[] =
@@ -381,8 +387,8 @@ static const char endless_hints[] =
     " redis.call('HSET', KEYS[1], all[i], all[i + 1]:sub(1, 48) .. record) end end"
     " return n";
 
-/* Who looks for a deadlock reads the hints of others. What is not of the form is not read beyond
- * its end, and is told as damaged. */
+/* Who looks for a deadlock reads the hints of others. What is not of the form is not read
+ * beyond its end, and is told as damaged. */
 static void hints_without_end(void)
 {
     hf_client *a, *b, *c;
@@ -412,7 +418,7 @@ static void hints_without_end(void)
     done();
 }
 
-/* ---- cluster ------------------------------------------------------------------------------ */
+/* ---- cluster --------------------------------------------------------------------- */
 
 /* Takes n names whose lines are on this server. */
 static void taken_on(struct server *s, hf_client *c, const char *names[],
@@ -447,8 +453,8 @@ static size_t clients_of(struct server *s)
     return n;
 }
 
-/* The node of the line dies, its replica takes over. Who waits listens there too (G4): it has
- * looked there when the lock is released, and its next look is far away. */
+/* The node of the line dies, its replica takes over. Who waits listens there too (G4): it
+ * has looked there when the lock is released, and its next look is far away. */
 static void failover_then_release(void)
 {
     struct redis_place *many;
@@ -487,8 +493,8 @@ static void *listed(void *client)
     return NULL;
 }
 
-/* A list is made: the first node has told its names, the last has not; now the first dies. Then
- * its lines cannot be looked at, which is known at once, in the middle of asking. */
+/* A list is made: the first node has told its names, the last has not; now the first dies.
+ * Then its lines cannot be looked at, which is known at once, in the middle of asking. */
 static void node_lost_in_a_list(void)
 {
     enum { NAMES = 3 };
@@ -516,8 +522,8 @@ static void node_lost_in_a_list(void)
     redis_place_stop(rig.place);
 }
 
-/* Away for a while, and that ends later than the limit of the connection with which the call began:
- * who is known to stand in line waits on. */
+/* Away for a while, and that ends later than the limit of the connection with which the
+ * call began: who is known to stand in line waits on. */
 static void outage_soon_after_joining(void)
 {
     struct two t;
@@ -534,7 +540,8 @@ static void outage_soon_after_joining(void)
     done();
 }
 
-/* Nobody calls anything while the lock is held: the way back to the store must not take longer for that. */
+/* Nobody calls anything while the lock is held: the way back to the store must not take
+ * longer for that. */
 static void connection_lost_while_idle(void)
 {
     hf_client *c;

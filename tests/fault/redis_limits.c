@@ -1,7 +1,7 @@
-/* redis_limits.c: a server that throws clients out or refuses them: connections killed, limits of
- * buffers, clients and memory, passwords, and a key of ours that is something else. Who holds
- * keeps the lock or is told, who waits is served, a refused call leaves nothing (G7) and says
- * why (G11).
+/* redis_limits.c: a server that throws clients out or refuses them: connections killed,
+ * limits of buffers, clients and memory, passwords, and a key of ours that is something
+ * else. Who holds keeps the lock or is told, who waits is served, a refused call leaves
+ * nothing (G7) and says why (G11).
  */
 #include "redis_fault.h"
 
@@ -62,8 +62,8 @@ static int64_t subscriber_id(void)
     return id ? strtoll(id + 3, NULL, 10) : 0;
 }
 
-/* More than the server keeps for a subscriber: it is thrown out, and comes back. What was sent
- * is nothing of ours and must do no harm. */
+/* More than the server keeps for a subscriber: it is thrown out, and comes back. What was
+ * sent is nothing of ours and must do no harm. */
 static void subscriber_over_limit(void)
 {
     enum { JUNK = 100000 };
@@ -113,8 +113,8 @@ static void strange_messages(void)
     done();
 }
 
-/* Who has his connections works on; a waiter that gets no second connection is served all the
- * same; who comes new is told why; and all is well when there is room again. */
+/* Who has his connections works on; a waiter that gets no second connection is served all
+ * the same; who comes new is told why; and all is well when there is room again. */
 static void too_many_clients(void)
 {
     hf_client *a, *b, *late = NULL;
@@ -147,8 +147,8 @@ static void too_many_clients(void)
     done();
 }
 
-/* No memory for anything new: a newcomer is told so and leaves nothing, while holders renew and
- * leave, and waiters are admitted. */
+/* No memory for anything new: a newcomer is told so and leaves nothing, while holders renew
+ * and leave, and waiters are admitted. */
 static void out_of_memory(void)
 {
     struct two t;

@@ -1,6 +1,6 @@
-/* redis_many.c: a master that dies under Sentinel, and slots that move in a Cluster, while a lock
- * is held and while it is waited for. What was replicated survives; what was not is told as
- * lost, and the fence orders the two holders (G2, G6).
+/* redis_many.c: a master that dies under Sentinel, and slots that move in a Cluster, while
+ * a lock is held and while it is waited for. What was replicated survives; what was not is
+ * told as lost, and the fence orders the two holders (G2, G6).
  */
 #include "redis_fault.h"
 
@@ -47,7 +47,8 @@ static void sentinel_failover(void)
     redis_place_stop(rig.place);
 }
 
-/* The hold never came to the new master: it is told as lost when the new master is found. */
+/* The hold never came to the new master: it is told as lost when the new master is found.
+ */
 static void sentinel_failover_unreplicated(void)
 {
     hf_client *a, *b;
@@ -78,8 +79,8 @@ static void sentinel_failover_unreplicated(void)
     redis_place_stop(rig.place);
 }
 
-/* replicas=2: a grant that fewer replicas have read is given back, and the call says so. Meanwhile
- * the same client releases at once, and renews what it holds. */
+/* replicas=2: a grant that fewer replicas have read is given back, and the call says so.
+ * Meanwhile the same client releases at once, and renews what it holds. */
 static void replicas_missing(void)
 {
     enum { WAITS_MS = 8000 };
@@ -110,7 +111,7 @@ static void replicas_missing(void)
     redis_place_stop(rig.place);
 }
 
-/* ---- cluster ---------------------------------------------------------------------------- */
+/* ---- cluster --------------------------------------------------------------------- */
 
 /* The slot of the line, and who has it: some node has its key. */
 static int slot_of_line(struct server **ret_owner)

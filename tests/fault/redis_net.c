@@ -1,6 +1,7 @@
-/* redis_net.c: faults between client and server: replies cut in half, replies that never come,
- * requests that come late. An answer that never came is neither yes nor no (G7): whatever
- * happened to the request, nothing is left of a failed call, and nobody holds beside a holder.
+/* redis_net.c: faults between client and server: replies cut in half, replies that never
+ * come, requests that come late. An answer that never came is neither yes nor no (G7):
+ * whatever happened to the request, nothing is left of a failed call, and nobody holds
+ * beside a holder.
  */
 #include "redis_fault.h"
 
@@ -18,8 +19,8 @@ static const char *quick(void)
     return params;
 }
 
-/* Cuts the connection after each possible number of bytes of reply. The call survives it, and
- * there is never more than one ticket of it. */
+/* Cuts the connection after each possible number of bytes of reply. The call survives it,
+ * and there is never more than one ticket of it. */
 static void cut_one(hf_client *c, hf_client *direct, long bytes)
 {
     size_t cuts = proxy_cuts(proxy);
@@ -134,8 +135,8 @@ static void reply_never_comes(void)
     done();
 }
 
-/* A black hole: no answer, no refusal, for nobody. The first call finds it out within the time
- * that was given for it; from then on it is known, and no call waits for it. */
+/* A black hole: no answer, no refusal, for nobody. The first call finds it out within the
+ * time that was given for it; from then on it is known, and no call waits for it. */
 static void black_hole(void)
 {
     hf_client *c, *direct;
@@ -167,8 +168,8 @@ static void black_hole(void)
     done();
 }
 
-/* While a holder's replies are held back: either it finds another way in time or it knows that
- * it has lost; nobody holds beside it. */
+/* While a holder's replies are held back: either it finds another way in time or it knows
+ * that it has lost; nobody holds beside it. */
 static void holder_unheard(void)
 {
     hf_client *c, *direct;
@@ -229,8 +230,8 @@ static void late_join(void)
     done();
 }
 
-/* The same, and the client is closed before it arrives. What was not settled by then is out by
- * its ttl at the latest. */
+/* The same, and the client is closed before it arrives. What was not settled by then is out
+ * by its ttl at the latest. */
 static void late_join_after_close(void)
 {
     hf_client *c, *direct;
@@ -275,8 +276,9 @@ static void lost_release(void)
     done();
 }
 
-/* The message that a waiter was evicted is lost with its connection: the next look finds out,
- * also when nothing else of the line is left. It is neither granted nor in line again. */
+/* The message that a waiter was evicted is lost with its connection: the next look finds
+ * out, also when nothing else of the line is left. It is neither granted nor in line again.
+ */
 static void evicted_unheard(void)
 {
     hf_client *c, *direct;
@@ -308,7 +310,8 @@ static void evicted_unheard(void)
     done();
 }
 
-/* A program that closes what it does not know has files of its own where our sockets were. */
+/* A program that closes what it does not know has files of its own where our sockets were.
+ */
 static void close_all(void *arg)
 {
     enum { LAST = 40 };

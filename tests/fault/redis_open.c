@@ -1,5 +1,5 @@
-/* redis_open.c: what a client says and does when it arrives: warnings about settings that break
- * locks, a replica refused, how many connections it makes, how much work a lock is.
+/* redis_open.c: what a client says and does when it arrives: warnings about settings that
+ * break locks, a replica refused, how many connections it makes, how much work a lock is.
  */
 #include "redis_fault.h"
 
@@ -95,7 +95,8 @@ static int connections(void)
     return n;
 }
 
-/* Who neither waits nor holds for long needs one; how long it holds, the machine decides. */
+/* Who neither waits nor holds for long needs one; how long it holds, the machine decides.
+ */
 static bool one_is_enough(void)
 {
     hf_client *c = opened();
@@ -110,8 +111,8 @@ static bool one_is_enough(void)
     return n == 1;
 }
 
-/* However many locks and waiters: one connection, and a second one, to listen, once the client
- * waits or has held something for a while. */
+/* However many locks and waiters: one connection, and a second one, to listen, once the
+ * client waits or has held something for a while. */
 static void two_connections(void)
 {
     enum { NAMES = 50 };

@@ -1,6 +1,7 @@
-/* redis_refused.c: a server that refuses something half-way: keys of a line that hold something
- * else, rights withdrawn, a login it does not know. Others do not suffer for it, who waits is told
- * (G11), secrets are not (G11), and when it is repaired the line goes on (G7).
+/* redis_refused.c: a server that refuses something half-way: keys of a line that hold
+ * something else, rights withdrawn, a login it does not know. Others do not suffer for it,
+ * who waits is told (G11), secrets are not (G11), and when it is repaired the line goes on
+ * (G7).
  */
 #include "redis_fault.h"
 
@@ -71,8 +72,8 @@ static void one_line_damaged(void)
     done();
 }
 
-/* The holder leaves, and what would admit the next one fails: the line is not blocked by who has
- * gone for longer than its ttl. */
+/* The holder leaves, and what would admit the next one fails: the line is not blocked by
+ * who has gone for longer than its ttl. */
 static void failed_half_way(void)
 {
     struct two t;
@@ -136,7 +137,8 @@ static void rights_withdrawn(void)
     CHECK_RC(pend_end(waits, &none), HF_EAUTH);
     CHECK(!none);
     redis_do(&server, "ACL SETUSER locker +zrange +hget");
-    waits = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = SHORT_MS)); /* keeps what waits with it */
+    /* keeps what waits with it */
+    waits = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = SHORT_MS));
     AWAIT(line_is(a, nm("n"), 1, 1)); /* and yet the place of the first one goes */
     given(held);
     given(pend_granted(waits));
@@ -165,8 +167,8 @@ static const char *url_of(const char *query)
 {
     static char url[128];
 
-    snprintf(url, sizeof(url), "redis://jo%%22b%%27s:Tops3cret@127.0.0.1:%d?%s", server.port,
-             query);
+    snprintf(url, sizeof(url), "redis://jo%%22b%%27s:Tops3cret@127.0.0.1:%d?%s",
+             server.port, query);
     return url;
 }
 
@@ -195,7 +197,8 @@ static void rights_as_told(void)
         given(l);
         given(pend_granted(p));
         closed(a);
-        a = opened_at(url_of(i == 0 ? "namespace=other" : "namespace=other&mode=plain"), NULL);
+        a = opened_at(url_of(i == 0 ? "namespace=other" : "namespace=other&mode=plain"),
+                      NULL);
         CHECK_RC(rig.face->acquire(a, nm("n"), 0, NULL, &l, E()), HF_EAUTH);
         closed(a);
         closed(b);

@@ -1,11 +1,13 @@
-/* redis_server.c: faults of the server itself: killed, without memory of its past, stopped, its
- * clock moved, its scripts and its data taken away. G1, G2, G6, and that who waits is served.
+/* redis_server.c: faults of the server itself: killed, without memory of its past, stopped,
+ * its clock moved, its scripts and its data taken away. G1, G2, G6, and that who waits is
+ * served.
  */
 #include "redis_fault.h"
 
 #include <stdatomic.h>
 
-/* Everything answered was on disk: nobody loses anything, also not over the next renewals. */
+/* Everything answered was on disk: nobody loses anything, also not over the next renewals.
+ */
 static void killed_and_back(void)
 {
     struct two t;
@@ -20,8 +22,8 @@ static void killed_and_back(void)
     done();
 }
 
-/* It has forgotten everything, so it may admit the waiter at once: the holder is told, and the
- * fence, which starts from the clock then, still grows (G2). */
+/* It has forgotten everything, so it may admit the waiter at once: the holder is told, and
+ * the fence, which starts from the clock then, still grows (G2). */
 static void killed_and_empty(void)
 {
     struct two t;
@@ -65,8 +67,8 @@ static void use_stepped_server(void)
     use_server();
 }
 
-/* The store's times lie in its future now: nobody loses anything, the fence grows by the mark
- * alone, by one, which only exact numbers can (2^50 and more). */
+/* The store's times lie in its future now: nobody loses anything, the fence grows by the
+ * mark alone, by one, which only exact numbers can (2^50 and more). */
 static void clock_back(int64_t ms)
 {
     struct two t;
@@ -102,7 +104,8 @@ static void clock_back_60s(void)
     clock_back(60000);
 }
 
-/* A holder that dies when the clock has gone back blocks for so much longer, and no more. */
+/* A holder that dies when the clock has gone back blocks for so much longer, and no more.
+ */
 static void clock_back_and_dead(void)
 {
     struct kid k;
@@ -135,10 +138,10 @@ static void clock_forward_within(void)
     done();
 }
 
-/* For the store the hold and the waiter's life are over. The one case in which two may believe
- * that they hold, until the first asks: the fence is what protects then. It asks within its
- * renewal period, a third of the ttl; by its own clock it would know after two thirds at the
- * earliest, each time. On a busy machine one time in ten is enough. */
+/* For the store the hold and the waiter's life are over. The one case in which two may
+ * believe that they hold, until the first asks: the fence is what protects then. It asks
+ * within its renewal period, a third of the ttl; by its own clock it would know after two
+ * thirds at the earliest, each time. On a busy machine one time in ten is enough. */
 static void clock_forward(int64_t ms, int64_t ttl_ms)
 {
     struct two t;
@@ -167,8 +170,8 @@ static void clock_forward_60s(void)
     clock_forward(60000, 15000);
 }
 
-/* Stopped for two ttls: the holder knows by its own clock that it has lost, before anybody else
- * can have the place, and the waiter is served when the server is back. */
+/* Stopped for two ttls: the holder knows by its own clock that it has lost, before anybody
+ * else can have the place, and the waiter is served when the server is back. */
 static void frozen_for_two_ttls(void)
 {
     struct two t;
@@ -205,8 +208,8 @@ static void frozen_for_a_moment(void)
     done();
 }
 
-/* Scripts are known by name, and the server forgets the names: they are told again, whatever
- * the request is. */
+/* Scripts are known by name, and the server forgets the names: they are told again,
+ * whatever the request is. */
 static void scripts_flushed(void)
 {
     struct two t;
@@ -236,7 +239,8 @@ static void note_time(hf_lease *l, int state, void *user)
         atomic_store((_Atomic int64_t *)user, now_ms());
 }
 
-/* The server is gone for good, and nobody calls: who listens is told before the lock can be another's. */
+/* The server is gone for good, and nobody calls: who listens is told before the lock can be
+ * another's. */
 static void killed_and_told(void)
 {
     _Atomic int64_t told = 0;
@@ -252,13 +256,15 @@ static void killed_and_told(void)
     server_kill(&server);
     AWAIT(atomic_load(&told) != 0);
     CHECK_RC(hf_lease_check(l), HF_ELOST);
-    CHECK_NUM(told - taken_at, >=, SHORT_MS / 2); /* by the clock, not because of the connection */
+    /* by the clock, not because of the connection */
+    CHECK_NUM(told - taken_at, >=, SHORT_MS / 2);
     CHECK_RC(rig.face->release(l, E()), HF_ELOST);
     closed(c);
     done();
 }
 
-/* Everything is gone: the holder is told within its renewal period, and by the callback too. */
+/* Everything is gone: the holder is told within its renewal period, and by the callback
+ * too. */
 static void flushed_while_held(void)
 {
     enum { TTL_MS = 12000 };

@@ -1,5 +1,5 @@
-/* redis_setups.c: the set-ups themselves: each starts, remembers over a restart, can be blocked,
- * and the larger ones replace a master that dies. No holdfast here. */
+/* redis_setups.c: the set-ups themselves: each starts, remembers over a restart, can be
+ * blocked, and the larger ones replace a master that dies. No holdfast here. */
 #include "setup_redis.h"
 
 #include "rig.h"

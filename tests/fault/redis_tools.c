@@ -1,5 +1,6 @@
 /* redis_tools.c: the tools of the fault tests do what their names say: a fault that never
- * happened would let every test of it pass. No holdfast here, only Redis and its own client.
+ * happened would let every test of it pass. No holdfast here, only Redis and its own
+ * client.
  */
 #include "redis.h"
 

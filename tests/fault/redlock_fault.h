@@ -1,5 +1,5 @@
-/* redlock_fault.h: what the fault tests on Redlock share. A case has a process of its own, so the
- * servers are global. */
+/* redlock_fault.h: what the fault tests on Redlock share. A case has a process of its own,
+ * so the servers are global. */
 #ifndef HF_TESTS_REDLOCK_FAULT_H
 #define HF_TESTS_REDLOCK_FAULT_H
 
@@ -32,8 +32,8 @@ struct pair {
     char value[256]; /* of its key */
 };
 struct pair pair_begin(void);
-/* It is held still, over two ttls and with nobody beside it; then the other has it soon, with a
- * greater fence. */
+/* It is held still, over two ttls and with nobody beside it; then the other has it soon,
+ * with a greater fence. */
 void pair_end(struct pair *);
 
 #endif

@@ -1,7 +1,7 @@
-/* redlock_free.c: giving back where the server has compare-and-delete as a command: DELIFEQ (Valkey
- * 9.0) and DELEX (Redis 8.4). The servers of the distribution have neither, so a front stands before
- * each of them that has: it passes commands on one by one, says in COMMAND INFO that it knows it,
- * and does it by a script. */
+/* redlock_free.c: giving back where the server has compare-and-delete as a command: DELIFEQ
+ * (Valkey 9.0) and DELEX (Redis 8.4). The servers of the distribution have neither, so a
+ * front stands before each of them that has: it passes commands on one by one, says in
+ * COMMAND INFO that it knows it, and does it by a script. */
 #include "redlock_fault.h"
 
 #include <netinet/in.h>
@@ -35,7 +35,7 @@ struct visit { /* one connection */
     redisContext *server;
 };
 
-/* ---- answers, written down again ----------------------------------------------------------------- */
+/* ---- answers, written down again ------------------------------------------------- */
 
 static void say(int fd, const void *bytes, size_t n)
 {
@@ -88,7 +88,7 @@ static void say_reply(int fd, const redisReply *r)
     }
 }
 
-/* ---- the front ---------------------------------------------------------------------------------- */
+/* ---- the front ------------------------------------------------------------------- */
 
 /* Only what a client needs to see of it: that it is there. */
 static void say_known(const struct visit *v)
@@ -242,7 +242,7 @@ static void front_start(struct front *f, struct server *s, enum knows knows)
     pthread_detach(thread);
 }
 
-/* ---- cases ---------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------- */
 
 static void use_fronts(enum knows knows)
 {
@@ -267,8 +267,8 @@ static const char hash_instead[] =
     "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'theirs', 1)";
 static const char text_instead[] = "return redis.call('SET', KEYS[1], 'theirs')";
 
-/* Each of three nodes is given it back by the command, those who wait are told, and nothing of
- * another's goes. */
+/* Each of three nodes is given it back by the command, those who wait are told, and nothing
+ * of another's goes. */
 static void by_command(enum knows knows)
 {
     hf_client *a, *b;

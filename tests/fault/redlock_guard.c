@@ -1,5 +1,5 @@
-/* redlock_guard.c: nodes that were started a moment ago: they may have forgotten a key on which
- * somebody still counts, so their votes do not count until that is over. */
+/* redlock_guard.c: nodes that were started a moment ago: they may have forgotten a key on
+ * which somebody still counts, so their votes do not count until that is over. */
 #include "redlock_fault.h"
 
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Uptime is told in whole seconds, so a node counts between 2 and 4 seconds after its start: the
- * seconds of the clock that began, so the first may be a moment. */
+/* Uptime is told in whole seconds, so a node counts between 2 and 4 seconds after its
+ * start: the seconds of the clock that began, so the first may be a moment. */
 static const char guarded[] = "?max_ttl=2s&ttl=2s";
 enum { GUARD_MS = 2000 };
 
@@ -60,7 +60,8 @@ static int64_t ms_of_second(void)
     return t.tv_nsec / 1000000;
 }
 
-/* The clock's second ends between the start of the nodes and the first question after their age. */
+/* The clock's second ends between the start of the nodes and the first question after their
+ * age. */
 static void older_by_a_moment(void)
 {
     hf_client *c;
@@ -91,9 +92,9 @@ static void always_is_trusted(void)
     nodes_done();
 }
 
-/* A holds three of five; one of them forgets it. Without the guard the three that are free make a
- * second holder, which shows that this is how it happens; with it there is none until the first
- * one's time is over. */
+/* A holds three of five; one of them forgets it. Without the guard the three that are free
+ * make a second holder, which shows that this is how it happens; with it there is none
+ * until the first one's time is over. */
 static void no_second_lock(void)
 {
     hf_client *a, *b, *careless;
@@ -136,7 +137,7 @@ static void no_second_lock(void)
     nodes_done();
 }
 
-/* ---- everything at once --------------------------------------------------------------------------- */
+/* ---- everything at once ---------------------------------------------------------- */
 
 enum { WORKERS = 3, CHAOS_MS = 9000 };
 
@@ -212,9 +213,10 @@ static int grants(void)
     return n;
 }
 
-/* One fault of two nodes, progress while it lasts, and its end. Forgetful ones may vote again before
- * the next fault. No clock is stepped here: a holder may have a bare majority just then, and what
- * that means stands in guarantees.md; clock-jumped has the other case. */
+/* One fault of two nodes, progress while it lasts, and its end. Forgetful ones may vote
+ * again before the next fault. No clock is stepped here: a holder may have a bare majority
+ * just then, and what that means stands in guarantees.md; clock-jumped has the other case.
+ */
 static void one_fault(unsigned dice)
 {
     struct server *a = &servers[dice % FIVE],

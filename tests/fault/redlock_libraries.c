@@ -1,7 +1,8 @@
 /* redlock_libraries.c: beside the locks of other libraries on the same key, both ways: the
  * distribution's redis-py itself (package python3-redis), and the commands that redsync and
- * node-redlock send. Each excludes us and is excluded; none can release or extend what is another's;
- * whoever dies is outlived by its ttl. Nothing is promised about whose turn it is. */
+ * node-redlock send. Each excludes us and is excluded; none can release or extend what is
+ * another's; whoever dies is outlived by its ttl. Nothing is promised about whose turn it
+ * is. */
 #include "redlock_fault.h"
 
 #include <signal.h>
@@ -25,7 +26,7 @@ static hf_client *plain_node(void)
     return c;
 }
 
-/* ---- redis-py ------------------------------------------------------------------------------------ */
+/* ---- redis-py -------------------------------------------------------------------- */
 
 /* One line per call of a Lock, and what it returned or raised. */
 static const char program[] =
@@ -200,7 +201,7 @@ static void python_counts(void)
     server_remove(s);
 }
 
-/* ---- redsync, node-redlock ------------------------------------------------------------------------ */
+/* ---- redsync, node-redlock ------------------------------------------------------- */
 
 /* Each is EVAL of a script with the key, the value and the ttl; NULL: SET NX PX. */
 struct library {

@@ -1,5 +1,6 @@
-/* redlock_nodes.c: nodes that are killed, paused, cut off, have their clock stepped, forget. Up to two
- * of five: nobody notices but those who count. Three: a clear error, and nothing is left behind. */
+/* redlock_nodes.c: nodes that are killed, paused, cut off, have their clock stepped,
+ * forget. Up to two of five: nobody notices but those who count. Three: a clear error, and
+ * nothing is left behind. */
 #include "redlock_fault.h"
 
 #include <stdio.h>
@@ -95,8 +96,8 @@ static void restarted_empty(void)
     nodes_done();
 }
 
-/* Every node is started again, one after the other, while it is held: as each gets the key back
- * before the next one goes, it is never lost. */
+/* Every node is started again, one after the other, while it is held: as each gets the key
+ * back before the next one goes, it is never lost. */
 static void restarted_in_turn(void)
 {
     struct pair p;
@@ -176,8 +177,8 @@ static void slow_for_a_moment(void)
     nodes_done();
 }
 
-/* The nodes did it and nobody was told: the caller gives up, and so does the key, long before its
- * ttl. */
+/* The nodes did it and nobody was told: the caller gives up, and so does the key, long
+ * before its ttl. */
 static void answers_lost(void)
 {
     hf_client *c;
@@ -200,7 +201,8 @@ static void answers_lost(void)
     nodes_done();
 }
 
-/* Who was away when it was given back is told when it is there again, long before the ttl. */
+/* Who was away when it was given back is told when it is there again, long before the ttl.
+ */
 static void told_when_back(void)
 {
     hf_client *c;
@@ -221,7 +223,8 @@ static void told_when_back(void)
     nodes_done();
 }
 
-/* The one node did it, and the connection is lost with the answer: it is not in its own way. */
+/* The one node did it, and the connection is lost with the answer: it is not in its own
+ * way. */
 static void lost_with_its_answer(void)
 {
     hf_client *c = NULL;
@@ -264,7 +267,7 @@ static void scripts_forgotten(void)
     nodes_done();
 }
 
-/* ---- marks --------------------------------------------------------------------------------------- */
+/* ---- marks ----------------------------------------------------------------------- */
 
 static const char mark[] = "holdfast:redlock:mark";
 
@@ -294,7 +297,8 @@ static void marks_given_again(void)
     nodes_done();
 }
 
-/* On disk when it returns: else a server that writes down slowly may lose it when it is killed. */
+/* On disk when it returns: else a server that writes down slowly may lose it when it is
+ * killed. */
 static void set_mark(struct server *s, uint64_t number)
 {
     char text[64];
@@ -306,8 +310,8 @@ static void set_mark(struct server *s, uint64_t number)
     redis_do(s, "CONFIG SET appendfsync everysec");
 }
 
-/* A mark of an earlier run may be older than what the node knew: with the clocks of all clients far
- * behind it, only the other nodes' marks can tell. */
+/* A mark of an earlier run may be older than what the node knew: with the clocks of all
+ * clients far behind it, only the other nodes' marks can tell. */
 static void old_mark_not_believed(void)
 {
     const uint64_t far = 4000000000000000;
@@ -337,8 +341,8 @@ static void old_mark_not_believed(void)
     nodes_done();
 }
 
-/* One word about a name costs one request to each node; the fewest of several, because the client may have
- * something of its own to do. */
+/* One word about a name costs one request to each node; the fewest of several, because the
+ * client may have something of its own to do. */
 static void state_asks_each_once(void)
 {
     hf_client *c;

@@ -1,5 +1,6 @@
-/* redlock_others.c: beside others who lock with SET NX PX, as redis-py, redsync and node-redlock do;
- * beside keys that are no locks; and many holdfast clients at the same moment. */
+/* redlock_others.c: beside others who lock with SET NX PX, as redis-py, redsync and
+ * node-redlock do; beside keys that are no locks; and many holdfast clients at the same
+ * moment. */
 #include "redlock_fault.h"
 #include "setup_redis.h"
 
@@ -181,10 +182,10 @@ static void no_right_to_publish(void)
     server_remove(s);
 }
 
-/* ---- TLS ------------------------------------------------------------------------------------------ */
+/* ---- TLS ------------------------------------------------------------------------- */
 
-/* Every node by TLS, with certificates on both sides, also for those who wait; and not with an
- * authority that did not sign theirs. */
+/* Every node by TLS, with certificates on both sides, also for those who wait; and not with
+ * an authority that did not sign theirs. */
 static void over_tls(void)
 {
     hf_client *c = NULL, *d = NULL;
@@ -226,9 +227,10 @@ static void over_tls(void)
         server_remove(&servers[i]);
 }
 
-/* ---- who it is ------------------------------------------------------------------------------------ */
+/* ---- who it is ------------------------------------------------------------------- */
 
-/* A look says who has it, so that a run inside a run can tell that it would wait for its parent. */
+/* A look says who has it, so that a run inside a run can tell that it would wait for its
+ * parent. */
 static void owner_is_shown(void)
 {
     hf_client *c, *d;
@@ -258,7 +260,7 @@ static void owner_is_shown(void)
     nodes_done();
 }
 
-/* ---- at the same moment ----------------------------------------------------------------------------- */
+/* ---- at the same moment ---------------------------------------------------------- */
 
 enum { VOTERS = 3, VOTES = 40 };
 

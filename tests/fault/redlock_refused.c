@@ -206,7 +206,7 @@ static void short_of_room_for_a_moment(void)
     server_remove(&servers[0]);
 }
 
-/* ---- the key of the fences --------------------------------------------------------- */
+/* ---- the key of the fences ------------------------------------------------------- */
 
 static const char mark[] = "holdfast:redlock:mark";
 
@@ -244,7 +244,7 @@ static void fences_are_no_lock(void)
     nodes_done();
 }
 
-/* ---- the login ---------------------------------------------------------------------- */
+/* ---- the login ------------------------------------------------------------------- */
 
 /* A server that does not know the command says what came with it, or the start of it. */
 static void login_said_back(void)
@@ -269,7 +269,7 @@ static void login_said_back(void)
     server_remove(&servers[0]);
 }
 
-/* ---- replicas ---------------------------------------------------------------------- */
+/* ---- replicas -------------------------------------------------------------------- */
 
 static void make_replica(size_t i, size_t of)
 {

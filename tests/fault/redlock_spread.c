@@ -1,6 +1,6 @@
-/* redlock_spread.c: a lock that was granted by a bare majority is given to the other nodes as soon as
- * they let it; and neither that nor a vote comes behind the giving back. Everything here is over
- * long before the first renewal. */
+/* redlock_spread.c: a lock that was granted by a bare majority is given to the other nodes
+ * as soon as they let it; and neither that nor a vote comes behind the giving back.
+ * Everything here is over long before the first renewal. */
 #include "redlock_fault.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ static void foreign_has(int i, int ms)
     redis_do(&servers[i], "SET %s theirs PX %d", nm("n"), ms);
 }
 
-/* The clock of one of a bare majority jumps. If that is all it had, the two nodes that another kept
- * from it and the one that forgot make a second holder. */
+/* The clock of one of a bare majority jumps. If that is all it had, the two nodes that
+ * another kept from it and the one that forgot make a second holder. */
 static void bare_majority_grows(void)
 {
     hf_client *a, *b;
@@ -90,7 +90,7 @@ static void given_back_meanwhile(void)
     nodes_done();
 }
 
-/* ---- behind the giving back ---------------------------------------------------------------------- */
+/* ---- behind the giving back ------------------------------------------------------ */
 
 /* Server 0 knows every script but that of the vote: an eviction brings it the others. */
 static void forget_vote(hf_client *direct)
@@ -116,9 +116,9 @@ static hf_client *opened_directly(void)
     return c;
 }
 
-/* What asks server 0 for the key is on its way, the giving back comes behind it, and then the server
- * does the second and wants the text of the first. It must not get it: nobody would give the key
- * back any more. */
+/* What asks server 0 for the key is on its way, the giving back comes behind it, and then
+ * the server does the second and wants the text of the first. It must not get it: nobody
+ * would give the key back any more. */
 static void never_behind(bool vote)
 {
     hf_client *c, *direct;

@@ -9,15 +9,15 @@
  *
  *     threads [SEED [THREADS [ROUNDS]]]
  *
- * Most grants come from another client, so they need a thread that leads; and with a ttl of ten
- * minutes no safety look makes up for one that is missing. On the first client nobody waits for
- * a limited time or while holding something, so there is no timer either that would bring the
- * keeper in: a lost wake-up is a hang there. Twice:
- * with the callers driving and parked keepers, one of which renews a lease of three seconds
- * beside it all, and with resident keepers. Then once more, but the clients are stopped in the middle of
- * it, by a thread and by a signal handler: every thread comes back, with nothing left of it; and the
- * lease that is renewed beside it has a callback, so that its keeper listens and tells. Built a
- * second time with a shaken schedule (perturb.c). */
+ * Most grants come from another client, so they need a thread that leads; and with a ttl of
+ * ten minutes no safety look makes up for one that is missing. On the first client nobody
+ * waits for a limited time or while holding something, so there is no timer either that
+ * would bring the keeper in: a lost wake-up is a hang there. Twice: with the callers
+ * driving and parked keepers, one of which renews a lease of three seconds beside it all,
+ * and with resident keepers. Then once more, but the clients are stopped in the middle of
+ * it, by a thread and by a signal handler: every thread comes back, with nothing left of
+ * it; and the lease that is renewed beside it has a callback, so that its keeper listens
+ * and tells. Built a second time with a shaken schedule (perturb.c). */
 #include "check.h"
 #include "perturb.h"
 #include "setup.h"
@@ -44,8 +44,8 @@ struct line {
 static struct line lines[LOCKS];
 static atomic_int permits;
 static atomic_long granted, refused, overlaps;
-static atomic_bool endless, stopping;    /* until the clients are stopped; they are */
-static _Thread_local bool stopped;       /* this thread was told so */
+static atomic_bool endless, stopping; /* until the clients are stopped; they are */
+static _Thread_local bool stopped;    /* this thread was told so */
 static hf_client *clients[CLIENTS];
 static _Thread_local hf_client *client; /* this thread's */
 static _Thread_local bool plain;        /* of the first client */
@@ -278,7 +278,9 @@ static void one_drive(const char *url, uint32_t drive, size_t n)
     hf_lease *kept = NULL, *shut = NULL;
 
     for (int i = 0; i < CLIENTS; i++)
-        CHECK_RC(hf_open(url, HF_OPTIONS(.drive = drive, .ttl_ms = TTL_MS), &clients[i], E()), 0);
+        CHECK_RC(
+            hf_open(url, HF_OPTIONS(.drive = drive, .ttl_ms = TTL_MS), &clients[i], E()),
+            0);
     CHECK_RC(hf_open(url, HF_OPTIONS(.drive = drive, .ttl_ms = 3000), &keeps, E()), 0);
     CHECK_RC(hf_acquire(keeps, "kept", 0, NULL, &kept, E()), 0);
     CHECK_RC(hf_acquire(keeps, "shut", 0, HF_REQUEST(.ttl_ms = TTL_MS), &shut, E()), 0);

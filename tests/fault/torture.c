@@ -52,7 +52,7 @@ static unsigned below(unsigned n)
     return (unsigned)rand_r(&seed) % n;
 }
 
-/* ---- workers ----------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------- */
 
 static void start_worker(struct slot *s)
 {
@@ -150,7 +150,7 @@ static bool anybody(void)
     return false;
 }
 
-/* ---- after a round ----------------------------------------------------------------- */
+/* ---- after a round --------------------------------------------------------------- */
 
 static void print_waits(unsigned line)
 {
@@ -283,7 +283,7 @@ static bool round_of(int64_t length_ms)
     return good;
 }
 
-/* ---- the oracle itself ------------------------------------------------------------- */
+/* ---- the oracle itself ----------------------------------------------------------- */
 
 static bool finds(struct held a, struct held b)
 {
@@ -357,7 +357,7 @@ static bool oracle_sees_force(void)
     return bad > 0;
 }
 
-/* ---- main -------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------ */
 
 static int result(int number, bool good, const char *text)
 {
@@ -373,7 +373,8 @@ static void end_all(void)
             kill(slots[i].pid, SIGKILL);
 }
 
-/* So much has to happen, however long it takes on a busy machine: a run with less proves little. */
+/* So much has to happen, however long it takes on a busy machine: a run with less proves
+ * little. */
 static bool enough(long long holds)
 {
     return holds > 500 && kills > 10 && stops > 10;

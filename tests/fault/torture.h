@@ -52,7 +52,7 @@ struct area {
 extern struct area *area;
 extern const char *const line_names[LINES];
 
-/* ---- oracle ---- */
+/* ---- oracle ---------------------------------------------------------------------- */
 
 int64_t now_us(void);
 void event_add(enum what, unsigned line, pid_t pid, int rc, uint64_t fence);
@@ -64,7 +64,7 @@ struct held *held_add(unsigned line, uint64_t id, uint64_t fence, bool exclusive
 int oracle_judge(bool say);
 void oracle_forget(void);
 
-/* ---- worker ---- */
+/* ---- worker ---------------------------------------------------------------------- */
 
 struct torture {
     const char *url;

@@ -44,7 +44,7 @@ int64_t now_us(void)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 void event_add(enum what what, unsigned line, pid_t pid, int rc, uint64_t fence)
 {
@@ -74,7 +74,7 @@ struct held *held_add(unsigned line, uint64_t id, uint64_t fence, bool exclusive
     return h; /* counts when `till` is set */
 }
 
-/* ---- telling ----------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------- */
 
 /* Of that line and of the processes: the last ones, or those around a moment. */
 void events_print(unsigned line, int64_t around)
@@ -116,7 +116,7 @@ static int wrong(bool say, const char *what, const struct held *a, const struct 
     return 1;
 }
 
-/* ---- judging ----------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------- */
 
 static int by_from(const void *a, const void *b)
 {

@@ -94,7 +94,7 @@ static hf_client *open_client(struct thread *t)
     return c;
 }
 
-/* ---- while holding ----------------------------------------------------------------- */
+/* ---- while holding --------------------------------------------------------------- */
 
 static void record(struct grip *g)
 {
@@ -172,7 +172,7 @@ static bool inside(struct thread *t, struct grip *g)
     return still_held(g);
 }
 
-/* ---- ending ------------------------------------------------------------------------ */
+/* ---- ending ---------------------------------------------------------------------- */
 
 static void ended(const struct grip *g, enum what what, int rc, uint64_t fence)
 {
@@ -220,7 +220,7 @@ static void finish(struct thread *t, struct grip *g)
     ended(g, RELEASED, hf_release(g->lease, E()), fence);
 }
 
-/* ---- asking ------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------- */
 
 static int64_t patience(struct thread *t)
 {
@@ -357,7 +357,7 @@ static void several(struct thread *t)
     finish(t, &g);
 }
 
-/* ---- callbacks --------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------- */
 
 struct started {
     atomic_int done;
@@ -412,7 +412,7 @@ static void started_lock(struct thread *t)
     finish(t, &g);
 }
 
-/* ---- and the rest ------------------------------------------------------------------ */
+/* ---- and the rest ---------------------------------------------------------------- */
 
 /* Marks any ticket: a hold may then only end at its expiry, what is kept ends at once. */
 static void look_and_break(struct thread *t)

@@ -1,6 +1,6 @@
-/* zookeeper_close.c: hf_close ends the session, by the server's own count: when it has returned,
- * neither the session nor its nodes are there, and a server that does not answer costs no more
- * than the time for settling. */
+/* zookeeper_close.c: hf_close ends the session, by the server's own count: when it has
+ * returned, neither the session nor its nodes are there, and a server that does not answer
+ * costs no more than the time for settling. */
 #include "zookeeper_fault.h"
 
 /* The servers answer in time, however busy the machine is. */

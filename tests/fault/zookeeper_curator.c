@@ -132,8 +132,9 @@ static void curator_read_write(void)
     CHECK_STR(program_say(&java, "write take /fault/n 5000"), "yes");
     CHECK_RC(tried(c, "n", read), HF_EBUSY);
     CHECK_RC(tried(c, "n", NULL), HF_EBUSY);
-    /* It becomes a reader. Before anybody waits: Curator 5.4 gives the reader a place of its own,
-     * at the end, so that a writer in between comes in beside it, one of Curator's no less. */
+    /* It becomes a reader. Before anybody waits: Curator 5.4 gives the reader a place of
+     * its own, at the end, so that a writer in between comes in beside it, one of Curator's
+     * no less. */
     CHECK_STR(program_say(&java, "read take /fault/n 5000"), "yes");
     p = queued(c, "n", 2, NULL);
     CHECK_STR(program_say(&java, "write give /fault/n"), "yes");

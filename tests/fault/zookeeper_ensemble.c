@@ -139,7 +139,7 @@ static void no_quorum_for_short(void)
     done();
 }
 
-/* ---- servers that lose each other ------------------------------------------------------ */
+/* ---- servers that lose each other ------------------------------------------------ */
 
 enum { SHORT_MS = TEST_SANITIZED ? 8000 : 3000 };
 
@@ -228,9 +228,9 @@ static hf_lease *out_before(struct pend *p, hf_lease *l)
     return pend_granted(p);
 }
 
-/* The link between the follower that we talk to and the leader stands still. The leader ends
- * our session and admits the next, while the follower still answers whatever it can answer
- * alone. */
+/* The link between the follower that we talk to and the leader stands still. The leader
+ * ends our session and admits the next, while the follower still answers whatever it can
+ * answer alone. */
 static void frozen_link(void)
 {
     size_t leader, mine;

@@ -29,7 +29,8 @@ hf_client *opened_past(void);              /* past the proxies */
 hf_client *opened_directly(size_t server); /* that server only, and TTL */
 void done(void);                           /* ends what was started */
 
-/* The one server is stopped, its memory is changed (Doctor.java), and it is started again. */
+/* The one server is stopped, its memory is changed (Doctor.java), and it is started again.
+ */
 void doctor(const char *order);
 
 /* How often each grade was told of a lease. */
@@ -56,7 +57,7 @@ bool line_looks(hf_client *, size_t holders, size_t waiters);
 void two_go_on(struct two *);
 void two_lost(struct two *);
 
-/* ---- a program beside us (zookeeper_program.c) ------------------------------------ */
+/* ---- a program beside us (zookeeper_program.c) ----------------------------------- */
 
 struct program {
     pid_t pid;

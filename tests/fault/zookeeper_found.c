@@ -177,7 +177,7 @@ static void long_name(void)
     done();
 }
 
-/* ---- what is changed and given up at the same time --------------------------------- */
+/* ---- what is changed and given up at the same time ------------------------------- */
 
 /* The answer to a downgrade is late; the lock is released meanwhile. */
 static void share_then_release(void)
@@ -309,7 +309,7 @@ static void ephemeral_cut(void)
     done();
 }
 
-/* ---- servers and rights ---------------------------------------------------------------- */
+/* ---- servers and rights ---------------------------------------------------------- */
 
 static void *half(void *arg)
 {
@@ -404,7 +404,7 @@ static void no_right_to_delete(void)
     done();
 }
 
-/* ---- what counts as a renewal ---------------------------------------------------------- */
+/* ---- what counts as a renewal ---------------------------------------------------- */
 
 /* A request is on its way for nearly T/4, and the next one is sent when its answer has
  * come. Between their arrivals there may have been no heartbeat by which the leader would
@@ -442,7 +442,7 @@ static void slow_request(void)
     done();
 }
 
-/* ---- how much is asked ----------------------------------------------------------------- */
+/* ---- how much is asked ----------------------------------------------------------- */
 
 /* After a pause no renewal counts for a while; that is not asked about without a pause. */
 static void patient_after_a_pause(void)

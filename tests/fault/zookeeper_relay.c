@@ -43,7 +43,7 @@ struct way {
     size_t n;
 };
 
-/* ---- changing ---------------------------------------------------------------------- */
+/* ---- changing -------------------------------------------------------------------- */
 
 static int32_t number_at(const unsigned char *at)
 {
@@ -96,7 +96,7 @@ static size_t answered(struct way *w, unsigned char *message, size_t len)
     return len;
 }
 
-/* ---- passing on -------------------------------------------------------------------- */
+/* ---- passing on ------------------------------------------------------------------ */
 
 static bool pass(struct way *w)
 {
@@ -176,7 +176,7 @@ static void relay_end(void)
     close(relay.listener);
 }
 
-/* ---- cases ------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------- */
 
 /* Such an answer is not believed: the connection is made anew, and the ticket is
  * looked for. */

@@ -24,7 +24,7 @@ static void first_ticket(struct hand *h, char path[1024])
     snprintf(path, 1024, "/fault/n/%.*s", (int)strcspn(children, "\n"), children);
 }
 
-/* ---- rights ------------------------------------------------------------------------ */
+/* ---- rights ---------------------------------------------------------------------- */
 
 /* Two wait; what stands before them goes, and who is next is not to be seen any more. */
 static void list_refused(const char *params, const hf_request *req)
@@ -87,7 +87,7 @@ static void event_kept_back(void)
     done();
 }
 
-/* ---- levels ------------------------------------------------------------------------ */
+/* ---- levels ---------------------------------------------------------------------- */
 
 static bool has(struct hand *h, const char *path, const char *child)
 {
@@ -125,7 +125,7 @@ static void levels_removed(void)
     done();
 }
 
-/* ---- nodes of another session ------------------------------------------------------ */
+/* ---- nodes of another session ---------------------------------------------------- */
 
 /* Our ticket is made, the answer is on its way, and in its place is one of another
  * session now. */
@@ -201,7 +201,7 @@ static void held_by_another_session(void)
     changeling_end(&k);
 }
 
-/* ---- an administrator --------------------------------------------------------------- */
+/* ---- an administrator ------------------------------------------------------------ */
 
 /* Does what the library tells an administrator to run in zkCli.sh. */
 static void run_as_told(struct hand *h, const char *url)
@@ -228,8 +228,8 @@ static void run_as_told(struct hand *h, const char *url)
     free(text);
 }
 
-/* Clients may not make a root of their own; with the one that an administrator has made they
- * can do everything. */
+/* Clients may not make a root of their own; with the one that an administrator has made
+ * they can do everything. */
 static void root_as_told(void)
 {
     struct hand h;
@@ -258,7 +258,8 @@ static void root_as_told(void)
     closed(a);
     closed(b);
     CHECK_RC(hf_admin_text("zks://jobs:Tops3cret@h/a%20b", &text, E()), 0);
-    CHECK_STR(text, "addauth digest jobs:PASSWORD\ncreate '/a b'\nsetAcl '/a b' auth::cra\n");
+    CHECK_STR(text,
+              "addauth digest jobs:PASSWORD\ncreate '/a b'\nsetAcl '/a b' auth::cra\n");
     free(text);
     done();
 }

@@ -1,4 +1,5 @@
-/* Any bytes as hf_request and hf_options: checked without a crash, and what passes is sound. */
+/* Any bytes as hf_request and hf_options: checked without a crash, and what passes is
+ * sound. */
 #include "core/core.h"
 
 #include <stdlib.h>
@@ -39,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(given, data, size < sizeof given ? size : sizeof given);
     if (in->size > sizeof given)
         in->size = (uint32_t)sizeof given;
-    if (hf__check_options(in, &out, &err) == 0 && (out.drive > HF_DRIVE_APP || out.ttl_ms < 0))
+    if (hf__check_options(in, &out, &err) == 0 &&
+        (out.drive > HF_DRIVE_APP || out.ttl_ms < 0))
         abort();
     return 0;
 }

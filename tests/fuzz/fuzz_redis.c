@@ -42,7 +42,7 @@ static void must(bool ok)
         abort();
 }
 
-/* ---- the world --------------------------------------------------------------------- */
+/* ---- the world ------------------------------------------------------------------- */
 
 static int64_t env_now(struct env *e)
 {
@@ -103,7 +103,7 @@ void __wrap_hf__stream_flush(struct stream *s)
     s->out_at = s->out_len = 0;
 }
 
-/* ---- the caller -------------------------------------------------------------------- */
+/* ---- the caller ------------------------------------------------------------------ */
 
 static void nothing(struct hf_op *op)
 {
@@ -170,7 +170,7 @@ static void start_look(unsigned how)
                         NULL) == 0;
 }
 
-/* ---- the server -------------------------------------------------------------------- */
+/* ---- the server ------------------------------------------------------------------ */
 
 static unsigned byte(void)
 {
@@ -350,7 +350,7 @@ static void step(unsigned what)
     hf__client_run(&w.c);
 }
 
-/* ---- what is stored ---------------------------------------------------------------- */
+/* ---- what is stored -------------------------------------------------------------- */
 
 static redisReply text_of(const char *bytes, size_t n)
 {

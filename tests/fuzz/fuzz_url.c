@@ -1,4 +1,5 @@
-/* Any bytes as a URL: no crash, no secret in what is shown, and what is taken parses again. */
+/* Any bytes as a URL: no crash, no secret in what is shown, and what is taken parses again.
+ */
 #include "core/url.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* null.c URL: every public call with NULL where a handle or a text belongs: an error or nothing,
- * never a crash, and whatever is there stays as it is. tests/install/run compiles it, and says
- * which function is missing here.
+/* null.c URL: every public call with NULL where a handle or a text belongs: an error or
+ * nothing, never a crash, and whatever is there stays as it is. tests/install/run compiles
+ * it, and says which function is missing here.
  */
 #include <holdfast/async.h>
 #include <holdfast/tool.h>

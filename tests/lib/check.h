@@ -22,7 +22,8 @@ void nap(void);       /* between two looks: 2 ms */
 _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Also printed by a check that fails: what servers said. One function; `check_tell` calls it. */
+/* Also printed by a check that fails: what servers said. One function; `check_tell` calls
+ * it. */
 void check_tell_on_failure(void (*tell)(void));
 void check_tell(void);
 

@@ -3,8 +3,9 @@
  * The offset in microseconds is read from a file that the test maps and changes while the
  * server runs ($HF_CLOCK_FILE), at each call. CLOCK_REALTIME, gettimeofday() and time() are
  * moved, every other clock is the kernel's. The real time comes by the bare system call: a
- * search for the next definition (dlsym) allocates memory, and an allocator that asks for the
- * time while it starts would wait for itself. Goes wrong: without the file nothing is moved.
+ * search for the next definition (dlsym) allocates memory, and an allocator that asks for
+ * the time while it starts would wait for itself. Goes wrong: without the file nothing is
+ * moved.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

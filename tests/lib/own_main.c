@@ -1,5 +1,6 @@
-/* own_main.c: the main program of cases that start the servers they need themselves, each in its own
- * process: one set-up that starts nothing, so no case can lack a capability. The program has `tables`. */
+/* own_main.c: the main program of cases that start the servers they need themselves, each
+ * in its own process: one set-up that starts nothing, so no case can lack a capability. The
+ * program has `tables`. */
 #include "rig.h"
 
 #include <string.h>

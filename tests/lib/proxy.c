@@ -1,11 +1,11 @@
 /* proxy.c: the thread that moves the bytes, and the orders of the test.
  *
- * One mutex protects everything; the thread lets go of it only in poll(2). An order changes the
- * state, wakes the thread through an eventfd and returns when the thread has gone round with
- * it, so what comes after it in the test comes after it on the wire. A direction is a pipe:
- * bytes read and not yet written, and whether the end was read. Memory is its only limit: what
- * is kept must be kept whole, however much it is. Goes wrong: a side that fails is closed, and
- * the other side too as soon as what was already read for it is written.
+ * One mutex protects everything; the thread lets go of it only in poll(2). An order changes
+ * the state, wakes the thread through an eventfd and returns when the thread has gone round
+ * with it, so what comes after it in the test comes after it on the wire. A direction is a
+ * pipe: bytes read and not yet written, and whether the end was read. Memory is its only
+ * limit: what is kept must be kept whole, however much it is. Goes wrong: a side that fails
+ * is closed, and the other side too as soon as what was already read for it is written.
  */
 #include "proxy.h"
 
@@ -52,7 +52,7 @@ struct proxy {
     struct conn conns[CONNS_MAX];
 };
 
-/* ---- one connection -------------------------------------------------------------------- */
+/* ---- one connection -------------------------------------------------------------- */
 
 /* Also for a process that was forked meanwhile and has a copy of it. */
 static void close_side(int *fd)
@@ -144,7 +144,7 @@ static void move(struct proxy *p, struct conn *c)
     }
 }
 
-/* ---- the thread ------------------------------------------------------------------------ */
+/* ---- the thread ------------------------------------------------------------------ */
 
 static int connect_server(int port)
 {
@@ -254,7 +254,7 @@ static void *turn(void *arg)
     return NULL;
 }
 
-/* ---- orders ---------------------------------------------------------------------------- */
+/* ---- orders ---------------------------------------------------------------------- */
 
 static void order(struct proxy *p)
 {

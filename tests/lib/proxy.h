@@ -1,9 +1,10 @@
 /* proxy.h: a network that obeys: a TCP proxy in a thread, moved by the test.
  *
- * Bytes pass as they come until a direction of a connection is frozen: then they are kept, and
- * so is the end of the stream, and both go on in order when it is thawed. So a request can be
- * held back while its sender gives up and closes, and reach the server later, as from a slow
- * router. Each call has taken effect when it returns. Nothing here waits for time to pass.
+ * Bytes pass as they come until a direction of a connection is frozen: then they are kept,
+ * and so is the end of the stream, and both go on in order when it is thawed. So a request
+ * can be held back while its sender gives up and closes, and reach the server later, as
+ * from a slow router. Each call has taken effect when it returns. Nothing here waits for
+ * time to pass.
  */
 #ifndef HF_TESTS_PROXY_H
 #define HF_TESTS_PROXY_H
@@ -20,8 +21,8 @@ struct proxy *proxy_new(int server_port);
 int proxy_port(const struct proxy *);
 void proxy_free(struct proxy *); /* cuts everything */
 
-/* From now on these directions of these connections are frozen, the others pass. Frozen both
- * ways, PRESENT and FUTURE: a black hole that accepts. 0: all passes again. */
+/* From now on these directions of these connections are frozen, the others pass. Frozen
+ * both ways, PRESENT and FUTURE: a black hole that accepts. 0: all passes again. */
 void proxy_freeze(struct proxy *, unsigned which, unsigned directions);
 
 /* Each connection, present and future, lives for this many more bytes to the client and is

@@ -1,10 +1,11 @@
 /* redis.c: configures, starts and asks Redis servers.
  *
  * The program is redis-server from the PATH, or the same program under the name by which a
- * distribution's tools bring it (redis-check-rdb: it behaves by the name it is called), so no
- * package with a service is needed. Everything is written to disk before it is answered
- * (appendfsync always): what a killed server must remember, it remembers. Goes wrong: a server
- * that does not answer in time or ends by itself fails the test, and its log is printed.
+ * distribution's tools bring it (redis-check-rdb: it behaves by the name it is called), so
+ * no package with a service is needed. Everything is written to disk before it is answered
+ * (appendfsync always): what a killed server must remember, it remembers. Goes wrong: a
+ * server that does not answer in time or ends by itself fails the test, and its log is
+ * printed.
  */
 #include "redis.h"
 
@@ -137,9 +138,10 @@ void redis_restart_empty(struct server *s)
     redis_run(s);
 }
 
-/* ---- asking ---------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------- */
 
-/* Sentinels throw everybody out of a server whose part they change: then we ask once more. */
+/* Sentinels throw everybody out of a server whose part they change: then we ask once more.
+ */
 static bool may_ask_again(const char *fmt)
 {
     static const char *const questions[] = { "INFO", "GET", "EXISTS", "CLIENT LIST" };
@@ -267,7 +269,7 @@ const char *redis_info(struct server *s, const char *field)
     return value;
 }
 
-/* ---- counting -------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------- */
 
 static bool is_housekeeping(const char *command, size_t n)
 {

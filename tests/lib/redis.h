@@ -15,12 +15,13 @@ void redis_config(struct server *, const char *line, ...)
 void redis_run(struct server *);           /* starts it, and it answers */
 void redis_start(struct server *);         /* both, with nothing added */
 
-/* Kills it with SIGKILL and starts it again, with what it had written to disk, or with nothing. */
+/* Kills it with SIGKILL and starts it again, with what it had written to disk, or with
+ * nothing. */
 void redis_restart(struct server *);
 void redis_restart_empty(struct server *);
 
-/* One command on a connection of its own, as redisCommand formats it. A refusal is a failure;
- * redis_ask hands it back instead. The reply is the caller's to free. */
+/* One command on a connection of its own, as redisCommand formats it. A refusal is a
+ * failure; redis_ask hands it back instead. The reply is the caller's to free. */
 redisReply *redis_ask(struct server *, const char *fmt, ...);
 void redis_do(struct server *, const char *fmt, ...);        /* anything but a refusal */
 int64_t redis_number(struct server *, const char *fmt, ...); /* an integer */

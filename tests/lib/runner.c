@@ -259,12 +259,13 @@ static bool set_option(struct run *r, int letter)
 
 int run_cases(int argc, char **argv)
 {
-    static const struct option options[] = {
-        { "face", required_argument, NULL, 'f' }, { "setup", required_argument, NULL, 's' },
-        { "jobs", required_argument, NULL, 'j' }, { "list", no_argument, NULL, 'l' },
-        { "all", no_argument, NULL, 'a' },        { "verbose", no_argument, NULL, 'v' },
-        { NULL, 0, NULL, 0 }
-    };
+    static const struct option options[] = { { "face", required_argument, NULL, 'f' },
+                                             { "setup", required_argument, NULL, 's' },
+                                             { "jobs", required_argument, NULL, 'j' },
+                                             { "list", no_argument, NULL, 'l' },
+                                             { "all", no_argument, NULL, 'a' },
+                                             { "verbose", no_argument, NULL, 'v' },
+                                             { NULL, 0, NULL, 0 } };
     static struct run r;
     int letter;
 

@@ -4,8 +4,8 @@
  *
  * The child of a process with threads: ThreadSanitizer does not let it make threads, and
  * AddressSanitizer's allocator may be locked in it for ever, by a thread that was just then
- * allocating in the parent and does not exist in the child (the C library's own allocator is
- * made whole by fork). So beside busy threads such a child must not allocate. */
+ * allocating in the parent and does not exist in the child (the C library's own allocator
+ * is made whole by fork). So beside busy threads such a child must not allocate. */
 #ifndef HF_TEST_SANITIZER_H
 #define HF_TEST_SANITIZER_H
 

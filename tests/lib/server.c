@@ -1,8 +1,9 @@
 /* server.c: starts, freezes, kills and removes servers, and keeps what they said.
  *
- * Goes well: silent. Goes wrong: a failed check prints the end of the log of every server that
- * is in use. Whether a server runs is read from /proc (its working folder is its own), because
- * the asking process need not be its parent, and a number alone may belong to another by now.
+ * Goes well: silent. Goes wrong: a failed check prints the end of the log of every server
+ * that is in use. Whether a server runs is read from /proc (its working folder is its own),
+ * because the asking process need not be its parent, and a number alone may belong to
+ * another by now.
  */
 #include "server.h"
 
@@ -36,7 +37,7 @@ enum {
 
 static const struct server *in_use[IN_USE_MAX];
 
-/* ---- logs ----------------------------------------------------------------------------- */
+/* ---- logs ------------------------------------------------------------------------ */
 
 static void tell_one(const struct server *s)
 {
@@ -78,7 +79,7 @@ static void note_use(const struct server *old, const struct server *now)
     CHECK(old); /* else there are too many */
 }
 
-/* ---- folders and ports ----------------------------------------------------------------- */
+/* ---- folders and ports ----------------------------------------------------------- */
 
 /* In memory if there is such a place: what a disk is busy with is not asked here. */
 static void folder_new(char *dir, size_t size)
@@ -170,7 +171,7 @@ int port_reserve(int *ret_fd)
     check_failed(__FILE__, __LINE__, "no free port");
 }
 
-/* ---- the struct ------------------------------------------------------------------------ */
+/* ---- the struct ------------------------------------------------------------------ */
 
 void *shared_new(size_t size)
 {
@@ -206,7 +207,7 @@ void server_remove(struct server *s)
     close(s->reserved_fd);
 }
 
-/* ---- the process ----------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------- */
 
 /* Between fork and exec of a process that may have threads: system calls only. */
 _Noreturn static void become(const char *dir, const char *program, char *const argv[],
@@ -282,8 +283,8 @@ bool server_runs(const struct server *s)
     return strcmp(dir, s->dir) == 0;
 }
 
-/* One that is not our child: its end is that of its last thread, which has its sockets as well
- * as the first. */
+/* One that is not our child: its end is that of its last thread, which has its sockets as
+ * well as the first. */
 static void kill_other(const struct server *s)
 {
     struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, s->pid, 0), .events = POLLIN };
@@ -341,7 +342,7 @@ void server_continue(struct server *s)
     CHECK(kill(s->pid, SIGCONT) == 0);
 }
 
-/* ---- its clock ------------------------------------------------------------------------- */
+/* ---- its clock ------------------------------------------------------------------- */
 
 void server_clock_able(struct server *s)
 {

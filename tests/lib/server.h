@@ -1,9 +1,9 @@
 /* server.h: a real server for a test: in a folder of its own, on a port of its own.
  *
- * Nothing outlives the test: a server is killed with the thread that spawned it (so spawn from
- * the main thread), its port is ours as long as the struct is in use, its folder goes with
- * server_remove(). The struct lies in memory that forked cases share with the runner, because
- * a case may restart what the runner started and will stop.
+ * Nothing outlives the test: a server is killed with the thread that spawned it (so spawn
+ * from the main thread), its port is ours as long as the struct is in use, its folder goes
+ * with server_remove(). The struct lies in memory that forked cases share with the runner,
+ * because a case may restart what the runner started and will stop.
  */
 #ifndef HF_TESTS_SERVER_H
 #define HF_TESTS_SERVER_H
@@ -41,8 +41,8 @@ void server_kill(struct server *);     /* SIGKILL, and it is gone; its folder st
 void server_freeze(struct server *);   /* SIGSTOP, and it has stopped */
 void server_continue(struct server *); /* SIGCONT */
 
-/* The wall clock of a server, if it was made able before the start (clockshim.c). A step takes
- * effect at once, and steps add up. Its other clocks are left alone. */
+/* The wall clock of a server, if it was made able before the start (clockshim.c). A step
+ * takes effect at once, and steps add up. Its other clocks are left alone. */
 void server_clock_able(struct server *);
 void server_clock_step(struct server *, int64_t ms);
 

@@ -1,7 +1,7 @@
 /* setup.h: a store to test against, started for the suite.
  *
- * One file per store (setup_NAME.c) and a line in contract/setups.c. Everything that differs
- * between stores is here: what it must be able to do, how it is started, stopped,
+ * One file per store (setup_NAME.c) and a line in contract/setups.c. Everything that
+ * differs between stores is here: what it must be able to do, how it is started, stopped,
  * restarted, blocked.
  */
 #ifndef HF_TESTS_SETUP_H

@@ -111,7 +111,8 @@ static void local_block(struct place *p)
         nap();
         CHECK(kill(p->pid, SIGSTOP) == 0);
         CHECK(waitpid(p->pid, &status, WUNTRACED) == p->pid && WIFSTOPPED(status));
-        /* the second look: it was not somebody else, who only had to wait for a processor */
+        /* the second look: it was not somebody else, who only had to wait for a processor
+         */
         if (is_blocked(p->url, 100) && is_blocked(p->url, 1000))
             return;
         CHECK(kill(p->pid, SIGCONT) == 0);

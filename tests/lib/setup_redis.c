@@ -1,4 +1,5 @@
-/* setup_redis.c: one Redis server: plain, by unix socket, with TLS, with a user of few rights.
+/* setup_redis.c: one Redis server: plain, by unix socket, with TLS, with a user of few
+ * rights.
  *
  * Restarting kills with SIGKILL; everything answered was written. Blocking is SIGSTOP: the
  * kernel goes on accepting connections, and nobody answers, which is the harder case for a
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- shared with the other set-ups ------------------------------------------------------ */
+/* ---- shared with the other set-ups ----------------------------------------------- */
 
 struct redis_place *redis_place_new(struct place *p, size_t data)
 {
@@ -81,7 +82,7 @@ int64_t redis_place_work(struct place *p)
     return sum;
 }
 
-/* ---- certificates ----------------------------------------------------------------------- */
+/* ---- certificates ---------------------------------------------------------------- */
 
 static void openssl(const char *dir, const char *args)
 {
@@ -118,7 +119,7 @@ void certificates_make(const char *dir)
     certificate_make(dir, "client", "extendedKeyUsage=clientAuth\n");
 }
 
-/* ---- the set-ups ------------------------------------------------------------------------ */
+/* ---- the set-ups ----------------------------------------------------------------- */
 
 static void plain_start(struct place *p)
 {

@@ -48,9 +48,9 @@ void certificates_make(const char *dir);
 /* One more of that authority: who.crt and who.key. names: of its extensions, a line. */
 void certificate_make(const char *dir, const char *who, const char *names);
 
-/* One master with two replicas, and three sentinels that call it "mymaster"; and three masters
- * with a replica each. The place's url is set. `ms`: how long a server may be silent until it
- * is given up. */
+/* One master with two replicas, and three sentinels that call it "mymaster"; and three
+ * masters with a replica each. The place's url is set. `ms`: how long a server may be
+ * silent until it is given up. */
 void redis_sentinel_start(struct place *, int ms);
 void redis_cluster_start(struct place *, int ms);
 struct server *redis_sentinel_master(struct redis_place *); /* as the sentinels see it */

@@ -1,9 +1,9 @@
 /* setup_redis_many.c: several Redis servers as one store: under Sentinel, and as a Cluster.
  *
- * Both are written down in the servers' own files before they start (who is there, who follows
- * whom, who owns which slot), so that they need not find each other first. Ready means: the
- * replicas follow, the sentinels agree that they are enough to fail over, the cluster's nodes
- * all say that its state is good.
+ * Both are written down in the servers' own files before they start (who is there, who
+ * follows whom, who owns which slot), so that they need not find each other first. Ready
+ * means: the replicas follow, the sentinels agree that they are enough to fail over, the
+ * cluster's nodes all say that its state is good.
  */
 #include "setup_redis.h"
 
@@ -15,7 +15,7 @@
 
 enum { SENTINELS = 3, REPLICAS = 2, MASTERS = 3, SLOTS = 16384, SILENCE_MS = 5000 };
 
-/* ---- sentinel --------------------------------------------------------------------------- */
+/* ---- sentinel -------------------------------------------------------------------- */
 
 static void sentinel_init(struct server *s)
 {
@@ -127,7 +127,7 @@ static void sentinel_unusable(struct place *p, char *url, size_t size)
     snprintf(url, size, "redis+sentinel://127.0.0.1:%d/mymaster", r->dead_port);
 }
 
-/* ---- cluster ---------------------------------------------------------------------------- */
+/* ---- cluster --------------------------------------------------------------------- */
 
 /* Nodes 0 to 2 own a third of the slots each, nodes 3 to 5 follow them. */
 static void cluster_write(struct redis_place *r, size_t self)
@@ -185,7 +185,8 @@ void redis_cluster_start(struct place *p, int ms)
              r->servers[1].port, r->servers[2].port);
 }
 
-/* The port of the slot's owner as the first node sees it; 0: nobody, as between two owners. */
+/* The port of the slot's owner as the first node sees it; 0: nobody, as between two owners.
+ */
 static int owner_port(struct redis_place *r, int slot)
 {
     redisReply *all = redis_ask(&r->servers[0], "CLUSTER SLOTS");

@@ -1,6 +1,6 @@
-/* setup_redlock.c: independent Redis servers: Redlock on three and five of them, and the plain lock
- * on one. They were all started just now, so the guard against forgetful nodes is off; a fault
- * test has it on. */
+/* setup_redlock.c: independent Redis servers: Redlock on three and five of them, and the
+ * plain lock on one. They were all started just now, so the guard against forgetful nodes
+ * is off; a fault test has it on. */
 #include "check.h"
 #include "setup_redis.h"
 

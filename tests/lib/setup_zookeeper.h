@@ -29,8 +29,8 @@ struct zk_place *zk_place_new(struct place *, size_t servers);
 void zk_config(struct server *, const char *line, ...)
     __attribute__((format(printf, 2, 3)));
 void zk_ensemble(struct zk_place *); /* writes who is who; after `seen` was set */
-/* The one server by TLS, too, with the certificate of `who`; clients must have one. The authority and
- * the certificates are in its folder (certificates_make). */
+/* The one server by TLS, too, with the certificate of `who`; clients must have one. The
+ * authority and the certificates are in its folder (certificates_make). */
 void zk_secure(struct zk_place *, const char *who);
 void zk_run(struct zk_place *, size_t i);   /* starts it; does not await it */
 void zk_await(struct zk_place *, size_t i); /* it serves */

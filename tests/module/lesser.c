@@ -1,6 +1,6 @@
-/* lesser.c: the embedded store, as a module that can do less and whose URL has more: no place
- * ends by itself (no HF_CAP_KEEP), and lesser://USER:PASSWORD@HOST/FOLDER?KEY=VALUE is taken.
- * What the command does on such stores is tested with it, without a server.
+/* lesser.c: the embedded store, as a module that can do less and whose URL has more: no
+ * place ends by itself (no HF_CAP_KEEP), and lesser://USER:PASSWORD@HOST/FOLDER?KEY=VALUE
+ * is taken. What the command does on such stores is tested with it, without a server.
  */
 #include "seam/seam.h"
 

@@ -1,5 +1,5 @@
-/* other.c: a module made for another build of the seam; the loader refuses it before it looks
- * at anything else in it. */
+/* other.c: a module made for another build of the seam; the loader refuses it before it
+ * looks at anything else in it. */
 #include "seam/seam.h"
 
 extern const struct hf_module hf_module;

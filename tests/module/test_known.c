@@ -1,6 +1,7 @@
-/* test_known.c: which module a scheme needs, where it is searched, and what is said when it is
- * not there. The tables that the build makes are replaced by our own: a driver that was left
- * out, one that is a module. Whether the process is a set-id program is what a case says.
+/* test_known.c: which module a scheme needs, where it is searched, and what is said when it
+ * is not there. The tables that the build makes are replaced by our own: a driver that was
+ * left out, one that is a module. Whether the process is a set-id program is what a case
+ * says.
  */
 #include <setjmp.h>
 #include <stdarg.h>

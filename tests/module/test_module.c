@@ -255,7 +255,7 @@ static void a_folder_that_others_may_write_is_refused(void **state)
     assert_int_equal(a.rc, HF_EMODULE);
 }
 
-/* ---- fork beside a thread that loads a module ---------------------------------------- */
+/* ---- fork beside a thread that loads a module ------------------------------------ */
 
 enum { CHILD_S = 60 };
 
@@ -287,7 +287,8 @@ static int fork_while_a_module_loads(hf_error *err)
         return HF_ESYS;
     snprintf(fds, sizeof fds, "%d %d", begun[1], go[0]);
     setenv("HF_TEST_SLOW", fds, 1);
-    if (pthread_create(&thread, NULL, preload, "slow") != 0 || read(begun[0], &byte, 1) != 1)
+    if (pthread_create(&thread, NULL, preload, "slow") != 0 ||
+        read(begun[0], &byte, 1) != 1)
         return HF_ESYS;
     pid = fork();
     if (pid == 0) {

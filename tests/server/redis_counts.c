@@ -1,7 +1,8 @@
 /* redis_counts.c: how many commands the scripts run inside a Redis server, by its own
  * count.
  *
- *     server-redis [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose] [CASE...]
+ *     server-redis [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
+ * [CASE...]
  *
  * Each case has a server of its own, on which nobody else does anything, so counts are
  * exact: one command more is a failure. Times are not asserted here but measured by
@@ -78,7 +79,7 @@ static hf_client *ready(void)
     return c;
 }
 
-/* ---- the free path -------------------------------------------------------------- */
+/* ---- the free path --------------------------------------------------------------- */
 
 static void count_pairs(hf_client *c, const hf_request *req)
 {
@@ -114,7 +115,7 @@ static void free_path(void)
     end();
 }
 
-/* ---- hand-offs ------------------------------------------------------------------ */
+/* ---- hand-offs ------------------------------------------------------------------- */
 
 struct queue {
     hf_client *client;
@@ -236,7 +237,7 @@ static void queue_length(void)
     CHECK_NUM(few.join, ==, many.join);
 }
 
-/* ---- one word about a name ------------------------------------------------------ */
+/* ---- one word about a name ------------------------------------------------------- */
 
 static void count_states(hf_client *c, int state)
 {
@@ -272,7 +273,7 @@ static void state_path(void)
     end();
 }
 
-/* ---- fences --------------------------------------------------------------------- */
+/* ---- fences ---------------------------------------------------------------------- */
 
 static uint64_t stored_mark(const char *key)
 {
@@ -344,7 +345,8 @@ extern const struct test_case many_cases[], script_cases[], walk_cases[];
 extern const struct test_case bench_cases[];
 #endif
 
-const struct test_case *const tables[] = { counts_cases, many_cases, script_cases, walk_cases,
+const struct test_case *const tables[] = { counts_cases, many_cases,
+                                           script_cases, walk_cases,
 #ifdef HOLDFAST
                                            bench_cases,
 #endif

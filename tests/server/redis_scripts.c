@@ -1,14 +1,14 @@
 /* redis_scripts.c: the scripts of a line at random, and what must be true after each call.
  *
- * Three clients with eight tokens call the scripts themselves, in any order that a network or a
- * person might produce: joins and leaves come twice, late, with every flag; time passes. After
- * each call the keys are read in one step and compared with those before:
+ * Three clients with eight tokens call the scripts themselves, in any order that a network
+ * or a person might produce: joins and leaves come twice, late, with every flag; time
+ * passes. After each call the keys are read in one step and compared with those before:
  *
- *   counts    the header says how many hold, wait, and how much; never above the capacity (G1)
- *   expiry    no key ends before somebody in it; who is granted gets its group's time, no more (G1)
- *   fences    every grant's is above all before it (G2)
- *   order     only the first of the queue go in, and nobody waits who would fit (G3, G4)
- *   others    who is not named by the call stays, unless its time is over (G8)
+ *   counts    the header says how many hold, wait, and how much; never above the capacity
+ * (G1) expiry    no key ends before somebody in it; who is granted gets its group's time,
+ * no more (G1) fences    every grant's is above all before it (G2) order     only the first
+ * of the queue go in, and nobody waits who would fit (G3, G4) others    who is not named by
+ * the call stays, unless its time is over (G8)
  *
  * Goes wrong: the seed and the number of the step are printed. */
 #include "counts.h"
@@ -77,7 +77,7 @@ static int weight_of(int t)
     return kind == 0 ? capacity : kind == 1 ? (t % 3 ? 1 : capacity) : 1 + t % capacity;
 }
 
-/* ---- asking -------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------- */
 
 struct words {
     const char *argv[40];
@@ -129,9 +129,10 @@ static struct words script(enum script_id id, int nkeys)
     return w;
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------- */
 
-/* The time is read last: what a key has left is then at most too much by what has passed. */
+/* The time is read last: what a key has left is then at most too much by what has passed.
+ */
 static const char look_script[] =
     "local all = {}\n"
     "for i = 1, 3 do all[i] = redis.call('PTTL', KEYS[i]) end\n"
@@ -234,7 +235,7 @@ static struct line_seen look(void)
     return l;
 }
 
-/* ---- what must be true ---------------------------------------------------------------------- */
+/* ---- what must be true ----------------------------------------------------------- */
 
 static void judge_state(const struct line_seen *l)
 {
@@ -307,7 +308,7 @@ static void judge_change(const struct line_seen *was, const struct line_seen *is
     }
 }
 
-/* ---- doing ----------------------------------------------------------------------------------- */
+/* ---- doing ----------------------------------------------------------------------- */
 
 /* After a call. */
 static void judge(struct line_seen *was, unsigned named)
@@ -497,8 +498,8 @@ static void time_passes(int t, struct line_seen *was)
     *was = look();
 }
 
-/* Somebody removes the line by hand; then another kind of line may begin. The mark may be ahead of
- * the clock. */
+/* Somebody removes the line by hand; then another kind of line may begin. The mark may be
+ * ahead of the clock. */
 static void begin_anew(struct line_seen *was)
 {
     uint64_t ahead = (uint64_t)redis_time_us(&server) + 1000000;
@@ -516,9 +517,8 @@ static void begin_anew(struct line_seen *was)
 static void scripts_at_random(void)
 {
     static void (*const deeds[])(int, struct line_seen *) = {
-        join,  join, join, join, join,  join,  leave, leave,  leave,
-        leave, stay, stay, stay, amend, evict, renew, follow, time_passes,
-        keep,  keep, brief,
+        join, join, join,  join,  join,  join,   leave,       leave, leave, leave, stay,
+        stay, stay, amend, evict, renew, follow, time_passes, keep,  keep,  brief,
     };
     enum { DEEDS = sizeof(deeds) / sizeof(deeds[0]) };
     struct line_seen was;

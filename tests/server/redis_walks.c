@@ -1,6 +1,6 @@
-/* redis_walks.c: what the search for deadlocks costs a server when very many wait, each of them holding
- * something: 50 processes of 20 owners that have waited for more than a minute. And a deadlock that comes
- * about then is found soon all the same (G10). */
+/* redis_walks.c: what the search for deadlocks costs a server when very many wait, each of
+ * them holding something: 50 processes of 20 owners that have waited for more than a
+ * minute. And a deadlock that comes about then is found soon all the same (G10). */
 #include "counts.h"
 
 #include <holdfast/async.h>
@@ -48,9 +48,10 @@ static void wait_in_line(void *arg)
         char name[64];
 
         snprintf(name, sizeof(name), "own/%d/%d", k->number, i);
-        CHECK_RC(hf_acquire(c, name, HF_FOREVER, HF_REQUEST(.owner = owner), &held[i], &e), 0);
-        CHECK_RC(hf_acquire_start(c, "hot", HF_FOREVER, HF_REQUEST(.owner = owner), ended, NULL,
-                                  &ops[i], &e),
+        CHECK_RC(hf_acquire(c, name, HF_FOREVER, HF_REQUEST(.owner = owner), &held[i], &e),
+                 0);
+        CHECK_RC(hf_acquire_start(c, "hot", HF_FOREVER, HF_REQUEST(.owner = owner), ended,
+                                  NULL, &ops[i], &e),
                  0);
     }
     while (poll(&p, 1, 0) == 0)
@@ -71,10 +72,12 @@ static int64_t reads(void)
 static struct pend *found_soon(hf_client *c)
 {
     hf_lease *x = taken(c, "x", HF_REQUEST(.owner = 1002));
-    struct pend *behind = queued(c, "hot", PROCESSES * OWNERS + 1, HF_REQUEST(.owner = 1002));
+    struct pend *behind =
+        queued(c, "hot", PROCESSES * OWNERS + 1, HF_REQUEST(.owner = 1002));
     int64_t began = now_ms();
 
-    CHECK_RC(pend_end(begun(c, "x", HF_FOREVER, HF_REQUEST(.owner = 1001)), NULL), HF_EDEADLK);
+    CHECK_RC(pend_end(begun(c, "x", HF_FOREVER, HF_REQUEST(.owner = 1001)), NULL),
+             HF_EDEADLK);
     printf("a deadlock was found after %lld ms\n", (long long)(now_ms() - began));
     CHECK_NUM(now_ms() - began, <=, FOUND_MS * TEST_SLOW);
     given(x);

@@ -1,4 +1,5 @@
-/* rows.c: `holdfast bench` on a server, briefly, and what it says; the other verbs by a script. */
+/* rows.c: `holdfast bench` on a server, briefly, and what it says; the other verbs by a
+ * script. */
 #include "rows.h"
 
 #include "check.h"

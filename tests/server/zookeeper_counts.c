@@ -1,6 +1,7 @@
 /* zookeeper_counts.c: what a ZooKeeper server has to do for us, by its own count.
  *
- *     server-zookeeper [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose] [CASE...]
+ *     server-zookeeper [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
+ * [CASE...]
  *
  * Each case has a server of its own, on which nobody else does anything. Times are not
  * asserted here but measured by `holdfast bench`. */
@@ -28,7 +29,8 @@ static int64_t number(const char *text, const char *field)
     return strtoll(at + strlen(field), NULL, 10);
 }
 
-/* The asker is among those connected. What it asks is no request of a session, and is not counted. */
+/* The asker is among those connected. What it asks is no request of a session, and is not
+ * counted. */
 static struct counts ask(void)
 {
     static const char *const kinds[] = { "created", "deleted", "changed", "children" };
@@ -50,7 +52,7 @@ static struct counts ask(void)
     return c;
 }
 
-/* ---- the free path -------------------------------------------------------------- */
+/* ---- the free path --------------------------------------------------------------- */
 
 /* The fewest requests of several: beside a pair there may be the session's own, and one
  * that is slow watches its own node. */
@@ -160,9 +162,15 @@ static void state_path(void)
     done();
 }
 
-/* ---- hand-offs ------------------------------------------------------------------ */
+/* ---- hand-offs ------------------------------------------------------------------- */
 
-enum { CLIENTS = 10, HANDS = 50, SYNCS = 10, QUARTER_MS = 2500 /* of LONG_TTL */, SOON_MS = 20 };
+enum {
+    CLIENTS = 10,
+    HANDS = 50,
+    SYNCS = 10,
+    QUARTER_MS = 2500 /* of LONG_TTL */,
+    SOON_MS = 20
+};
 
 struct queue {
     hf_client *clients[CLIENTS];
@@ -255,8 +263,9 @@ static void queue_close(struct queue *q)
     done();
 }
 
-/* What a session asks for by itself between two counts: a proof of life every quarter of its time, a look at
- * what it waits for, and its own node where it has held for a moment; a slow machine makes that more. */
+/* What a session asks for by itself between two counts: a proof of life every quarter of
+ * its time, a look at what it waits for, and its own node where it has held for a moment; a
+ * slow machine makes that more. */
 static int64_t own_requests(const struct queue *q, const struct counts *before,
                             const struct counts *after)
 {
@@ -281,7 +290,8 @@ static void one_client(size_t waiters)
     after = ask();
     CHECK_NUM(after.events - before.events, ==, HANDS);
     CHECK_NUM(after.reads - before.reads, <=, own_requests(&q, &before, &after));
-    CHECK_NUM(after.requests - before.requests, <=, HANDS + own_requests(&q, &before, &after));
+    CHECK_NUM(after.requests - before.requests, <=,
+              HANDS + own_requests(&q, &before, &after));
     CHECK_NUM(after.connections, ==, 1);
     CHECK_NUM(q.waiting, ==, waiters - HANDS);
     queue_close(&q);

@@ -1,5 +1,6 @@
-/* zookeeper_run.c: `holdfast run` on servers that give less than the ttl that was asked for: its grace and
- * its margins fit the ttl that was given, and a healthy command is left alone. */
+/* zookeeper_run.c: `holdfast run` on servers that give less than the ttl that was asked
+ * for: its grace and its margins fit the ttl that was given, and a healthy command is left
+ * alone. */
 #include "zookeeper_fault.h"
 
 #include <stdlib.h>

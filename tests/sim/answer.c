@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- deciding by reading (ORDERED) -------------------------------------------------- */
+/* ---- deciding by reading (ORDERED) ----------------------------------------------- */
 
 static const struct srow *row_of(const struct snap *s, uint64_t token, int *at)
 {
@@ -95,7 +95,7 @@ static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
         read_again(c, d, watch);
 }
 
-/* ---- answers ------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------- */
 
 /* The life of the group that the store has put a ticket into. If that is a new one,
  * who hangs on the old one's life is not renewed by this join. */
@@ -398,8 +398,8 @@ static void said_bye(struct sim_client *c, const struct msg *m)
 void driver_receive(struct sim_client *c, struct msg *m)
 {
     static void (*const handle[])(struct sim_client *, const struct msg *) = {
-        is_up, joined, left, amended, renewed, looked, session_answered,
-        saw, saw, decide_by, said_bye
+        is_up, joined, left,      amended, renewed, looked, session_answered,
+        saw,   saw,    decide_by, said_bye
     };
 
     if (m->epoch != c->epoch && m->kind < N_GRANT)

@@ -32,7 +32,7 @@ static int64_t now_of(struct sim_client *c)
     return proc_now(&w.procs[c->proc]);
 }
 
-/* ---- tickets ------------------------------------------------------------------------ */
+/* ---- tickets --------------------------------------------------------------------- */
 
 static uint64_t token_of(const struct ticket *t)
 {
@@ -127,7 +127,7 @@ bool drv_put_off(struct sim_client *c, struct dt *d, unsigned one_in)
     return true;
 }
 
-/* ---- lives -------------------------------------------------------------------------- */
+/* ---- lives ----------------------------------------------------------------------- */
 
 int drv_ttl(int64_t ttl_ms)
 {
@@ -175,7 +175,7 @@ void drv_session_dead(struct sim_client *c)
     ev_dead(l);
 }
 
-/* ---- verbs -------------------------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------- */
 
 static uint32_t hints_of(const struct ticket *t)
 {
@@ -332,10 +332,10 @@ static void stop(struct store *s, struct look *l, struct cell *cell)
             c->looks[i].look = NULL;
 }
 
-/* ---- opening and closing ------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------- */
 
-/* What the servers turn out to be able to do: known when one is reached. In some runs they are
- * replaced half-way by older ones. */
+/* What the servers turn out to be able to do: known when one is reached. In some runs they
+ * are replaced half-way by older ones. */
 void driver_learns(struct sim_client *c)
 {
     if (w.plan->family == LOOSE || (w.plan->replaced && w.now > w.plan->end / 2))

@@ -49,7 +49,8 @@ static bool refused(const struct line *l, const struct st *s)
     const struct list *n = list_first(&l->queue);
     const struct st *head = n ? container_of(n, struct st, node) : s;
 
-    return w.plan->family == ORDERED && (head->lk != s->lk || head->capacity != s->capacity);
+    return w.plan->family == ORDERED &&
+           (head->lk != s->lk || head->capacity != s->capacity);
 }
 
 /* Which tickets of this line will be granted once those have left that can go on? */
@@ -155,8 +156,8 @@ static bool is_tied(struct knot_of *k, struct owner o)
     return me >= 0 && !k->free[me];
 }
 
-/* Long enough for a walk, and for one more of somebody whose ticket is out of date; far less than a
- * walk's longest pause. */
+/* Long enough for a walk, and for one more of somebody whose ticket is out of date; far
+ * less than a walk's longest pause. */
 static int64_t found_within(void)
 {
     const struct plan *p = w.plan;

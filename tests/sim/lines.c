@@ -262,7 +262,7 @@ void line_renew(struct grp *g, int64_t sent_at)
     g->sent_at = sent_at;
 }
 
-/* ---- what happens to a store -------------------------------------------------------- */
+/* ---- what happens to a store ----------------------------------------------------- */
 
 void store_init(void)
 {

@@ -1,11 +1,12 @@
 /* main.c: the simulator's command line, and its face as a test program.
  *
- *   sim --time SECONDS [--seed N] [--mutation NAME]   runs seeds from N on (fresh if not given)
- *   sim --seed N [--verbose]                          repeats one seed
- *   sim --mutations SECONDS [NAME...]                 how long until each mutation is found
- *   sim --tap SEEDS_FILE SECONDS few|all              for ./check
+ *   sim --time SECONDS [--seed N] [--mutation NAME]   runs seeds from N on (fresh if not
+ * given) sim --seed N [--verbose]                          repeats one seed sim --mutations
+ * SECONDS [NAME...]                 how long until each mutation is found sim --tap
+ * SEEDS_FILE SECONDS few|all              for ./check
  *
- * A failing seed is shrunk and told as a history that ends with the guarantee that broke. */
+ * A failing seed is shrunk and told as a history that ends with the guarantee that broke.
+ */
 #include "sim.h"
 
 #include <inttypes.h>
@@ -70,7 +71,7 @@ static uint64_t fresh_seed(void)
     return x >> 24;
 }
 
-/* ---- telling ------------------------------------------------------------------------ */
+/* ---- telling --------------------------------------------------------------------- */
 
 static void describe(const struct plan *p)
 {
@@ -141,7 +142,7 @@ static void crashed(int sig)
     raise(sig);
 }
 
-/* ---- running ------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------- */
 
 struct tally {
     uint64_t steps, runs, seed; /* seed: the failing one */
@@ -179,8 +180,8 @@ static int run_time(uint64_t seed, double limit, int mutant, double *ret_rate)
     struct tally t = search(seed, limit, mutant);
 
     if (ret_rate)
-        *ret_rate = (double)t.steps * 60 / 1e6 /
-                    (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start);
+        *ret_rate =
+            (double)t.steps * 60 / 1e6 / (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - start);
 
     printf("# %" PRIu64 " runs from seed %" PRIu64 ", %" PRIu64
            " steps, %.1f s: %.1f million "
@@ -244,7 +245,7 @@ static int hunt_all(double limit, char **names, int n)
     return missed > 0;
 }
 
-/* ---- as a test ---------------------------------------------------------------------- */
+/* ---- as a test ------------------------------------------------------------------- */
 
 enum { LEAST_RATE = 20 }; /* million steps a minute */
 

@@ -4,7 +4,7 @@
  * executed or lost, and its answer is lost in any case. */
 #include "sim.h"
 
-/* ---- sending ------------------------------------------------------------------------ */
+/* ---- sending --------------------------------------------------------------------- */
 
 static int64_t delay(struct sim_client *c, uint64_t salt)
 {
@@ -108,7 +108,7 @@ void store_notify(uint8_t id, struct msg *m)
     }
 }
 
-/* ---- the connection ----------------------------------------------------------------- */
+/* ---- the connection -------------------------------------------------------------- */
 
 static void try_later(struct sim_client *c, int64_t us)
 {
@@ -135,7 +135,8 @@ void driver_connect(struct sim_client *c)
     try_later(c, 4 * (w.plan->delay_us + w.plan->jitter_us) + 100 * US);
 }
 
-/* Out of reach; or it answers, and will not have us: then nobody waits for it any longer. */
+/* Out of reach; or it answers, and will not have us: then nobody waits for it any longer.
+ */
 static int why_down(const struct sim_client *c)
 {
     if (w.quiet || mix(w.plan->seed ^ (uint64_t)c->id << 32 ^ c->epoch) % 6 > 0)
@@ -192,7 +193,8 @@ void driver_silent(struct sim_client *c, int64_t us, bool stale)
     struct ev *e;
 
     SAY("client %u: %s for %lld ms", c->id,
-        stale ? "its follower is cut off, and answers reads" : "the connection falls silent",
+        stale ? "its follower is cut off, and answers reads"
+              : "the connection falls silent",
         (long long)us / US);
     c->silent = !stale;
     c->stale = stale;

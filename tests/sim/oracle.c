@@ -47,7 +47,7 @@ static int64_t deadline(const struct hold *h)
     return l ? l->sent_at + l->given_ms * 990 - 2000 : INT64_MAX;
 }
 
-/* ---- G1, G2, G3 --------------------------------------------------------------------- */
+/* ---- G1, G2, G3 ------------------------------------------------------------------ */
 
 static int64_t sum_held(const struct line *l, uint64_t except)
 {
@@ -71,7 +71,8 @@ void oracle_line(int line)
                     line_names[line], sum, l->held[i].h->t.capacity);
 }
 
-/* Also where the store may end a hold sooner: nobody believes in one for longer than its ttl. */
+/* Also where the store may end a hold sooner: nobody believes in one for longer than its
+ * ttl. */
 static void believed(const struct oh *o)
 {
     if (o->handles > 0 && o->h->t.life && atomic_load(&o->h->until_at) > deadline(o->h))
@@ -112,7 +113,8 @@ void oracle_dropped(const struct st *s, const char *id)
 
     for (int i = 0; certain() && i < l->nheld; i++)
         if (l->held[i].token == s->token && held(&l->held[i]))
-            violate(id, "%s: ticket %04x is taken out of the line while its check says held",
+            violate(id,
+                    "%s: ticket %04x is taken out of the line while its check says held",
                     line_names[s->line], TOK(s->token));
 }
 
@@ -190,7 +192,8 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
     }
     count_grant(l, h);
     if (h->needs & ~l->c->store.caps)
-        violate("G1", "%s is granted although the store cannot do what it needs", h->t.name);
+        violate("G1", "%s is granted although the store cannot do what it needs",
+                h->t.name);
     if (line->nheld == ROWS)
         return;
     o = &line->held[line->nheld++];
@@ -214,7 +217,7 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
     oracle_line(line_of(h->t.name));
 }
 
-/* ---- G6 ----------------------------------------------------------------------------- */
+/* ---- G6 -------------------------------------------------------------------------- */
 
 static bool stood_still(const struct oh *o, int64_t since)
 {
@@ -265,7 +268,7 @@ static void told_in_time(const struct oh *o)
         violate("G6", "nobody was told that %s is lost", o->h->t.name);
 }
 
-/* ---- G7, G8, G9 --------------------------------------------------------------------- */
+/* ---- G7, G8, G9 ------------------------------------------------------------------ */
 
 static void remove_held(struct line *l, struct oh *o)
 {

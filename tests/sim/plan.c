@@ -35,8 +35,7 @@ const char *act_word(enum act_kind k)
                                                   [A_SHUT] = "close",
                                                   [A_STOP] = "stop",
                                                   [A_CUT] = "connection cut",
-                                                  [A_SILENT] =
-                                                      "connection falls silent",
+                                                  [A_SILENT] = "connection falls silent",
                                                   [A_FORK] = "process forks",
                                                   [A_PAUSE] = "process stands still",
                                                   [A_SUSPEND] = "machine suspended",
@@ -86,7 +85,8 @@ static void shape(struct plan *p)
     if (p->calm)
         return;
     p->puts_off = mix(p->seed ^ PUTS_OFF) % 6 == 0;
-    p->refuses = mix(p->seed ^ REFUSES) % 8 == 0; /* drawn apart: old seeds mean what they meant */
+    /* drawn apart: old seeds mean what they meant */
+    p->refuses = mix(p->seed ^ REFUSES) % 8 == 0;
     p->replaced = p->family == SCRIPTED && mix(p->seed ^ REPLACED) % 8 == 0;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
     p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
@@ -140,8 +140,8 @@ static void trouble(struct plan *p, struct act *a, uint32_t kinds)
         a->kind = A_CUT;
 }
 
-/* In one run of eight clients are stopped, in the place of some looks. Drawn apart, like `refuses`, and
- * so that none of the old seeds is such a run. */
+/* In one run of eight clients are stopped, in the place of some looks. Drawn apart, like
+ * `refuses`, and so that none of the old seeds is such a run. */
 static void stop_some(struct plan *p)
 {
     if (p->calm || mix(p->seed ^ STOPS) % 8 != 0)

@@ -8,7 +8,7 @@
 
 static struct sim_client *client_pool[PROCS * SLOTS];
 
-/* ---- clocks ------------------------------------------------------------------------- */
+/* ---- clocks ---------------------------------------------------------------------- */
 
 static void touch_all(const struct proc *p)
 {
@@ -25,7 +25,7 @@ static void set_clock(struct proc *p, int32_t ppm)
     touch_all(p);
 }
 
-/* ---- what the core may use of the world --------------------------------------------- */
+/* ---- what the core may use of the world ------------------------------------------ */
 
 static struct sim_client *env_client(struct env *e)
 {
@@ -61,7 +61,7 @@ static void env_timer(struct env *e, struct timer *t, int64_t at)
         hf__heap_set(&c->timers, &t->node, at);
 }
 
-/* ---- clients ------------------------------------------------------------------------ */
+/* ---- clients --------------------------------------------------------------------- */
 
 static struct url client_url(void)
 {
@@ -85,10 +85,9 @@ struct sim_client *open_client(int proc, int slot)
     if (!c && (c = client_pool[at] = malloc(sizeof *c)) == NULL)
         abort();
     memset(c, 0, sizeof *c);
-    c->env = (struct env){ .now = env_now,
-                           .wall = env_wall,
-                           .random = env_random,
-                           .timer = env_timer };
+    c->env = (struct env){
+        .now = env_now, .wall = env_wall, .random = env_random, .timer = env_timer
+    };
     c->alive_word = 1;
     c->core.alive = &c->alive_word;
     c->id = (uint8_t)w.ids++;
@@ -158,7 +157,7 @@ void settle(struct sim_client *c)
     touch(c);
 }
 
-/* ---- processes ---------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------- */
 
 void process_start(int i)
 {
@@ -234,7 +233,7 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
     touch_all(p);
 }
 
-/* ---- faults ------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------- */
 
 static void cut(struct sim_client *c, int64_t us)
 {

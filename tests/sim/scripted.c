@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- requests ----------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------- */
 
 static void answer_place(struct line *l, struct st *s, struct msg *a)
 {

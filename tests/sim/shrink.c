@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-enum { STEPS_MOST = 150 * 1000 * 1000, SALTS_MOST = 200 }; /* so many steps: half a minute */
+/* so many steps: half a minute */
+enum { STEPS_MOST = 150 * 1000 * 1000, SALTS_MOST = 200 };
 
 static uint64_t steps, salts;
 

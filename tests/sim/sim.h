@@ -1,8 +1,9 @@
 /* sim.h: the parts of the simulator.
  *
- * One world at a time: processes with clients (each a struct client of the core) and threads, a
- * store, a network, one true clock. Everything that happens is a step: a message arrives, a timer
- * fires, the plan acts. All of it follows from a seed, and so a run can be repeated and shrunk.
+ * One world at a time: processes with clients (each a struct client of the core) and
+ * threads, a store, a network, one true clock. Everything that happens is a step: a message
+ * arrives, a timer fires, the plan acts. All of it follows from a seed, and so a run can be
+ * repeated and shrunk.
  *
  * mem.c       the core's memory             world.c    clock, steps, the end of a run
  * plan.c      what shall happen             process.c  processes, clients, faults
@@ -27,16 +28,16 @@
 
 enum {
     PROCS = 4,
-    SLOTS = 2,      /* clients of a process at a time */
-    THREADS = 3,    /* of a process at a time */
-    IDS = 120,      /* clients of a run */
+    SLOTS = 2,   /* clients of a process at a time */
+    THREADS = 3, /* of a process at a time */
+    IDS = 120,   /* clients of a run */
     LINES = 8,
     TTLS = 3,
-    TICKETS = 96,   /* of a client */
-    ROWS = 400,     /* of a line */
+    TICKETS = 96, /* of a client */
+    ROWS = 400,   /* of a line */
     LOOKS = 48,
     ACTS = 1600,
-    US = 1000       /* in a millisecond */
+    US = 1000 /* in a millisecond */
 };
 
 enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
@@ -48,7 +49,7 @@ enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
     X(READER_PAST, "reader-past-writer", "a reader is admitted past a waiting writer")     \
     X(MONOTONIC, "monotonic", "the clock stands still while the machine is suspended")     \
     X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
-    X(OUTDATED, "outdated", "a grant counts from a request that came after it")           \
+    X(OUTDATED, "outdated", "a grant counts from a request that came after it")            \
     X(OLD_LIFE, "old-life", "a join into a new group renews the life of the expired one")  \
     X(READ_RENEWS, "read-renews", "an answered read counts as a renewal of the session")   \
     X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")
@@ -60,13 +61,34 @@ enum sim_mutant {
 #undef HF_X
 };
 
-/* ---- plan --------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------ */
 
 enum act_kind {
-    A_ACQUIRE, A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE, A_RENEW, A_LOOK, A_EVICT,
-    A_THREAD_ENDS, A_SHUT, A_STOP,
-    A_CUT, A_SILENT, A_PAUSE, A_SUSPEND, A_KILL, A_FORK, A_DRIFT, A_BEYOND, A_STORE_STOP,
-    A_STORE_FORGETS, A_CLOCK, A_NO_MEMORY, A_FOLLOWER, A_END_HOLD,
+    A_ACQUIRE,
+    A_CANCEL,
+    A_RELEASE,
+    A_DOWNGRADE,
+    A_NOTE,
+    A_RENEW,
+    A_LOOK,
+    A_EVICT,
+    A_THREAD_ENDS,
+    A_SHUT,
+    A_STOP,
+    A_CUT,
+    A_SILENT,
+    A_PAUSE,
+    A_SUSPEND,
+    A_KILL,
+    A_FORK,
+    A_DRIFT,
+    A_BEYOND,
+    A_STORE_STOP,
+    A_STORE_FORGETS,
+    A_CLOCK,
+    A_NO_MEMORY,
+    A_FOLLOWER,
+    A_END_HOLD,
     ACT_KINDS
 };
 
@@ -81,8 +103,14 @@ struct act {
     int64_t wait_ms, hold_us, dur_us;
     uint32_t rnd;
 };
-enum { F_BARGE = 1, F_REENTRANT = 2, F_NO_RENEW = 4, F_NOW = 8, F_KEEP = 16,
-       F_MAX_HOLD = 32 };
+enum {
+    F_BARGE = 1,
+    F_REENTRANT = 2,
+    F_NO_RENEW = 4,
+    F_NOW = 8,
+    F_KEEP = 16,
+    F_MAX_HOLD = 32
+};
 
 struct plan {
     uint64_t seed;
@@ -90,18 +118,20 @@ struct plan {
     enum family family;
     int procs, slots, lines, nttls;
     int64_t ttl_ms[TTLS];
-    int capacity[LINES];       /* 0: a lock; else permits */
+    int capacity[LINES];         /* 0: a lock; else permits */
     int64_t delay_us, jitter_us; /* of a message */
-    int64_t look_us;           /* looks take so much longer, on a stream of their own */
+    int64_t look_us;             /* looks take so much longer, on a stream of their own */
     uint32_t slow_ppm, wake_lost_ppm, twice_ppm;
-    bool eager;                /* the store ends what expired at that moment, not when asked */
-    bool by_wall;              /* its expiries are times of its wall clock */
-    bool deaths_by_dead;       /* the driver says a lost hold by ev_dead, not ev_gone */
-    bool busy;                 /* an owner acts on several threads: waits and goes on */
-    bool puts_off;             /* the driver cannot have some tickets in line for a while */
-    bool refuses;              /* the store refuses some requests of a client for a while */
-    bool replaced;             /* half-way by servers that can do less */
-    bool calm;                 /* no faults but lost wakes, no time-outs: deadlocks are clear */
+    /* the store ends what expired at that moment, not when asked */
+    bool eager;
+    bool by_wall;        /* its expiries are times of its wall clock */
+    bool deaths_by_dead; /* the driver says a lost hold by ev_dead, not ev_gone */
+    bool busy;           /* an owner acts on several threads: waits and goes on */
+    bool puts_off;       /* the driver cannot have some tickets in line for a while */
+    bool refuses;        /* the store refuses some requests of a client for a while */
+    bool replaced;       /* half-way by servers that can do less */
+    /* no faults but lost wakes, no time-outs: deadlocks are clear */
+    bool calm;
     int32_t ppm[PROCS];
     struct act acts[ACTS];
     size_t n;
@@ -111,7 +141,7 @@ struct plan {
 void plan_make(struct plan *, uint64_t seed);
 const char *act_word(enum act_kind);
 
-/* ---- random ------------------------------------------------------------------------- */
+/* ---- random ---------------------------------------------------------------------- */
 
 static inline uint64_t mix(uint64_t x)
 {
@@ -121,14 +151,35 @@ static inline uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* ---- messages ----------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
 enum msg_kind {
-    M_HELLO, M_JOIN, M_LEAVE, M_AMEND, M_RENEW, M_WAIT, M_SESSION, M_LOOK, M_EVICT, M_READ,
+    M_HELLO,
+    M_JOIN,
+    M_LEAVE,
+    M_AMEND,
+    M_RENEW,
+    M_WAIT,
+    M_SESSION,
+    M_LOOK,
+    M_EVICT,
+    M_READ,
     M_BYE,
-    R_HELLO, R_JOIN, R_LEAVE, R_AMEND, R_RENEW, R_WAIT, R_SESSION, R_LOOK, R_EVICT, R_READ,
+    R_HELLO,
+    R_JOIN,
+    R_LEAVE,
+    R_AMEND,
+    R_RENEW,
+    R_WAIT,
+    R_SESSION,
+    R_LOOK,
+    R_EVICT,
+    R_READ,
     R_BYE,
-    N_GRANT, N_GONE, N_MARK, N_FIRED
+    N_GRANT,
+    N_GONE,
+    N_MARK,
+    N_FIRED
 };
 
 struct srow { /* a ticket as a store tells of it */
@@ -161,8 +212,19 @@ struct msg {
     struct snap *snap;
 };
 
-enum ev_kind { E_TO_STORE, E_TO_CLIENT, E_RELEASE, E_RECONNECT, E_BREAK, E_SWEEP,
-               E_SESSION, E_SHUT, E_CLOSED, E_STORE_UP, E_RESTART };
+enum ev_kind {
+    E_TO_STORE,
+    E_TO_CLIENT,
+    E_RELEASE,
+    E_RECONNECT,
+    E_BREAK,
+    E_SWEEP,
+    E_SESSION,
+    E_SHUT,
+    E_CLOSED,
+    E_STORE_UP,
+    E_RESTART
+};
 
 struct ev {
     int64_t at;
@@ -175,7 +237,7 @@ struct ev {
     struct ev *next;
 };
 
-/* ---- clients ------------------------------------------------------------------------ */
+/* ---- clients --------------------------------------------------------------------- */
 
 enum dt_state { DT_FREE, DT_JOINING, DT_WAITING, DT_HELD, DT_LEAVING };
 
@@ -245,7 +307,7 @@ struct proc {
     size_t nblocks;
 };
 
-/* ---- applications ------------------------------------------------------------------- */
+/* ---- applications ---------------------------------------------------------------- */
 
 struct sim_op {
     struct hf_op op;
@@ -273,7 +335,7 @@ struct sim_lease {
     struct sim_lease *next;
 };
 
-/* ---- the store ---------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------- */
 
 struct grp { /* the waiting tickets of one client, line and ttl */
     uint8_t id;
@@ -344,7 +406,7 @@ struct world {
     struct sess sessions[IDS];
     bool store_up, quiet;
     int64_t store_back, wall, quiet_at, forgot_at;
-    int64_t set_back; /* by how much the store's clock was, in all */
+    int64_t set_back;    /* by how much the store's clock was, in all */
     int64_t asleep_till; /* what came while a process slept is seen by then, not sooner */
     uint64_t revision, joins;
     uint32_t groups;
@@ -366,18 +428,18 @@ struct world {
 };
 extern struct world w;
 
-/* ---- mem.c -------------------------------------------------------------------------- */
+/* ---- mem.c ----------------------------------------------------------------------- */
 void mem_reset(void);
-void mem_drop(struct proc *);        /* the process was killed */
+void mem_drop(struct proc *);            /* the process was killed */
 void mem_ticket(void *hold, bool known); /* the driver knows a ticket in this block */
 
-/* ---- world.c ------------------------------------------------------------------------ */
+/* ---- world.c --------------------------------------------------------------------- */
 void run_world(const struct plan *, int mutant, bool trace);
 void push_event(struct ev *);
 struct ev *new_event(enum ev_kind, int64_t at);
 uint64_t draw(uint64_t below);
 int64_t proc_now(const struct proc *);
-void touch(struct sim_client *);        /* its timers may have changed */
+void touch(struct sim_client *); /* its timers may have changed */
 struct snap *new_snap(void);
 void free_snap(struct snap *);
 bool can(const struct proc *); /* runs now */
@@ -385,9 +447,9 @@ int64_t longest_ttl(void);     /* ms */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void violate(const char *id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
-#define TOK(x) ((unsigned)((x) & 0xffff))
+#define TOK(x) ((unsigned)((x)&0xffff))
 
-/* ---- process.c ---------------------------------------------------------------------- */
+/* ---- process.c ------------------------------------------------------------------- */
 void process_start(int i);
 void process_fault(const struct act *);
 void process_quiet(void); /* no more faults */
@@ -395,7 +457,7 @@ struct sim_client *open_client(int proc, int slot);
 void close_client(struct sim_client *); /* memory, driver: everything */
 void settle(struct sim_client *);       /* after anything was done with a client */
 
-/* ---- driver.c, answer.c ------------------------------------------------------------- */
+/* ---- driver.c, answer.c ---------------------------------------------------------- */
 extern const struct hf_driver sim_driver;
 void driver_start(struct sim_client *);
 void driver_learns(struct sim_client *); /* before UP */
@@ -415,7 +477,7 @@ void driver_cut(struct sim_client *, int64_t blocked_us);
 void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
 void driver_tidy(struct sim_client *);
 
-/* ---- lines.c, scripted.c, order.c --------------------------------------------------- */
+/* ---- lines.c, scripted.c, order.c ------------------------------------------------ */
 uint32_t line_position(const struct line *l, const struct st *s);
 int64_t line_recheck_ms(const struct line *l, const struct st *s);
 struct grp *line_group(struct line *l, uint8_t id, int64_t ttl_ms, bool make);
@@ -450,7 +512,7 @@ bool st_dead(const struct st *);
 int64_t sum_of(int64_t a, int64_t b);
 void fill_rows(struct snap *, const struct line *, uint8_t id);
 
-/* ---- work.c ------------------------------------------------------------------------- */
+/* ---- work.c ---------------------------------------------------------------------- */
 extern const struct host sim_host;
 void work_act(const struct act *);
 void work_release(struct sim_lease *, int64_t keep_ms);
@@ -461,30 +523,30 @@ void work_end_ops(struct sim_client *);
 void work_done(void);
 void work_drain(void); /* operations that are done are taken note of */
 
-/* ---- oracle.c ----------------------------------------------------------------------- */
+/* ---- oracle.c -------------------------------------------------------------------- */
 void oracle_store_grant(const struct st *);
 void oracle_dropped(const struct st *, const char *id);
 void oracle_told(struct sim_lease *, struct hold *, bool fresh);
 void oracle_released(struct hold *);
 void oracle_left(const struct ticket *); /* leave is being sent */
 void oracle_lease_changed(struct hf_lease *);
-void oracle_gone(uint8_t id);            /* all of a client */
+void oracle_gone(uint8_t id); /* all of a client */
 void oracle_evicted(const struct st *);
 bool oracle_was_evicted(uint64_t token); /* lately */
 void oracle_forgot(void);
-void oracle_early(const struct st *);    /* the store's clock ends it too early */
+void oracle_early(const struct st *); /* the store's clock ends it too early */
 void oracle_forked(int proc);
 void oracle_line(int line);
 void oracle_full(void);
 void oracle_deadlock(const struct sim_op *);
-void oracle_knots(void);                 /* deadlocks are found soon */
+void oracle_knots(void); /* deadlocks are found soon */
 void oracle_freed(const struct hold *, bool known);
 void oracle_end_of_client(struct sim_client *);
 
-/* ---- wrong.c ------------------------------------------------------------------------ */
+/* ---- wrong.c --------------------------------------------------------------------- */
 void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be refused */
 
-/* ---- tally.c ------------------------------------------------------------------------ */
+/* ---- tally.c --------------------------------------------------------------------- */
 #define SIM_SIGHTS(X)                                                                      \
     X(TOLD, "grants told")                                                                 \
     X(SHARED, "of shared locks")                                                           \
@@ -523,14 +585,14 @@ enum sight {
 #define HF_X(name, word) S_##name,
     SIM_SIGHTS(HF_X)
 #undef HF_X
-    SIGHTS
+        SIGHTS
 };
 void tally_act(enum act_kind);
 void tally_sight(enum sight);
 void tally_tell(void);
 bool tally_missing(void); /* names what has never happened */
 
-/* ---- shrink.c ----------------------------------------------------------------------- */
+/* ---- shrink.c -------------------------------------------------------------------- */
 size_t shrink(struct plan *, int mutant); /* how many acts are left */
 
 static inline int line_of(const char *name)

@@ -45,7 +45,7 @@ int threads_patience(int64_t at)
     return mutant == KEEPER_SKIPS ? -1 : hf__loop_patience(at);
 }
 
-/* ---- the schedules ------------------------------------------------------------------ */
+/* ---- the schedules --------------------------------------------------------------- */
 
 struct call {
     hf_client *client;
@@ -130,7 +130,7 @@ static void kept_beside_a_wait(const char *url)
     hf_close(other);
 }
 
-/* ---- as a test ---------------------------------------------------------------------- */
+/* ---- as a test ------------------------------------------------------------------- */
 
 static bool goes_well(const char *url, enum mutant m, void (*schedule)(const char *))
 {
@@ -170,7 +170,8 @@ int main(void)
     } all[] = {
         { NONE, one_after_another, true, "threads that wait are served one after another" },
         { NONE, kept_beside_a_wait, true, "a lease is renewed by a thread that waits" },
-        { LEADER_LEAVES, one_after_another, false, "finds the mutation leader-leaves (G4)" },
+        { LEADER_LEAVES, one_after_another, false,
+          "finds the mutation leader-leaves (G4)" },
         { KEEPER_SKIPS, kept_beside_a_wait, false, "finds the mutation keeper-skips (G6)" },
     };
     int failed = 0;

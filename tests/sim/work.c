@@ -69,7 +69,7 @@ static void op_seen(struct hf_op *op)
 
 const struct host sim_host = { op_done, op_seen, oracle_lease_changed, NULL };
 
-/* ---- leases ------------------------------------------------------------------------- */
+/* ---- leases ---------------------------------------------------------------------- */
 
 static void plan_release(struct sim_lease *l, int64_t us)
 {
@@ -156,7 +156,7 @@ static void release_overdue(struct list *leases)
     }
 }
 
-/* ---- operations that are done ------------------------------------------------------- */
+/* ---- operations that are done ---------------------------------------------------- */
 
 static void start_evict(struct sim_op *o)
 {
@@ -223,7 +223,7 @@ void work_drain(void)
     }
 }
 
-/* ---- acts --------------------------------------------------------------------------- */
+/* ---- acts ------------------------------------------------------------------------ */
 
 static void make_request(struct request *r, const struct act *a, const struct sim_client *c,
                          const struct sim_thread *t)
@@ -394,11 +394,12 @@ void work_shut(struct sim_client *c, uint32_t rnd)
             violate("G1", "check says held after the close of client %u", c->id);
 }
 
-/* Waits end, holds stay; later, when some of them have been given back, it is closed. That they stay is
- * seen by the oracle, for which a stop is no cause of loss. */
+/* Waits end, holds stay; later, when some of them have been given back, it is closed. That
+ * they stay is seen by the oracle, for which a stop is no cause of loss. */
 static void stop(struct sim_client *c, const struct act *a)
 {
-    struct ev *e = new_event(E_SHUT, w.now + (int64_t)(a->rnd % (4 * w.plan->ttl_ms[0] + 1)) * US);
+    struct ev *e =
+        new_event(E_SHUT, w.now + (int64_t)(a->rnd % (4 * w.plan->ttl_ms[0] + 1)) * US);
 
     e->id = c->id;
     e->n = a->rnd;
@@ -471,7 +472,7 @@ void work_act(const struct act *a)
     w.current = -1;
 }
 
-/* ---- ends --------------------------------------------------------------------------- */
+/* ---- ends ------------------------------------------------------------------------ */
 
 void work_drop_client(struct sim_client *c)
 {

@@ -21,7 +21,7 @@ const char *const line_names[LINES] = { "n0", "n1", "n2", "n3", "n4", "n5", "n6"
 static struct ev *ev_pool;
 static struct snap *snap_pool;
 
-/* ---- saying ------------------------------------------------------------------------- */
+/* ---- saying ---------------------------------------------------------------------- */
 
 /* What was said a moment ago (renewals, mostly) is not said again. */
 static bool said(const char *text)
@@ -77,7 +77,7 @@ uint64_t draw(uint64_t below)
     return (w.rng >> 33) % below;
 }
 
-/* ---- the queue of events ------------------------------------------------------------ */
+/* ---- the queue of events --------------------------------------------------------- */
 
 struct ev *new_event(enum ev_kind kind, int64_t at)
 {
@@ -163,7 +163,7 @@ void free_snap(struct snap *s)
     snap_pool = s;
 }
 
-/* ---- clocks ------------------------------------------------------------------------- */
+/* ---- clocks ---------------------------------------------------------------------- */
 
 int64_t proc_now(const struct proc *p)
 {
@@ -199,16 +199,15 @@ void touch(struct sim_client *c)
     w.next_true[c->proc * SLOTS + c->slot] = at;
 }
 
-/* ---- steps -------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------- */
 
 static void dispatch(struct ev *e)
 {
     struct sim_client *c = NULL;
     struct proc *p = NULL;
 
-    if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT ||
-        e->kind == E_BREAK || e->kind == E_SHUT ||
-        e->kind == E_CLOSED)
+    if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT || e->kind == E_BREAK ||
+        e->kind == E_SHUT || e->kind == E_CLOSED)
         c = w.by_id[e->id];
     if (e->kind == E_RELEASE)
         c = e->lease->gen == e->n ? e->lease->c : NULL;

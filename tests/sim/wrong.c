@@ -1,6 +1,6 @@
-/* wrong.c: bad input. Whatever state a client is in, what must be refused is refused, with a
- * text that says why, and changes nothing: no message, no ticket, no hold (G11). It is given
- * beside the plan's other acts and draws nothing at random, so it changes no run. */
+/* wrong.c: bad input. Whatever state a client is in, what must be refused is refused, with
+ * a text that says why, and changes nothing: no message, no ticket, no hold (G11). It is
+ * given beside the plan's other acts and draws nothing at random, so it changes no run. */
 #include "sim.h"
 
 #include <string.h>

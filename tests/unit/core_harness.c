@@ -106,10 +106,17 @@ static void fake_look(struct store *s, struct look *l)
     w.looks++;
 }
 
-const struct hf_driver fake = { .name = "fake", .schemes = "fake", .open = fake_open,
-                                .shut = fake_shut, .close = fake_close, .join = fake_join,
-                                .leave = fake_leave, .amend = fake_amend,
-                                .renew = fake_renew, .look = fake_look, .cell = fake_cell,
+const struct hf_driver fake = { .name = "fake",
+                                .schemes = "fake",
+                                .open = fake_open,
+                                .shut = fake_shut,
+                                .close = fake_close,
+                                .join = fake_join,
+                                .leave = fake_leave,
+                                .amend = fake_amend,
+                                .renew = fake_renew,
+                                .look = fake_look,
+                                .cell = fake_cell,
                                 .stalled = fake_stalled };
 
 static void op_done(struct hf_op *op)

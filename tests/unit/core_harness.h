@@ -1,7 +1,7 @@
 /* core_harness.h: the core on a clock that we turn and a store that answers when we say so.
  *
- * What the core asks of the store is noted in `w` and answered by the test, by raising the seam's events.
- * The client's ttl is TTL, its connect time-out 3 s. */
+ * What the core asks of the store is noted in `w` and answered by the test, by raising the
+ * seam's events. The client's ttl is TTL, its connect time-out 3 s. */
 #ifndef HF_TESTS_CORE_HARNESS_H
 #define HF_TESTS_CORE_HARNESS_H
 
@@ -35,7 +35,8 @@ int core_setup(void **state);
 int core_teardown(void **state);
 /* Turns the clock, running every timer on its way. */
 void core_pass(int64_t us);
-void core_start(struct hf_op *, hf_error *, int64_t wait_ms, const hf_request *); /* of "n" */
+/* of "n" */
+void core_start(struct hf_op *, hf_error *, int64_t wait_ms, const hf_request *);
 struct hf_lease *core_hold(int64_t wait_ms, const hf_request *); /* granted, fence 7 */
 void core_release(struct hf_lease *); /* its leave is answered, if `w.left` is set */
 

@@ -128,8 +128,10 @@ void evict(const char *name, uint32_t flags)
     hf_list *list;
 
     assert_int_equal(hf_look(other, name, &list, NULL), 0);
-    assert_int_equal(hf_evict(other, name, hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)),
-                              flags, NULL), 0);
+    assert_int_equal(hf_evict(other, name,
+                              hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)), flags,
+                              NULL),
+                     0);
     hf_list_free(list);
 }
 

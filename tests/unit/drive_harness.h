@@ -1,6 +1,6 @@
-/* drive_harness.h: two clients of one embedded store in a temporary folder, and threads that
- * call: what all tests of src/api stand on. `c` is the client under test, `other` is another
- * one of the same store. */
+/* drive_harness.h: two clients of one embedded store in a temporary folder, and threads
+ * that call: what all tests of src/api stand on. `c` is the client under test, `other` is
+ * another one of the same store. */
 #ifndef HF_TESTS_DRIVE_HARNESS_H
 #define HF_TESTS_DRIVE_HARNESS_H
 
@@ -44,10 +44,10 @@ void nap(void);
         assert_true(cond);                                                                 \
     } while (0)
 
-size_t threads(void);                              /* of this process */
-void until_waiters(const char *name, size_t n);    /* the line has so many */
+size_t threads(void);                           /* of this process */
+void until_waiters(const char *name, size_t n); /* the line has so many */
 hf_lease *hold(hf_client *, const char *name, int64_t ttl_ms);
-void evict(const char *name, uint32_t flags);      /* the holder, by `other` */
+void evict(const char *name, uint32_t flags); /* the holder, by `other` */
 
 struct call { /* an acquire by `c` in a thread of its own */
     const char *name;

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- where we are ------------------------------------------------------------------ */
+/* ---- where we are ---------------------------------------------------------------- */
 
 struct place pretend;
 
@@ -66,7 +66,7 @@ int __wrap_lstat64(const char *path, struct stat *st)
     return st->st_mode ? 0 : -1;
 }
 
-/* ---- lives, as the core keeps them ------------------------------------------------- */
+/* ---- lives, as the core keeps them ----------------------------------------------- */
 
 static void life_init(struct life *l, struct store *s, enum life_kind kind, int64_t ttl_ms)
 {
@@ -109,7 +109,7 @@ void hf__hang(struct ticket *t, struct life *l)
     list_push(&l->tickets, &t->on_life);
 }
 
-/* ---- events ------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------- */
 
 static struct pass *pass_of(struct ticket *t)
 {
@@ -167,13 +167,13 @@ void ev_alive(struct life *l, int64_t sent_at, int64_t ttl_ms)
 {
     l->sent_at = sent_at;
     l->given_ms = ttl_ms;
-    list_for (n, &l->tickets)
+    list_for(n, &l->tickets)
         pass_of(container_of(n, struct ticket, on_life))->alive++;
 }
 
 void ev_dead(struct life *l)
 {
-    list_for (n, &l->tickets)
+    list_for(n, &l->tickets)
         pass_of(container_of(n, struct ticket, on_life))->dead = 1;
 }
 
@@ -222,7 +222,7 @@ void ev_store(struct store *s, int state, const hf_error *err)
     fail(); /* this store is always up */
 }
 
-/* ---- the outside ------------------------------------------------------------------- */
+/* ---- the outside ----------------------------------------------------------------- */
 
 static struct side *side_of(struct env *e)
 {
@@ -272,7 +272,7 @@ static void env_log(struct env *e, int level, const char *name, const char *text
     (void)text;
 }
 
-/* ---- folders ----------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------- */
 
 char *folder_new(void)
 {
@@ -308,7 +308,7 @@ char *folder_file(const char *folder, const char *file)
     return path;
 }
 
-/* ---- sides ------------------------------------------------------------------------- */
+/* ---- sides ----------------------------------------------------------------------- */
 
 int side_open(struct side *s, const char *folder, const char *query)
 {
@@ -401,7 +401,7 @@ size_t side_records(struct side *s, enum table table)
     return c.n;
 }
 
-/* ---- tickets ----------------------------------------------------------------------- */
+/* ---- tickets --------------------------------------------------------------------- */
 
 void pass_init(struct pass *p, struct side *s, const char *name)
 {
@@ -522,7 +522,7 @@ int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char 
     return d->rc;
 }
 
-/* ---- children ---------------------------------------------------------------------- */
+/* ---- children -------------------------------------------------------------------- */
 
 struct child child_start(const char *folder,
                          void (*body)(struct child *, const char *, void *), void *arg)
@@ -601,7 +601,7 @@ void child_end(struct child *c)
     close(c->hear);
 }
 
-/* ---- chance ------------------------------------------------------------------------ */
+/* ---- chance ---------------------------------------------------------------------- */
 
 uint64_t test_seed(void)
 {

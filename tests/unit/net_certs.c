@@ -54,8 +54,8 @@ void cert_make(struct cert *c, const char *folder, const char *name,
     X509_gmtime_adj(X509_getm_notBefore(c->x509), -86400L * 30);
     X509_gmtime_adj(X509_getm_notAfter(c->x509), second);
     subject = X509_get_subject_name(c->x509);
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name,
-                               -1, -1, 0);
+    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1,
+                               -1, 0);
     X509_set_issuer_name(c->x509, signer ? X509_get_subject_name(signer->x509) : subject);
     X509_set_pubkey(c->x509, c->key);
     add(c->x509, NID_basic_constraints, names ? "critical,CA:FALSE" : "critical,CA:TRUE");

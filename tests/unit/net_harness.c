@@ -23,7 +23,7 @@ static char folder[64];
 static int fds_before;
 static volatile sig_atomic_t pipes;
 
-/* ---- the world of a stream --------------------------------------------------------- */
+/* ---- the world of a stream ------------------------------------------------------- */
 
 static int64_t env_now(struct env *e)
 {
@@ -88,10 +88,9 @@ int net_setup(void **state)
     snprintf(folder, sizeof folder, "/tmp/hfnet.XXXXXX");
     if (!mkdtemp(folder))
         return -1;
-    net_env = (struct env){ .now = env_now,
-                            .watch = env_watch,
-                            .unwatch = env_unwatch,
-                            .timer = env_timer };
+    net_env = (struct env){
+        .now = env_now, .watch = env_watch, .unwatch = env_unwatch, .timer = env_timer
+    };
     return hf__loop_init(&net_loop);
 }
 
@@ -124,7 +123,7 @@ int net_teardown(void **state)
     return 0;
 }
 
-/* ---- streams ----------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------- */
 
 uint32_t sum_of(uint32_t sum, const void *data, size_t n)
 {
@@ -213,7 +212,7 @@ void probe_done(struct probe *q)
     assert_int_equal(q->s.fd, -1);
 }
 
-/* ---- peers ------------------------------------------------------------------------- */
+/* ---- peers ----------------------------------------------------------------------- */
 
 int serve(const char *address, uint16_t *ret_port, int backlog)
 {
@@ -277,7 +276,7 @@ int full_server(const char *address, uint16_t *ret_port, int *fillers)
     return -1;
 }
 
-/* ---- a stream and its peer --------------------------------------------------------- */
+/* ---- a stream and its peer ------------------------------------------------------- */
 
 /* A stream that is up, and its peer. */
 void connect_pair(void)

@@ -40,26 +40,24 @@ int net_lookups(int *most); /* how many are under way now, and were at once */
 bool net_fails(int *countdown);
 
 int net_setup(void **);
-int net_teardown(
-    void **);        /* nothing may be left: descriptors, timers, watches, SIGPIPE */
-void net_step(void); /* one turn of the loop, of at most a few ms, and the pump */
+int net_teardown(void **); /* nothing may be left: descriptors, timers, watches, SIGPIPE */
+void net_step(void);       /* one turn of the loop, of at most a few ms, and the pump */
 
-#define UNTIL(cond)                                                                      \
-    do {                                                                                 \
-        int64_t until_ = now_ms() + LIMIT_MS;                                            \
-        while (!(cond)) {                                                                \
-            if (now_ms() > until_)                                                       \
-                fail_msg("%s:%d: never came true: %s", __FILE__, __LINE__, #cond);       \
-            net_step();                                                                  \
-        }                                                                                \
+#define UNTIL(cond)                                                                        \
+    do {                                                                                   \
+        int64_t until_ = now_ms() + LIMIT_MS;                                              \
+        while (!(cond)) {                                                                  \
+            if (now_ms() > until_)                                                         \
+                fail_msg("%s:%d: never came true: %s", __FILE__, __LINE__, #cond);         \
+            net_step();                                                                    \
+        }                                                                                  \
     } while (0)
 
 void probe_init(struct probe *);
 struct stream_target to_host(const char *host, uint16_t number);
 struct stream_target to_path(const char *path);
-void probe_open(struct probe *,
-                const struct stream_target *); /* nothing is told inside */
-void probe_done(struct probe *);               /* and nothing after */
+void probe_open(struct probe *, const struct stream_target *); /* nothing is told inside */
+void probe_done(struct probe *);                               /* and nothing after */
 uint32_t sum_of(uint32_t sum, const void *, size_t);
 
 int serve(const char *address, uint16_t *ret_port,

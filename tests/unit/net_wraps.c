@@ -13,7 +13,7 @@ int net_fail_watch, net_fail_alloc, net_fail_socket, net_fail_thread;
 int net_sends, net_recvs;
 bool net_meet_itself, net_block_send, net_signals_blocked;
 
-/* ---- between library and system ---------------------------------------------------- */
+/* ---- between library and system -------------------------------------------------- */
 
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);
@@ -96,7 +96,7 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
     return __real_connect(fd, to, len);
 }
 
-/* ---- names ------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t mutex;
@@ -183,16 +183,15 @@ static int answer(struct addrinfo **ret)
         return made_up.gai;
     }
     snprintf(words, sizeof words, "%s", made_up.addresses);
-    for (char *w = strtok_r(words, " ", &save); w && n < 8;
-         w = strtok_r(NULL, " ", &save))
+    for (char *w = strtok_r(words, " ", &save); w && n < 8; w = strtok_r(NULL, " ", &save))
         list[n++] = w;
     while (n > 0)
         *ret = one_address(list[--n], *ret);
     return 0;
 }
 
-int __wrap_getaddrinfo(const char *host, const char *service,
-                       const struct addrinfo *hints, struct addrinfo **ret)
+int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **ret)
 {
     int rc;
 

@@ -5,26 +5,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- threads that cannot be made ---- */
+/* ---- threads that cannot be made ------------------------------------------------- */
 
 static atomic_bool no_threads;
 
 int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *),
+                          void *arg)
 {
     return no_threads ? EAGAIN : __real_pthread_create(t, a, run, arg);
 }
 
-/* ---- a callback that we can hold up ---- */
+/* ---- a callback that we can hold up ---------------------------------------------- */
 
 struct listener {
     atomic_int calls, last;
-    atomic_ulong by;         /* the thread of the last call */
-    atomic_bool runs;        /* it is in the callback */
-    atomic_bool held_up;     /* it stays there while this is true */
-    atomic_int check;        /* what it was told there of the lease */
+    atomic_ulong by;     /* the thread of the last call */
+    atomic_bool runs;    /* it is in the callback */
+    atomic_bool held_up; /* it stays there while this is true */
+    atomic_int check;    /* what it was told there of the lease */
     atomic_bool named;
 };
 
@@ -56,7 +57,7 @@ static hf_lease *listened(struct listener *x)
     return l;
 }
 
-/* ---- on which thread ---- */
+/* ---- on which thread ------------------------------------------------------------- */
 
 /* The ttl is 30 s: whoever does not listen hears of it after 10 s. */
 static void told_with_no_call_under_way(void **state)
@@ -130,7 +131,7 @@ static void registering_says_that_there_is_no_thread(void **state)
     assert_int_equal(hf_release(l, NULL), HF_ELOST);
 }
 
-/* ---- a callback that takes long ---- */
+/* ---- a callback that takes long -------------------------------------------------- */
 
 static void others_are_renewed_while_a_callback_lingers(void **state)
 {
@@ -164,7 +165,7 @@ static void second_change_waits_for_the_first_callback(void **state)
     assert_int_equal(hf_release(l, NULL), HF_ELOST);
 }
 
-/* ---- until when ---- */
+/* ---- until when ------------------------------------------------------------------ */
 
 enum way { RELEASE, SILENCE, REPLACE, RELEASE_AFTER, WAYS };
 
@@ -186,7 +187,8 @@ static void *end(void *arg)
     else if (e->way == RELEASE_AFTER)
         e->rc = hf_release_after(e->lease, 1000, NULL);
     else
-        e->rc = hf_lease_on_change(e->lease, e->way == REPLACE ? told : NULL, e->next, NULL);
+        e->rc =
+            hf_lease_on_change(e->lease, e->way == REPLACE ? told : NULL, e->next, NULL);
     e->returned = true;
     return NULL;
 }
@@ -254,7 +256,8 @@ static void leases_given_back_in_a_callback(void **state)
     hf_release(hold(other, "q", 0), NULL);
 }
 
-/* Two threads in hf_client_process(), each in the callback of a lease that the other gives back. */
+/* Two threads in hf_client_process(), each in the callback of a lease that the other gives
+ * back. */
 struct crossed {
     hf_lease *mine, *others;
     atomic_int *in;
@@ -295,7 +298,8 @@ static void two_callbacks_that_end_each_other(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         x[i].others = x[1 - i].mine;
-        assert_int_equal(hf_lease_on_change(x[i].mine, give_the_other_back, &x[i], NULL), 0);
+        assert_int_equal(hf_lease_on_change(x[i].mine, give_the_other_back, &x[i], NULL),
+                         0);
     }
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&t[i], NULL, pump, x), 0);

@@ -1,6 +1,7 @@
-/* hf_close beside calls that are just coming in, and calls that must be one step. src/api is
- * compiled once more for this program, with its points at which a test may let others run
- * (api/perturb.h): here a thread can be stopped at one of them and go on when we say so. */
+/* hf_close beside calls that are just coming in, and calls that must be one step. src/api
+ * is compiled once more for this program, with its points at which a test may let others
+ * run (api/perturb.h): here a thread can be stopped at one of them and go on when we say
+ * so. */
 #include "drive_harness.h"
 
 #include "api/perturb.h"
@@ -9,10 +10,11 @@
 
 enum { THREADS = 6, ROUNDS = 300 };
 
-/* ---- where a thread stands ------------------------------------------------------------------- */
+/* ---- where a thread stands ------------------------------------------------------- */
 
-static _Thread_local int stop_at;     /* at which point from now on; 0: at none */
-static _Thread_local unsigned shaken; /* or: a state, to go on, yield or nap at each by chance */
+static _Thread_local int stop_at; /* at which point from now on; 0: at none */
+/* or: a state, to go on, yield or nap at each by chance */
+static _Thread_local unsigned shaken;
 static _Thread_local atomic_int *came; /* counted up at the first point of the call */
 static atomic_bool stopped, go_on;
 
@@ -41,7 +43,7 @@ static void rewind_stop(void)
     stopped = go_on = false;
 }
 
-/* ---- calls that come in while the client is closed ------------------------------------------------ */
+/* ---- calls that come in while the client is closed ------------------------------- */
 
 enum kind { ACQUIRE, START, LOOK, PROCESS, WAIT, FD, KINDS };
 
@@ -64,7 +66,8 @@ static int one_call(enum kind kind)
     case ACQUIRE:
         return hf_acquire(c, "n", HF_FOREVER, NULL, &l, NULL);
     case START:
-        return hf_acquire_start(c, "n", HF_FOREVER, NULL, granted, &(struct call){ 0 }, &op, NULL);
+        return hf_acquire_start(c, "n", HF_FOREVER, NULL, granted, &(struct call){ 0 }, &op,
+                                NULL);
     case LOOK:
         rc = hf_look(c, "n", &list, NULL);
         hf_list_free(list);
@@ -152,8 +155,8 @@ static void close_beside_calls_at_random_points(void **state)
         assert_int_equal(hf_release(l, NULL), l ? HF_ECLOSED : 0);
         for (int i = 0; i < THREADS; i++) {
             pthread_join(e[i].thread, NULL);
-            assert_true(e[i].rc == HF_ECLOSED || e[i].kind == LOOK || e[i].kind == PROCESS ||
-                        e[i].kind == FD);
+            assert_true(e[i].rc == HF_ECLOSED || e[i].kind == LOOK ||
+                        e[i].kind == PROCESS || e[i].kind == FD);
         }
         assert_int_equal(hf_release(busy, NULL), 0);
         c = NULL;
@@ -162,7 +165,7 @@ static void close_beside_calls_at_random_points(void **state)
     }
 }
 
-/* ---- one step --------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------- */
 
 struct keep {
     hf_lease *lease;

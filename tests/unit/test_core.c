@@ -1,4 +1,5 @@
-/* The core: late grants, unknown answers, refusals, a store that goes away, re-entry, several names. */
+/* The core: late grants, unknown answers, refusals, a store that goes away, re-entry,
+ * several names. */
 #include "core_harness.h"
 
 static void late_grant_after_time_out_is_left(void **state)
@@ -68,7 +69,8 @@ static void unknown_leave_is_repeated_for_one_ttl(void **state)
         ev_left(w.left, HF_EUNKNOWN);
     }
     assert_int_equal(w.c.unsettled, 1);
-    core_pass(SEC); /* nine seconds since the last request that could have kept it: not quite yet */
+    /* nine seconds since the last request that could have kept it: not quite yet */
+    core_pass(SEC);
     ev_left(w.left, HF_EUNKNOWN);
     assert_int_equal(w.c.unsettled, 1);
     core_pass(SEC);
@@ -363,7 +365,8 @@ static void repeated_join_that_is_refused_is_left(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
-/* What was sent before the store went away may be done as late as just before it is back. */
+/* What was sent before the store went away may be done as late as just before it is back.
+ */
 static void leave_is_repeated_however_long_the_store_was_away(void **state)
 {
     hf_error down = { .code = HF_EUNREACHABLE };
@@ -386,7 +389,8 @@ static void leave_is_repeated_however_long_the_store_was_away(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
-/* The same fault has one code, whether the wait is shorter or longer than the connect time-out. */
+/* The same fault has one code, whether the wait is shorter or longer than the connect
+ * time-out. */
 static void unreachable_is_told_as_such_however_short_the_wait(void **state)
 {
     hf_error down = { .code = HF_EUNREACHABLE, .text = "connection refused" };
@@ -748,7 +752,8 @@ static void bad_requests_change_nothing(void **state)
     bigger[0] = sizeof bigger;
     assert_int_equal(hf__check_request(&w.c, (const void *)bigger, false, &r, &err), 0);
     bigger[sizeof bigger - 1] = 1;
-    assert_int_equal(hf__check_request(&w.c, (const void *)bigger, false, &r, &err), HF_EINVAL);
+    assert_int_equal(hf__check_request(&w.c, (const void *)bigger, false, &r, &err),
+                     HF_EINVAL);
     assert_int_equal(w.joins, 0);
 }
 

@@ -1,5 +1,5 @@
-/* Descriptors: none left; and a program that closes those it does not know, as daemons do, and has
- * files of its own in their places. */
+/* Descriptors: none left; and a program that closes those it does not know, as daemons do,
+ * and has files of its own in their places. */
 #include "drive_harness.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a wait with a stop button says when it finds no descriptor to watch the button with. */
+/* What a wait with a stop button says when it finds no descriptor to watch the button with.
+ */
 static void no_descriptor_for_a_stop_button(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *l;
@@ -24,7 +25,8 @@ static void no_descriptor_for_a_stop_button(void **state)
     int lowest, rc;
 
     (void)state;
-    assert_int_equal(hf_acquire(c, "x", 1, NULL, &l, NULL), HF_ETIMEDOUT); /* it has all it needs */
+    /* it has all it needs */
+    assert_int_equal(hf_acquire(c, "x", 1, NULL, &l, NULL), HF_ETIMEDOUT);
     assert_int_equal(hf_cancel_new(&stop, NULL), 0);
     lowest = dup(0);
     close(lowest);
@@ -39,7 +41,7 @@ static void no_descriptor_for_a_stop_button(void **state)
     hf_release(x, NULL);
 }
 
-/* ---- files of the program where ours were ---------------------------------------------------------- */
+/* ---- files of the program where ours were ---------------------------------------- */
 
 enum { FIRST = 3, LAST = 63, FAR_S = 100000 };
 enum theirs { FILE_, EVENT, TIMER, EPOLL, PIPE_END, KINDS };
@@ -86,7 +88,8 @@ static bool untouched(int fd, enum theirs kind)
 
     switch (kind) {
     case FILE_:
-        return lseek(fd, 0, SEEK_CUR) == 0 && read(fd, text, 8) == 8 && !strcmp(text, "contents");
+        return lseek(fd, 0, SEEK_CUR) == 0 && read(fd, text, 8) == 8 &&
+               !strcmp(text, "contents");
     case EVENT:
         return read(fd, &n, sizeof n) == sizeof n && n == 7;
     case TIMER:
@@ -176,7 +179,8 @@ static void closes_all(uint32_t drive, int run)
     /* or cancelled: the button has lost its other end before its watch was lost */
     MUST(a.rc == HF_ECANCELED || (a.rc == HF_ESYS && strstr(a.err.text, "descriptor")));
     MUST(cpu_ms() - before < SOON_MS / 3);
-    MUST(hf_acquire(c, "y", 0, NULL, &none, &e) == HF_ESYS && strstr(e.text, "descriptors"));
+    MUST(hf_acquire(c, "y", 0, NULL, &none, &e) == HF_ESYS &&
+         strstr(e.text, "descriptors"));
     MUST(hf_client_process(c) == HF_ESYS && hf_client_wait(c, 1000) == HF_ESYS);
     errno = 0;
     MUST(hf_client_life_fds(c, NULL, 0) == HF_ESYS && errno == EBADF);
@@ -232,7 +236,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(no_descriptor_for_a_stop_button),
-#if !TEST_TSAN /* for which descriptors that are closed beside a thread that uses them are a race */
+#if !TEST_TSAN /* for which descriptors that are closed beside a thread that uses them are \
+                  a race */
         cmocka_unit_test(closed_by_the_program),
         cmocka_unit_test(closed_by_the_program_beside_a_resident_thread),
 #endif

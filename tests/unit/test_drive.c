@@ -1,6 +1,6 @@
-/* Who drives: leader, followers, keeper. Each case is a way in which such code has gone wrong
- * elsewhere: a leader that leaves without a successor, a deadline nobody serves, a renewal
- * nobody sends. On a real embedded store in a temporary folder. */
+/* Who drives: leader, followers, keeper. Each case is a way in which such code has gone
+ * wrong elsewhere: a leader that leaves without a successor, a deadline nobody serves, a
+ * renewal nobody sends. On a real embedded store in a temporary folder. */
 #include "drive_harness.h"
 
 #include "api/api.h"
@@ -15,7 +15,8 @@
 static void leader_that_leaves_promotes_a_follower(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y = hold(other, "y", 0);
-    struct call a = { .name = "x", .wait_ms = SOON_MS }, b = { .name = "y", .wait_ms = HF_FOREVER };
+    struct call a = { .name = "x", .wait_ms = SOON_MS },
+                b = { .name = "y", .wait_ms = HF_FOREVER };
 
     (void)state;
     begin(&a);
@@ -34,7 +35,8 @@ static void leader_that_leaves_promotes_a_follower(void **state)
 static void leader_serves_the_deadlines_of_others(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y = hold(other, "y", 0);
-    struct call a = { .name = "x", .wait_ms = HF_FOREVER }, b = { .name = "y", .wait_ms = 300 };
+    struct call a = { .name = "x", .wait_ms = HF_FOREVER },
+                b = { .name = "y", .wait_ms = 300 };
 
     (void)state;
     begin(&a);
@@ -190,7 +192,8 @@ static void cancelled_from_a_signal_handler(void **state)
 static void cancelled_thread_does_not_take_the_lead_with_it(void **state)
 {
     hf_lease *x = hold(other, "x", 0), *y;
-    struct call a = { .name = "x", .wait_ms = SOON_MS }, b = { .name = "y", .wait_ms = HF_FOREVER };
+    struct call a = { .name = "x", .wait_ms = SOON_MS },
+                b = { .name = "y", .wait_ms = HF_FOREVER };
     void *end;
 
     (void)state;
@@ -227,7 +230,8 @@ static void closing_ends_leader_and_followers(void **state)
     }
     until_waiters("x", 0);
     assert_int_equal(hf_lease_check(mine), HF_ELOST);
-    assert_int_equal(hf_release(mine, NULL), HF_ECLOSED); /* the last handle: frees the rest */
+    /* the last handle: frees the rest */
+    assert_int_equal(hf_release(mine, NULL), HF_ECLOSED);
     c = NULL;
     mine = hold(other, "mine", 0);
     hf_release(mine, NULL);
@@ -244,7 +248,8 @@ static void descriptor_tells_of_a_callback_while_another_thread_blocks(void **st
     (void)state;
     begin(&a);
     until_waiters("x", 1); /* a leads, and reads what the kernel has to say */
-    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &op, NULL), 0);
+    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &op, NULL),
+                     0);
     until_waiters("y", 1);
     hf_release(y, NULL);
     for (int64_t end = now_ms() + 10000; !cb.took_ms && now_ms() < end;) {
@@ -261,8 +266,8 @@ static void descriptor_tells_of_a_callback_while_another_thread_blocks(void **st
     hf_release(a.lease, NULL);
 }
 
-/* A callback that the application has not fetched keeps its descriptor readable, and the thread
- * that leads asleep. */
+/* A callback that the application has not fetched keeps its descriptor readable, and the
+ * thread that leads asleep. */
 static void waiting_callback_does_not_make_the_leader_spin(void **state)
 {
     hf_lease *x = hold(other, "x", 0);
@@ -290,7 +295,8 @@ static void waiting_callback_does_not_make_the_leader_spin(void **state)
 static void resident_keeper_serves_blocking_calls(void **state)
 {
     hf_lease *x = hold(other, "x", 0);
-    struct call a = { .name = "x", .wait_ms = HF_FOREVER }, b = { .name = "x", .wait_ms = 200 };
+    struct call a = { .name = "x", .wait_ms = HF_FOREVER },
+                b = { .name = "x", .wait_ms = 200 };
 
     (void)state;
     begin(&a);
@@ -304,7 +310,7 @@ static void resident_keeper_serves_blocking_calls(void **state)
     hf_release(a.lease, NULL);
 }
 
-/* ---- callbacks ---- */
+/* ---- callbacks ------------------------------------------------------------------- */
 
 static atomic_int seen_calls, seen_last, empty_handed;
 static atomic_bool line_changed;
@@ -380,7 +386,8 @@ static void *follow(void *arg)
     return NULL;
 }
 
-static void wait_for_the_follower(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
+static void wait_for_the_follower(hf_op *op, int rc, hf_lease *l, const hf_error *e,
+                                  void *user)
 {
     (void)op;
     (void)e;
@@ -409,8 +416,9 @@ static void callback_that_takes_long_does_not_stop_the_others(void **state)
 
     (void)state;
     follower_is_back = false;
-    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, wait_for_the_follower, &back,
-                                      &op, NULL), 0);
+    assert_int_equal(
+        hf_acquire_start(c, "y", HF_FOREVER, NULL, wait_for_the_follower, &back, &op, NULL),
+        0);
     assert_int_equal(pthread_create(&later, NULL, release_later, y), 0);
     assert_int_equal(pthread_create(&a.thread, NULL, follow, &a), 0);
     while (hf_client_wait(c, 10000) == 0)
@@ -460,7 +468,8 @@ static void waiting_no_time_still_processes(void **state)
     hf_op *op;
 
     (void)state;
-    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &op, NULL), 0);
+    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &op, NULL),
+                     0);
     hf_release(y, NULL);
     for (int64_t end = now_ms() + 10000; !cb.took_ms && now_ms() < end; nap())
         assert_true(hf_client_wait(c, 0) >= 0);
@@ -477,7 +486,8 @@ static void *wait_for_callbacks(void *rc)
 
 static void waiting_for_callbacks_ends_with_the_client(void **state)
 {
-    hf_lease *l = hold(c, "n", 0); /* if it has not begun by then, it finds a closed client */
+    /* if it has not begun by then, it finds a closed client */
+    hf_lease *l = hold(c, "n", 0);
     pthread_t t;
     int rc = 1;
 
@@ -518,9 +528,10 @@ static void release_started_while_closing_says_so(void **state)
     hf_op_free(op);
 }
 
-/* ---- a leader that is done before it sleeps ---- */
+/* ---- a leader that is done before it sleeps -------------------------------------- */
 
-static struct hf_driver slow; /* the driver of `c`, but a look is answered when it is told to send */
+/* the driver of `c`, but a look is answered when it is told to send */
+static struct hf_driver slow;
 static const struct hf_driver *real;
 static struct look *look_kept;
 static int look_flushes;
@@ -562,7 +573,7 @@ static void operation_that_ends_before_the_leader_sleeps(void **state)
     c->core.store->driver = real;
 }
 
-/* ---- and the rest ---- */
+/* ---- and the rest ---------------------------------------------------------------- */
 
 static int close_in_body(hf_lease *l, void *user)
 {
@@ -606,7 +617,8 @@ static void adopted_lease_is_the_new_owners_for_all_who_look(void **state)
 static void owner_text_that_ends_in_the_middle(void **state)
 {
     static const char *const texts[] = { "0000000000000005-1 a%4", "0000000000000005-1 a%",
-                                         "0000000000000005-1 a%zz%00", "0000000000000005-1 " };
+                                         "0000000000000005-1 a%zz%00",
+                                         "0000000000000005-1 " };
     hf_options o = HF_OPTIONS_INIT;
     hf_client *one;
 
@@ -658,8 +670,10 @@ static void forked_child_gives_everything_back(void **state)
     (void)state;
     assert_int_equal(hf_lease_note(l, "note", NULL), 0);
     assert_int_equal(hf_watch_start(c, "n", seen, NULL, &ops[0], NULL), 0);
-    assert_int_equal(hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &ops[1], NULL), 0);
-    assert_int_equal(hf_acquire_start(c, "z", HF_FOREVER, NULL, granted, &cb, &ops[2], NULL), 0);
+    assert_int_equal(
+        hf_acquire_start(c, "y", HF_FOREVER, NULL, granted, &cb, &ops[1], NULL), 0);
+    assert_int_equal(
+        hf_acquire_start(c, "z", HF_FOREVER, NULL, granted, &cb, &ops[2], NULL), 0);
     child = fork();
     if (child == 0) { /* before the client itself: the driver knows some of them */
         int good = hf_release(l, NULL) == HF_EFORKED && hf_lease_check(y) == HF_EFORKED;

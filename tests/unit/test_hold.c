@@ -1,8 +1,9 @@
-/* test_hold.c: holds on shared lives, changes that the store has not answered, and what a store turns out to
- * be able to do at its first UP. */
+/* test_hold.c: holds on shared lives, changes that the store has not answered, and what a
+ * store turns out to be able to do at its first UP. */
 #include "core_harness.h"
 
-/* Grants the ticket that joined last on a life of this kind; hf__life_free it at the end. */
+/* Grants the ticket that joined last on a life of this kind; hf__life_free it at the end.
+ */
 static struct life *grant_on(enum life_kind kind, int64_t ttl_ms)
 {
     struct life *l = hf__life_new(&w.store, kind, ttl_ms);
@@ -71,7 +72,8 @@ static void renewal_by_hand_on_a_session_counts_anew(void **state)
     l = grant_on(LIFE_WIDE, TTL);
     assert_true(op.done);
     pass_alive(l, 5 * SEC);
-    assert_in_range(hf_lease_remaining_ms(op.lease), 3000, 4000); /* not the session's time */
+    /* not the session's time */
+    assert_in_range(hf_lease_remaining_ms(op.lease), 3000, 4000);
     hf__op_init(&renew, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 0), 0);
     ev_alive(l, w.now, TTL);
@@ -249,7 +251,8 @@ static void shorter_ttl_on_a_shared_life_counts_from_its_sending(void **state)
     end(op.lease, l);
 }
 
-/* Of a ticket that may be on either of two lives the earlier end counts, whatever renews the old one. */
+/* Of a ticket that may be on either of two lives the earlier end counts, whatever renews
+ * the old one. */
 static void unanswered_move_to_another_ttl_is_not_trusted(void **state)
 {
     struct hf_op op, renew;
@@ -268,7 +271,8 @@ static void unanswered_move_to_another_ttl_is_not_trusted(void **state)
     pass_alive(l, 3 * SEC + SEC / 2);
     assert_int_equal(renew.rc, HF_EUNKNOWN);
     hf__op_init(&renew, &w.c, OP_RENEW, NULL);
-    assert_int_equal(hf__renew(&renew, h, 5000), 0); /* once more: the first may have been done */
+    /* once more: the first may have been done */
+    assert_int_equal(hf__renew(&renew, h, 5000), 0);
     ev_alive(l, w.now, 9000);
     assert_false(renew.done);
     assert_true(hf_lease_remaining_ms(op.lease) <= 1500);
@@ -299,7 +303,8 @@ static void late_answer_to_a_move_counts(void **state)
     end(op.lease, l);
 }
 
-/* An owner whose other threads are granted one thing after another still looks for a deadlock. */
+/* An owner whose other threads are granted one thing after another still looks for a
+ * deadlock. */
 static void walk_is_not_put_off_by_grants(void **state)
 {
     struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
@@ -308,7 +313,8 @@ static void walk_is_not_put_off_by_grants(void **state)
     struct hold *h;
 
     (void)state;
-    strcpy((char *)(uintptr_t)held->parts[0].hold->t.name, "m"); /* the harness knows one name */
+    /* the harness knows one name */
+    strcpy((char *)(uintptr_t)held->parts[0].hold->t.name, "m");
     core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.owner = 6));
     h = hold_of(w.joined);
     h->t.owner = held->parts[0].hold->t.owner;

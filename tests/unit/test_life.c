@@ -1,4 +1,5 @@
-/* The core: validity, loss grades, renewal: what a life promises and when it ends (G1, G6). */
+/* The core: validity, loss grades, renewal: what a life promises and when it ends (G1, G6).
+ */
 #include "core_harness.h"
 
 static void deadline_counts_from_the_sending(void **state)
@@ -109,7 +110,8 @@ static void waiter_without_answer_asks_less_often(void **state)
     core_pass(SEC / 10);
     assert_in_range(w.renewals, 4, 6); /* within its ttl every eighth of it */
     core_pass(600 * (int64_t)SEC);
-    assert_in_range(w.renewals, 100, 250); /* then at most every five seconds, not 48,000 times */
+    /* then at most every five seconds, not 48,000 times */
+    assert_in_range(w.renewals, 100, 250);
     ev_alive(wait, w.now, 100);
     core_pass(SEC / 10);
     ev_granted(w.joined, 8, w.now);
@@ -277,22 +279,24 @@ static void shorter_ttl_counts_from_its_sending(void **state)
     core_pass(2 * SEC);
     hf__op_init(&op, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&op, l->parts[0].hold, 1000), 0);
-    ev_alive(w.renewed[0], sent, TTL); /* of an earlier request, for the time it asked for */
+    /* of an earlier request, for the time it asked for */
+    ev_alive(w.renewed[0], sent, TTL);
     assert_false(op.done);
     core_pass(SEC); /* no answer: the store may have ended it by now (G1) */
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     assert_true(op.done);
     assert_int_equal(op.rc, HF_ELOST);
     ev_left(w.left, HF_EUNKNOWN);
-    core_pass(7 * SEC); /* or it has never heard of that request: the leave is repeated until then */
+    /* or it has never heard of that request: the leave is repeated until then */
+    core_pass(7 * SEC);
     assert_int_equal(w.c.unsettled, 1);
     ev_left(w.left, 0);
     w.left = NULL;
     core_release(l);
 }
 
-/* An earlier request was answered after a shorter time was asked for: that one counts from its own
- * sending, not from the earlier one's. */
+/* An earlier request was answered after a shorter time was asked for: that one counts from
+ * its own sending, not from the earlier one's. */
 static void shorter_ttl_is_not_counted_from_an_earlier_request(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);

@@ -719,7 +719,8 @@ static void an_error_is_said_once(void **state)
     assert_int_equal(hf__local_db_error(&err, local_of(a.store)->sh, ENOENT), HF_ESYS);
     assert_non_null(first = strstr(err.text, text));
     assert_null(strstr(first + 1, text));
-    assert_int_equal(hf__local_db_error(&err, local_of(a.store)->sh, MDB_BAD_VALSIZE), HF_ESYS);
+    assert_int_equal(hf__local_db_error(&err, local_of(a.store)->sh, MDB_BAD_VALSIZE),
+                     HF_ESYS);
     assert_non_null(strstr(err.text, mdb_strerror(MDB_BAD_VALSIZE)));
 }
 

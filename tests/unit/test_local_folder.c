@@ -1,4 +1,5 @@
-/* test_local_folder.c: which folder, who may use it, what it may contain, and a full disk. */
+/* test_local_folder.c: which folder, who may use it, what it may contain, and a full disk.
+ */
 #include "driver/local/local.h"
 #include "local_harness.h"
 
@@ -95,7 +96,7 @@ static int open_and_close(const char *query)
     return rc;
 }
 
-/* ---- rights ------------------------------------------------------------------------ */
+/* ---- rights ---------------------------------------------------------------------- */
 
 static void files_are_private(void **state)
 {
@@ -250,7 +251,8 @@ static void the_default_is_by_file_system_and_uid(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pretend_run_lock = &cases[i].run_lock;
         hf__local_folder_default(after, sizeof after);
-        snprintf(before, sizeof before, "%s/holdfast-%u", cases[i].where, (unsigned)geteuid());
+        snprintf(before, sizeof before, "%s/holdfast-%u", cases[i].where,
+                 (unsigned)geteuid());
         assert_string_equal(after, before);
     }
     pretend_run_lock = NULL;
@@ -271,7 +273,7 @@ static void a_network_file_system_is_refused(void **state)
     assert_int_equal(open_and_close(""), 0);
 }
 
-/* ---- contents ---------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------- */
 
 static void kept_tickets_survive(void **state)
 {
@@ -538,9 +540,10 @@ static void a_removed_gate_is_noticed(void **state)
     assert_int_equal(open_and_close(""), 0);
 }
 
-/* ---- no room ----------------------------------------------------------------------- */
+/* ---- no room --------------------------------------------------------------------- */
 
-/* Joins new names until refused; then everything that was held can be left, and works again. */
+/* Joins new names until refused; then everything that was held can be left, and works
+ * again. */
 static int fill_up(const char *where)
 {
     enum { MANY = 200000 };
@@ -720,7 +723,7 @@ static void no_room_to_begin(void **state)
     assert_int_equal(open_and_close(""), 0);
 }
 
-/* ---- namespaces -------------------------------------------------------------------- */
+/* ---- namespaces ------------------------------------------------------------------ */
 
 static int namespace_flags; /* CLONE_NEWPID or CLONE_NEWTIME */
 
@@ -784,7 +787,8 @@ static void check_namespace(int flags)
     assert_int_equal(try_once("x"), 1);                /* and back */
     use_once("x");
     rc = in_child(over_there, folder);
-    /* A kept ticket lives on in another PID namespace, but has no meaning on another clock. */
+    /* A kept ticket lives on in another PID namespace, but has no meaning on another clock.
+     */
     assert_int_equal(rc, flags == CLONE_NEWPID ? -HF_EBUSY : -HF_EFOREIGN);
     assert_int_equal(try_once("x"), HF_EBUSY);
 }

@@ -93,7 +93,7 @@ static void turns(struct side *s)
         side_turn(s, hf__loop_now() + 20000);
 }
 
-/* ---- joins and leaves -------------------------------------------------------------- */
+/* ---- joins and leaves ------------------------------------------------------------ */
 
 /* However many verbs: they wait in vain once. */
 static void verbs_do_not_wait_one_after_another(void **state)
@@ -233,7 +233,7 @@ static void the_first_verb_waits_too(void **state)
     assert_int_equal(pass_leave(&p), 0);
 }
 
-/* ---- limits ------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------- */
 
 static void limits_end_what_waits(void **state)
 {
@@ -370,7 +370,7 @@ static void without_memory_it_is_said(void **state)
     free(g);
 }
 
-/* ---- what is not wanted any more --------------------------------------------------- */
+/* ---- what is not wanted any more ------------------------------------------------- */
 
 static void what_is_stopped_is_not_answered(void **state)
 {
@@ -441,7 +441,7 @@ static void what_is_gone_is_forgotten(void **state)
     assert_int_equal(pass_leave(&q), 0);
 }
 
-/* ---- renewals ---------------------------------------------------------------------- */
+/* ---- renewals -------------------------------------------------------------------- */
 
 static void renewals_are_made_when_the_gate_opens(void **state)
 {
@@ -509,7 +509,7 @@ static void what_is_given_up_is_not_renewed(void **state)
     assert_int_equal(pass_leave(&q), 0);
 }
 
-/* ---- news -------------------------------------------------------------------------- */
+/* ---- news ------------------------------------------------------------------------ */
 
 /* A client of the same process is told by mail: to look whom to watch now, and that it
  * holds. */
@@ -598,7 +598,7 @@ static void a_death_is_noticed_when_the_gate_opens(void **state)
     free(g);
 }
 
-/* ---- follows ----------------------------------------------------------------------- */
+/* ---- follows --------------------------------------------------------------------- */
 
 static void a_follow_waits_and_goes_on(void **state)
 {
@@ -674,7 +674,7 @@ static void an_error_ends_a_follow(void **state)
     free(g);
 }
 
-/* ---- closing ----------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------- */
 
 static void closing_waits_for_nobody(void **state)
 {

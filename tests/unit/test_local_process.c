@@ -115,7 +115,8 @@ static void hold_many(struct child *c, const char *where, void *arg)
     free(p);
 }
 
-/* Another process held n names and has left them; we waited and have not turned our loop. */
+/* Another process held n names and has left them; we waited and have not turned our loop.
+ */
 static struct pass *waited_for_many(struct child *c, size_t n)
 {
     struct pass *p = calloc(n, sizeof *p);
@@ -434,7 +435,7 @@ static void the_head_watches_every_holder(void **state)
     pass_leave(&p);
 }
 
-/* ---- the gate ---------------------------------------------------------------------- */
+/* ---- the gate -------------------------------------------------------------------- */
 
 static void stop_inside(struct child *c, const char *where, void *arg)
 {
@@ -537,7 +538,8 @@ static void a_process_killed_inside_opens_the_gate(void **state)
     pass_leave(&q);
 }
 
-/* A commit that was not counted in the gate does not count: the state before it is in force. */
+/* A commit that was not counted in the gate does not count: the state before it is in
+ * force. */
 static int put_garbage(struct tx *tx, void *arg)
 {
     struct child *c = arg;
@@ -594,7 +596,7 @@ static void a_commit_that_was_not_finished_is_undone(void **state)
     pass_leave(&q);
 }
 
-/* ---- fork and descriptors ---------------------------------------------------------- */
+/* ---- fork and descriptors -------------------------------------------------------- */
 
 static pid_t sleeper(void)
 {
@@ -608,7 +610,8 @@ static pid_t sleeper(void)
     return pid;
 }
 
-/* arg "guard": a grandchild keeps a copy of the life socket; else it keeps what fork gives. */
+/* arg "guard": a grandchild keeps a copy of the life socket; else it keeps what fork gives.
+ */
 static void hold_with_grandchild(struct child *c, const char *where, void *arg)
 {
     struct side s;
@@ -746,7 +749,7 @@ static void closing_descriptors_is_not_death(void **state)
     pass_leave(&p);
 }
 
-/* ---- kill -9 at random ------------------------------------------------------------- */
+/* ---- kill -9 at random ----------------------------------------------------------- */
 
 enum { WORKERS = 4, NAMES = 3, KILLS = 150 };
 
@@ -853,7 +856,8 @@ static void kill_at_random(void **state)
         pass_leave(&p);
     }
     assert_int_equal(
-        hf__local_check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL), 0);
+        hf__local_check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL),
+        0);
     munmap(b, sizeof *b);
 }
 

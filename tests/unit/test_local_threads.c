@@ -24,7 +24,8 @@ static _Atomic int inside, violations;
 struct worker {
     pthread_t thread;
     uint64_t random;
-    int failed; /* the line of the first failure: cmocka's asserts are for the main thread */
+    /* the line of the first failure: cmocka's asserts are for the main thread */
+    int failed;
 };
 
 #define CHECK(w, c)                                                                        \

@@ -128,7 +128,8 @@ static int reopen(int fd)
     return p[1];
 }
 
-/* A library has closed a descriptor under its watch, and opened another of the same number. */
+/* A library has closed a descriptor under its watch, and opened another of the same number.
+ */
 static void number_that_was_closed_is_watched_again(void **state)
 {
     int p[2], end;

@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* ---- a good day -------------------------------------------------------------------- */
+/* ---- a good day ------------------------------------------------------------------ */
 
 static void it_connects_and_talks(void **state)
 {
@@ -137,7 +137,7 @@ static void addresses_may_be_of_version_6(void **state)
         close(fd);
 }
 
-/* ---- writing and reading much ------------------------------------------------------ */
+/* ---- writing and reading much ---------------------------------------------------- */
 
 static void a_slow_reader_gets_everything(void **state)
 {
@@ -195,8 +195,7 @@ static void a_socket_without_any_room_is_waited_for(void **state)
     (void)state;
     connect_pair();
     for (int idle = 0; idle < 50; idle++) /* the kernel moves bytes on for a while */
-        while ((n = write(p.s.fd, block, sizeof block)) > 0 ||
-               (poll(NULL, 0, 1), false)) {
+        while ((n = write(p.s.fd, block, sizeof block)) > 0 || (poll(NULL, 0, 1), false)) {
             filled += (size_t)n;
             idle = 0;
         }
@@ -253,7 +252,7 @@ static void much_is_read_in_turns(void **state)
     part_pair();
 }
 
-/* ---- wants of TLS ------------------------------------------------------------------ */
+/* ---- wants of TLS ---------------------------------------------------------------- */
 
 /* A session that waits as TLS may: `script` says for what, one letter per call that
  * waits. */
@@ -366,7 +365,7 @@ static void reading_may_wait_for_writing_and_writing_for_reading(void **state)
     assert_int_equal(fake.fd, -1);
 }
 
-/* ---- inside callbacks -------------------------------------------------------------- */
+/* ---- inside callbacks ------------------------------------------------------------ */
 
 static char when;
 

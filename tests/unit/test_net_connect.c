@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- connecting -------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------ */
 
 static uint16_t closed_port(void)
 {
@@ -54,7 +54,8 @@ static void a_silent_address_is_followed_by_the_next(void **state)
 
     (void)state;
     port = 0;
-    peer = serve("127.0.0.1", &port, 8); /* first: nobody else is at that port of the other */
+    /* first: nobody else is at that port of the other */
+    peer = serve("127.0.0.1", &port, 8);
     server = full_server("127.0.0.2", &port, fillers);
     net_name("two.example", "127.0.0.2 127.0.0.1", 0, false);
     to = to_host("two.example", port);
@@ -146,7 +147,7 @@ static void a_late_look_finds_it_connected(void **state)
     close(server);
 }
 
-/* ---- unix sockets ------------------------------------------------------------------ */
+/* ---- unix sockets ---------------------------------------------------------------- */
 
 static void a_unix_socket_works_alike(void **state)
 {
@@ -213,7 +214,7 @@ static void a_path_that_is_too_long_is_refused_at_once(void **state)
     assert_int_equal(p.downs, 0);
 }
 
-/* ---- names ------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void localhost_is_found(void **state)
 {
@@ -309,7 +310,7 @@ static void many_names_wait_for_few_threads(void **state)
     close(server);
 }
 
-/* ---- fork -------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------ */
 
 static void await_child(pid_t pid)
 {

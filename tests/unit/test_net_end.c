@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- the end ----------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 static void expect_end(const char *text)
 {
@@ -144,8 +144,7 @@ static void an_answer_that_came_is_in_time_however_late_we_look(void **state)
     for (int i = 0; i < 3; i++)
         net_step();
     assert_int_equal(p.downs, 0);
-    assert_true(loop_next(&net_loop) ==
-                LOOP_NEVER); /* and nothing is expected any more */
+    assert_true(loop_next(&net_loop) == LOOP_NEVER); /* and nothing is expected any more */
     hf__stream_expect(&p.s, hf__loop_now() + 60000000);
     say(peer, "pong");
     UNTIL(p.got == 8);
@@ -156,7 +155,7 @@ static void an_answer_that_came_is_in_time_however_late_we_look(void **state)
     part_pair();
 }
 
-/* ---- when the system is out of something ------------------------------------------- */
+/* ---- when the system is out of something ----------------------------------------- */
 
 /* Opens, talks and closes with the n-th of something failing; true when nothing failed.
  */

@@ -121,7 +121,7 @@ static void expect_refusal(const char *host, const struct cert *c, int code,
     part();
 }
 
-/* ---- a good day -------------------------------------------------------------------- */
+/* ---- a good day ------------------------------------------------------------------ */
 
 static void talk(const char *host, int version)
 {
@@ -231,7 +231,7 @@ static void many_records_that_came_at_once_are_all_read(void **state)
     part();
 }
 
-/* ---- much data --------------------------------------------------------------------- */
+/* ---- much data ------------------------------------------------------------------- */
 
 enum { MUCH = 5 << 20 };
 
@@ -311,7 +311,7 @@ static void new_keys_are_agreed_on_in_the_middle_of_a_burst(void **state)
     part();
 }
 
-/* ---- whom we trust ----------------------------------------------------------------- */
+/* ---- whom we trust --------------------------------------------------------------- */
 
 static void a_certificate_for_another_name_is_refused(void **state)
 {
@@ -320,9 +320,8 @@ static void a_certificate_for_another_name_is_refused(void **state)
     (void)state;
     cert_make(&wrong, net_folder(), "wrong", &authority,
               "DNS:elsewhere.example,IP:127.0.0.9", 30);
-    expect_refusal(
-        "localhost", &wrong, HF_EAUTH,
-        "the certificate for localhost is refused: it is for another host name");
+    expect_refusal("localhost", &wrong, HF_EAUTH,
+                   "the certificate for localhost is refused: it is for another host name");
     expect_refusal("127.0.0.1", &wrong, HF_EAUTH, "it is for another address");
     cert_free(&wrong);
 }
@@ -366,7 +365,7 @@ static void a_folder_of_authorities_is_read(void **state)
     talk("localhost", 0);
 }
 
-/* ---- who we are -------------------------------------------------------------------- */
+/* ---- who we are ------------------------------------------------------------------ */
 
 static void want_client(int version)
 {
@@ -466,7 +465,7 @@ static void a_client_certificate_that_is_not_wanted_is_told(void **state)
     cert_free(&mine);
 }
 
-/* ---- protocols ---------------------------------------------------------------------- */
+/* ---- protocols ------------------------------------------------------------------- */
 
 static void ask_for(const char *protocol)
 {
@@ -512,7 +511,7 @@ static void another_protocol_is_refused(void **state)
     }
 }
 
-/* ---- files ------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 static void refuse_context(const char *ca, const char *cert, const char *key,
                            const char *text)
@@ -548,7 +547,7 @@ static void files_that_are_not_right_are_named(void **state)
     hf__tls.context_free(NULL);
 }
 
-/* ---- not TLS ----------------------------------------------------------------------- */
+/* ---- not TLS --------------------------------------------------------------------- */
 
 static int meet_plain(int64_t connect_ms)
 {
@@ -619,7 +618,7 @@ static void silence_in_the_handshake_ends_in_time(void **state)
     probe_done(&p);
 }
 
-/* ---- the end ----------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 static void the_end_is_told_once(void **state)
 {

@@ -1,4 +1,5 @@
-/* Random bytes, when the kernel gives none: a filter of system calls, as services have them. */
+/* Random bytes, when the kernel gives none: a filter of system calls, as services have
+ * them. */
 #include "drive_harness.h"
 
 #include "util/prf.h"
@@ -18,8 +19,12 @@ enum { TOKENS = 200 };
 /* RFC 8439, A.1: the first two test vectors, of a key and a nonce of zeros. */
 static void prf_is_chacha20(void **state)
 {
-    static const unsigned char first[8] = { 0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90 };
-    static const unsigned char second[8] = { 0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a };
+    static const unsigned char first[8] = {
+        0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90
+    };
+    static const unsigned char second[8] = {
+        0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a
+    };
     unsigned char key[PRF_KEY] = { 0 }, out[PRF_BLOCK];
 
     (void)state;
@@ -44,7 +49,8 @@ static void forbid_getrandom(void)
         _exit(3);
 }
 
-/* In a process of its own: a filter cannot be taken off, and what loops for ever is killed. */
+/* In a process of its own: a filter cannot be taken off, and what loops for ever is killed.
+ */
 static void in_child(int (*body)(void))
 {
     pid_t pid = fork();
@@ -64,7 +70,8 @@ static int open_without(void)
     hf_client *one;
 
     forbid_getrandom();
-    return hf_open(url, NULL, &one, &e) == HF_ESYS && e.sys == EPERM && strstr(e.text, "random")
+    return hf_open(url, NULL, &one, &e) == HF_ESYS && e.sys == EPERM &&
+                   strstr(e.text, "random")
                ? 0
                : 1;
 }
@@ -96,7 +103,8 @@ static int draw_without(void)
     for (int i = 0; i < TOKENS; i++) {
         hf_lease *l;
 
-        if (hf_acquire(one, "n", 0, NULL, &l, NULL) < 0 || hf_look(one, "n", &list, NULL) < 0)
+        if (hf_acquire(one, "n", 0, NULL, &l, NULL) < 0 ||
+            hf_look(one, "n", &list, NULL) < 0)
             return 1;
         snprintf(ids[i], sizeof ids[i], "%s",
                  hf_ticket_id(hf_line_ticket(hf_list_at(list, 0), 0)));

@@ -18,7 +18,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* ---- keys -------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------ */
 
 /* CRC-16 (XMODEM) of "000", "001", ... modulo 16384, computed elsewhere. */
 static void slots_are_those_of_a_cluster(void **state)
@@ -121,7 +121,7 @@ static void namespaces_are_escaped(void **state)
     assert_string_equal(to, "");
 }
 
-/* ---- commands ---------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------- */
 
 static void commands_are_arrays_of_bytes(void **state)
 {
@@ -176,7 +176,7 @@ static void a_script_goes_by_name_or_as_text(void **state)
     free(c.buf);
 }
 
-/* ---- records ----------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------- */
 
 static void records_come_back(void **state)
 {
@@ -239,7 +239,7 @@ static void hints_without_an_end_are_refused(void **state)
     assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
 }
 
-/* ---- answers ----------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------- */
 
 static redisReply *parsed(const char *text, size_t n)
 {

@@ -1,7 +1,8 @@
 /* Redlock's times (driver/redis/redlock/bid.c): how long one node of several may take.
  *
- * A silent node must cost little of the ttl, or nothing of the lease is left when the others
- * have voted: 5 to 50 ms for a ttl of 10 s, and never more than a twentieth of any. */
+ * A silent node must cost little of the ttl, or nothing of the lease is left when the
+ * others have voted: 5 to 50 ms for a ttl of 10 s, and never more than a twentieth of any.
+ */
 #include "unit.h"
 
 #include "driver/redis/redlock/redlock.h"

@@ -71,7 +71,8 @@ static void two_who_wait_for_each_other(void **state)
     assert_int_equal(k.signature, ask(2, 0, 1).signature);
 }
 
-/* It joined last, but to give way would help nobody, and holding nothing it does not walk. */
+/* It joined last, but to give way would help nobody, and holding nothing it does not walk.
+ */
 static void who_only_stands_behind_is_no_victim(void **state)
 {
     struct knot k;
@@ -89,8 +90,8 @@ static void who_only_stands_behind_is_no_victim(void **state)
     assert_false(ask(3, 0, 2).mine);
 }
 
-/* 3 joined last and holds something, but those in the knot wait for it only because it stands in front of
- * 2: it does not look for a deadlock, and giving way would end none. */
+/* 3 joined last and holds something, but those in the knot wait for it only because it
+ * stands in front of 2: it does not look for a deadlock, and giving way would end none. */
 static void who_blocks_by_its_place_only_is_no_victim(void **state)
 {
     struct knot k;
@@ -132,7 +133,8 @@ static void a_chain_is_no_deadlock(void **state)
     assert_false(ask(3, 1, 1).mine);
 }
 
-/* S(2) is held by A and B; C holds M and waits for S; A waits for M: a cycle, but B will go. */
+/* S(2) is held by A and B; C holds M and waits for S; A waits for M: a cycle, but B will
+ * go. */
 static void permit_cycle_with_a_way_out(void **state)
 {
     (void)state;
@@ -160,7 +162,8 @@ static void permit_cycle_without(void **state)
 static void reader_behind_a_waiting_writer(void **state)
 {
     (void)state;
-    clear(); /* 1 reads x; 2 waits to write x; 3 waits to read x, behind 2; 1 waits for y of 3 */
+    /* 1 reads x; 2 waits to write x; 3 waits to read x, behind 2; 1 waits for y of 3 */
+    clear();
     add(0, HF_FULL, 1, 1, 0, 0);
     add(0, HF_FULL, 2, HF_FULL, 1, 5);
     add(0, HF_FULL, 3, 1, 2, 6);
@@ -179,7 +182,8 @@ static void waiting_for_oneself(void **state)
     assert_true(ask(1, 0, 1).mine);
 }
 
-/* 4 waits for itself. 2 would get its permits if 4 went on, though it is in its own way too. */
+/* 4 waits for itself. 2 would get its permits if 4 went on, though it is in its own way
+ * too. */
 static void behind_a_knot_and_behind_oneself(void **state)
 {
     (void)state;

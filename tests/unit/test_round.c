@@ -1,18 +1,21 @@
 /* Redlock's protocol (driver/redis/redlock/round.c) against simulated nodes, at random.
  *
- * Clients run rounds for two names over nodes that lose messages, answer late, have forgotten a script
- * and want the request again, are started again empty or with an old snapshot, at any moment; keys
- * expire; clients pause and die. Holders renew, and give the key to nodes that do not have it, at any
- * moment. After every grant and every renewal it is checked that no two leases of a name are valid at
- * once (G1), after every grant that fences are unique and grow with the grants of a name (G2), and on
- * every node that no request for a key is executed behind its giving back (G7). Clocks help with nothing unless a case says so:
- * all of them stand still, and the protocol has to do it. At most so many nodes have forgotten at
- * a time that a majority remembers; beyond that G2 rests on clocks by definition.
+ * Clients run rounds for two names over nodes that lose messages, answer late, have
+ * forgotten a script and want the request again, are started again empty or with an old
+ * snapshot, at any moment; keys expire; clients pause and die. Holders renew, and give the
+ * key to nodes that do not have it, at any moment. After every grant and every renewal it
+ * is checked that no two leases of a name are valid at once (G1), after every grant that
+ * fences are unique and grow with the grants of a name (G2), and on every node that no
+ * request for a key is executed behind its giving back (G7). Clocks help with nothing
+ * unless a case says so: all of them stand still, and the protocol has to do it. At most so
+ * many nodes have forgotten at a time that a majority remembers; beyond that G2 rests on
+ * clocks by definition.
  *
- * The same schedules refuse what is wrong: INCR on each node and the greatest of the votes; nodes
- * that count though they have just been started; marks of an earlier run that are believed; a renewal
- * that counts what it has just given, after its time; requests that are repeated whatever has
- * happened since; nodes that are seeded by a round that is older than the run of their server.
+ * The same schedules refuse what is wrong: INCR on each node and the greatest of the votes;
+ * nodes that count though they have just been started; marks of an earlier run that are
+ * believed; a renewal that counts what it has just given, after its time; requests that are
+ * repeated whatever has happened since; nodes that are seeded by a round that is older than
+ * the run of their server.
  *
  * HF_SEED=N repeats a run; HF_ROUNDS=N plays so many schedules. */
 #include "unit.h"
@@ -123,7 +126,7 @@ static bool chance(struct world *w, unsigned one_in)
     return pick(w, one_in) == 0;
 }
 
-/* ---- nodes: what the scripts do ---------------------------------------------------------------- */
+/* ---- nodes: what the scripts do -------------------------------------------------- */
 
 static enum round_mark mark_of(const struct world *w, const struct sim_node *node)
 {
@@ -232,7 +235,7 @@ static void execute(struct world *w, struct sim_node *node, struct message *m)
     }
 }
 
-/* ---- the net ------------------------------------------------------------------------------------ */
+/* ---- the net --------------------------------------------------------------------- */
 
 static bool push(struct queue *q, const struct message *m)
 {
@@ -263,7 +266,7 @@ static bool send(struct world *w, struct sim_client *c, unsigned i, enum kind ki
     return c->links[i].up && push(&c->links[i].out, &m);
 }
 
-/* ---- clients: what bid.c does ------------------------------------------------------------ */
+/* ---- clients: what bid.c does ---------------------------------------------------- */
 
 static void judge(struct world *, struct sim_client *);
 
@@ -326,7 +329,7 @@ static void seed(struct world *w, struct sim_client *c, unsigned i)
         send(w, c, i, RAISE);
 }
 
-/* ---- holders: what keep.c does ------------------------------------------------------------ */
+/* ---- holders: what keep.c does --------------------------------------------------- */
 
 static void spread(struct world *w, struct sim_client *c)
 {
@@ -493,8 +496,8 @@ static void hear(struct world *w, struct sim_client *c, unsigned i, const struct
     hear_holder(w, c, i, m);
 }
 
-/* The client notices: what it asked and was not answered has failed. Requests may still come to be
- * executed until it connects again, which makes that impossible. */
+/* The client notices: what it asked and was not answered has failed. Requests may still
+ * come to be executed until it connects again, which makes that impossible. */
 static void cut(struct world *w, struct sim_client *c, unsigned i)
 {
     struct link *l = &c->links[i];
@@ -620,7 +623,7 @@ static void step(struct world *w)
     }
 }
 
-/* ---- schedules ----------------------------------------------------------------------------------- */
+/* ---- schedules ------------------------------------------------------------------- */
 
 static struct world *play(uint64_t seed, enum variant variant, bool clocks)
 {
@@ -778,7 +781,7 @@ static void seeded_later_fails(void **state)
     end(sound);
 }
 
-/* ---- who may be seeded ------------------------------------------------------------------------- */
+/* ---- who may be seeded ----------------------------------------------------------- */
 
 static struct round voted(unsigned n, const char *votes)
 {
@@ -875,11 +878,16 @@ static void seeded_by_winner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_without_clocks), cmocka_unit_test(sound_with_skewed_clocks),
-        cmocka_unit_test(naive_fails),          cmocka_unit_test(no_guard_fails),
-        cmocka_unit_test(old_marks_fail),       cmocka_unit_test(counted_fails),
-        cmocka_unit_test(repeated_fails),       cmocka_unit_test(seeded_later_fails),
-        cmocka_unit_test(verdicts),             cmocka_unit_test(seeded_by_winner),
+        cmocka_unit_test(sound_without_clocks),
+        cmocka_unit_test(sound_with_skewed_clocks),
+        cmocka_unit_test(naive_fails),
+        cmocka_unit_test(no_guard_fails),
+        cmocka_unit_test(old_marks_fail),
+        cmocka_unit_test(counted_fails),
+        cmocka_unit_test(repeated_fails),
+        cmocka_unit_test(seeded_later_fails),
+        cmocka_unit_test(verdicts),
+        cmocka_unit_test(seeded_by_winner),
     };
 
     return cmocka_run_group_tests_name("round", tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* hf_client_stop: nobody waits any more and nothing new begins, what is held stays held. src/api is
- * compiled once more for this program, with its points at which threads may be made to lose time
- * (api/perturb.h). */
+/* hf_client_stop: nobody waits any more and nothing new begins, what is held stays held.
+ * src/api is compiled once more for this program, with its points at which threads may be
+ * made to lose time (api/perturb.h). */
 #include "drive_harness.h"
 
 #include "api/perturb.h"
@@ -25,7 +25,7 @@ void hf__perturb(void)
         nap();
 }
 
-/* ---- who stops it ---- */
+/* ---- who stops it ---------------------------------------------------------------- */
 
 static void stop_in_handler(int sig)
 {
@@ -47,7 +47,7 @@ static void by_call(void)
     assert_int_equal(hf_client_stop(c), 0);
 }
 
-/* ---- blocking calls ---- */
+/* ---- blocking calls -------------------------------------------------------------- */
 
 static void refuses_what_is_new(void)
 {
@@ -64,7 +64,8 @@ static void refuses_what_is_new(void)
     assert_int_equal(hf_acquire_start(c, "a", 0, NULL, granted, NULL, &op, &e), HF_ECLOSED);
     assert_int_equal(hf_look(c, "a", &list, NULL), HF_ECLOSED);
     assert_int_equal(hf_ls(c, "", 0, &list, NULL), HF_ECLOSED);
-    assert_int_equal(hf_evict(c, "a", "00000000000000000000000000000000", 0, &e), HF_ECLOSED);
+    assert_int_equal(hf_evict(c, "a", "00000000000000000000000000000000", 0, &e),
+                     HF_ECLOSED);
 }
 
 static void still_works(hf_lease *l)
@@ -80,7 +81,8 @@ static void still_works(hf_lease *l)
 
 static void ends_waits_and_keeps_holds(void (*stop)(void))
 {
-    hf_lease *x = hold(other, "x", 0), *kept = hold(c, "kept", SOON_MS), *last = hold(c, "y", 0);
+    hf_lease *x = hold(other, "x", 0), *kept = hold(c, "kept", SOON_MS),
+             *last = hold(c, "y", 0);
     struct call k[WAITERS];
 
     for (int i = 0; i < WAITERS; i++) {
@@ -129,7 +131,7 @@ static void stopped_with_nobody_inside(void **state)
     assert_int_equal(hf_release(l, NULL), 0);
 }
 
-/* ---- at any moment ---- */
+/* ---- at any moment --------------------------------------------------------------- */
 
 static atomic_int rounds_done;
 
@@ -162,8 +164,9 @@ static void stopped_at_any_moment(void **state)
         pthread_t t[WAITERS];
 
         for (uintptr_t i = 0; i < WAITERS; i++)
-            assert_int_equal(
-                pthread_create(&t[i], NULL, lock_and_unlock, (void *)(uintptr_t)rand_r(&seed)), 0);
+            assert_int_equal(pthread_create(&t[i], NULL, lock_and_unlock,
+                                            (void *)(uintptr_t)rand_r(&seed)),
+                             0);
         for (int i = rand_r(&seed) % 50; i > 0; i--)
             sched_yield();
         if (round % 2)
@@ -207,7 +210,7 @@ static void stopped_up_to_the_close(void **state)
     }
 }
 
-/* ---- started operations ---- */
+/* ---- started operations ---------------------------------------------------------- */
 
 static int closed_calls, seen_calls, seen_last;
 static hf_op *acquire_op, *release_op;
@@ -221,7 +224,8 @@ static void closed(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user
     assert_int_equal(e->code, HF_ECLOSED);
     assert_null(l);
     closed_calls++;
-    assert_int_equal(hf_acquire_start(c, "n", 0, NULL, closed, NULL, &again, NULL), HF_ECLOSED);
+    assert_int_equal(hf_acquire_start(c, "n", 0, NULL, closed, NULL, &again, NULL),
+                     HF_ECLOSED);
     hf_op_free(op);
 }
 
@@ -244,7 +248,8 @@ static void callbacks_run_once_after_the_stop(void **state)
 
     (void)state;
     closed_calls = seen_calls = 0;
-    assert_int_equal(hf_acquire_start(c, "x", HF_FOREVER, NULL, closed, NULL, &acquire_op, NULL), 0);
+    assert_int_equal(
+        hf_acquire_start(c, "x", HF_FOREVER, NULL, closed, NULL, &acquire_op, NULL), 0);
     assert_int_equal(hf_watch_start(c, "x", seen, NULL, &watch, NULL), 0);
     while (hf_client_process(c) > 0 || poll(&p, 1, 100) == 1)
         ;
@@ -262,7 +267,8 @@ static void callbacks_run_once_after_the_stop(void **state)
         assert_true(hf_client_wait(c, PATIENCE_MS) >= 0);
     assert_int_equal(cb.rc, 0);
     hf_op_free(release_op);
-    assert_int_equal(hf_client_wait(c, HF_FOREVER), HF_ECLOSED); /* nothing is left to wait for */
+    /* nothing is left to wait for */
+    assert_int_equal(hf_client_wait(c, HF_FOREVER), HF_ECLOSED);
     assert_int_equal(closed_calls, 1);
     hf_release(x, NULL);
 }
@@ -306,7 +312,8 @@ static void *await_loss(void *arg)
     return (void *)(intptr_t)hf_lease_wait(arg, HF_FOREVER, &e);
 }
 
-/* Those who wait for the loss of a lease, one leading and the others following, are ended too; the lease stays. */
+/* Those who wait for the loss of a lease, one leading and the others following, are ended
+ * too; the lease stays. */
 static void threads_that_wait_for_a_loss_end(void **state)
 {
     hf_lease *l = hold(c, "x", 0);
@@ -335,8 +342,8 @@ static void give_back(hf_lease *l, int state, void *user)
         hf_release(l, NULL);
 }
 
-/* The last lease is given back in its callback, on the thread that tells: whoever waits for callbacks of the
- * stopped client need not wait any more. */
+/* The last lease is given back in its callback, on the thread that tells: whoever waits for
+ * callbacks of the stopped client need not wait any more. */
 static void thread_that_waits_ends_with_the_last_lease(void **state)
 {
     hf_lease *l = hold(c, "x", 0);
@@ -348,7 +355,8 @@ static void thread_that_waits_ends_with_the_last_lease(void **state)
     evict("x", HF_EVICT_NOW);
     began = now_ms();
     assert_int_equal(hf_client_wait(c, HF_FOREVER), HF_ECLOSED);
-    assert_true(now_ms() - began < 8000 * TEST_SLOW); /* and not by the next timer, after 15 s */
+    /* and not by the next timer, after 15 s */
+    assert_true(now_ms() - began < 8000 * TEST_SLOW);
 }
 
 static void stop_in_callback(hf_op *op, int rc, hf_lease *l, const hf_error *e, void *user)
@@ -367,8 +375,10 @@ static void stopped_in_a_callback(void **state)
 
     (void)state;
     closed_calls = 0;
-    assert_int_equal(hf_acquire_start(c, "x", HF_FOREVER, NULL, closed, NULL, &acquire_op, NULL), 0);
-    assert_int_equal(hf_acquire_start(c, "n", 0, NULL, stop_in_callback, &got, &op, NULL), 0);
+    assert_int_equal(
+        hf_acquire_start(c, "x", HF_FOREVER, NULL, closed, NULL, &acquire_op, NULL), 0);
+    assert_int_equal(hf_acquire_start(c, "n", 0, NULL, stop_in_callback, &got, &op, NULL),
+                     0);
     while (!got || !closed_calls)
         assert_true(hf_client_wait(c, PATIENCE_MS) > 0);
     hf_op_free(op);
@@ -377,7 +387,7 @@ static void stopped_in_a_callback(void **state)
     hf_release(x, NULL);
 }
 
-/* ---- what it refuses itself ---- */
+/* ---- what it refuses itself ------------------------------------------------------ */
 
 static void not_of_a_parent(void **state)
 {

@@ -13,8 +13,11 @@ static void takes_every_part(void **state)
     hf_error e;
 
     (void)state;
-    assert_int_equal(hf__url_parse(&u, "redis://me:p%40ss%3a@h1:6379,[::1]:7,h3/2?tls_ca=%2Fca&"
-                                       "namespace=n%20s&ttl=500ms&connect_timeout=2", &e), 0);
+    assert_int_equal(hf__url_parse(&u,
+                                   "redis://me:p%40ss%3a@h1:6379,[::1]:7,h3/2?tls_ca=%2Fca&"
+                                   "namespace=n%20s&ttl=500ms&connect_timeout=2",
+                                   &e),
+                     0);
     assert_string_equal(u.scheme, "redis");
     assert_string_equal(u.user, "me");
     assert_string_equal(u.password, "p@ss:");
@@ -141,10 +144,10 @@ static void reads_times(void **state)
     static const struct {
         const char *text;
         int64_t ms;
-    } t[] = { { "2.5", 2500 },  { "500ms", 500 },  { "30s", 30000 }, { "5m", 300000 },
+    } t[] = { { "2.5", 2500 },   { "500ms", 500 }, { "30s", 30000 }, { "5m", 300000 },
               { "1h", 3600000 }, { "0.0005", 1 },  { "0", 0 },       { ".5", 500 } };
-    static const char *const bad[] = { "", ".", "s", "-1", "1e3", "1 s", "5x", "1h30m",
-                                       "99999999999h" };
+    static const char *const bad[] = { "",    ".",  "s",     "-1",          "1e3",
+                                       "1 s", "5x", "1h30m", "99999999999h" };
     int64_t ms;
 
     (void)state;
@@ -189,9 +192,12 @@ static void says_what_an_administrator_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_every_part),      cmocka_unit_test(takes_the_short_forms),
-        cmocka_unit_test(shows_no_secrets),      cmocka_unit_test(refuses_and_says_what),
-        cmocka_unit_test(reads_times),           cmocka_unit_test(says_what_an_administrator_runs),
+        cmocka_unit_test(takes_every_part),
+        cmocka_unit_test(takes_the_short_forms),
+        cmocka_unit_test(shows_no_secrets),
+        cmocka_unit_test(refuses_and_says_what),
+        cmocka_unit_test(reads_times),
+        cmocka_unit_test(says_what_an_administrator_runs),
     };
 
     return cmocka_run_group_tests_name("url", tests, NULL, NULL);

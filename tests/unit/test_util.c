@@ -84,7 +84,8 @@ static void map_finds_what_was_put_in(void **state)
     hf__map_done(&m);
 }
 
-/* One owner's holds have one hash. With a search through the chain this would take minutes. */
+/* One owner's holds have one hash. With a search through the chain this would take minutes.
+ */
 static void map_removes_one_of_many_alike_at_once(void **state)
 {
     enum { N = 400000 };
@@ -128,11 +129,21 @@ static void utf8_is_checked_strictly(void **state)
         const char *text;
         bool valid;
     } t[] = {
-        { "", true },          { "plain", true },         { "\xc3\xa9", true },
-        { "\xe2\x82\xac", true }, { "\xf0\x9f\x94\x92", true }, { "\xf4\x8f\xbf\xbf", true },
-        { "\x80", false },     { "\xc3", false },         { "\xc0\x80", false },
-        { "\xc1\xbf", false }, { "\xe0\x80\x80", false }, { "\xed\xa0\x80", false },
-        { "\xf4\x90\x80\x80", false }, { "\xf8\x88\x80\x80\x80", false }, { "a\xff", false },
+        { "", true },
+        { "plain", true },
+        { "\xc3\xa9", true },
+        { "\xe2\x82\xac", true },
+        { "\xf0\x9f\x94\x92", true },
+        { "\xf4\x8f\xbf\xbf", true },
+        { "\x80", false },
+        { "\xc3", false },
+        { "\xc0\x80", false },
+        { "\xc1\xbf", false },
+        { "\xe0\x80\x80", false },
+        { "\xed\xa0\x80", false },
+        { "\xf4\x90\x80\x80", false },
+        { "\xf8\x88\x80\x80\x80", false },
+        { "a\xff", false },
     };
 
     (void)state;
@@ -145,18 +156,21 @@ static void escape_makes_one_safe_line(void **state)
     static const struct {
         const char *in, *out;
     } t[] = {
-        { "plain \xc3\xa9", "plain \xc3\xa9" }, { "a\nb\x1b[31m", "a\\x0ab\\x1b[31m" },
+        { "plain \xc3\xa9", "plain \xc3\xa9" },
+        { "a\nb\x1b[31m", "a\\x0ab\\x1b[31m" },
         { "\x7f\xc2\x85\xff", "\\x7f\\xc2\\x85\\xff" },
     };
     char buf[64], small[8];
 
     (void)state;
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
-        assert_string_equal(hf__escape(buf, sizeof buf, t[i].in, strlen(t[i].in)), t[i].out);
+        assert_string_equal(hf__escape(buf, sizeof buf, t[i].in, strlen(t[i].in)),
+                            t[i].out);
     assert_string_equal(hf__escape(small, sizeof small, "1234567", 7), "1234567");
     assert_string_equal(hf__escape(small, sizeof small, "12345678", 8), "1234...");
     assert_string_equal(hf__escape(small, sizeof small, "123456\n", 7), "1234...");
-    assert_string_equal(hf__escape(small, sizeof small, "123\xe2\x82\xac\xe2\x82\xac", 9), "123...");
+    assert_string_equal(hf__escape(small, sizeof small, "123\xe2\x82\xac\xe2\x82\xac", 9),
+                        "123...");
     assert_string_equal(hf__escape(small, 1, "x", 1), "");
 }
 

@@ -22,7 +22,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* ---- tickets ----------------------------------------------------------------------- */
+/* ---- tickets --------------------------------------------------------------------- */
 
 static const struct {
     const char *mark; /* what stands before the number */
@@ -170,7 +170,7 @@ static void what_is_written_is_read(void **state)
     }
 }
 
-/* ---- levels ------------------------------------------------------------------------ */
+/* ---- levels ---------------------------------------------------------------------- */
 
 static void paths_never_change(void **state)
 {

@@ -75,7 +75,8 @@ int hf__local_folder_build(struct shared *sh, hf_error *err)
     unlinkat(sh->dirfd, "store.new", 0);
     unlinkat(sh->dirfd, "gate.new", 0);
     hf__local_folder_name(sh, path, "store.new");
-    if ((rc = hf__local_db_create(sh, path, id, err)) < 0 || (rc = build_gate(sh, id, err)) < 0)
+    if ((rc = hf__local_db_create(sh, path, id, err)) < 0 ||
+        (rc = build_gate(sh, id, err)) < 0)
         goto fail;
     if (sh->gate)
         sh->gate->state = 0;
@@ -125,7 +126,8 @@ int hf__local_folder_rehome(struct shared *sh, int64_t limit_ms, hf_error *err)
     sh->place = here;
     if (rc < 0)
         return rc;
-    if (g->time_ns != here.time_ns && (rc = hf__local_check_tree(sh, sh->storefd, err)) == 0 &&
+    if (g->time_ns != here.time_ns &&
+        (rc = hf__local_check_tree(sh, sh->storefd, err)) == 0 &&
         (rc = hf__local_sweep(sh, 0, err)) == 0)
         rc = hf__local_tx_inside(sh, NULL, times_are_left, &left, false, err);
     if (rc == 0 && left)

@@ -38,7 +38,7 @@ static int load(struct tx *tx, struct celling *c)
     if ((rc = hf__local_cell_decode(&r, v.mv_data, v.mv_size)) < 0)
         return hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged cell");
     if (hf__local_key_cut(&c->key) && (r.f.name_len != c->key.full_len ||
-                                 memcmp(r.name, c->key.full, c->key.full_len) != 0))
+                                       memcmp(r.name, c->key.full, c->key.full_len) != 0))
         return hf__fail(tx->err, HF_EINVAL, 0, tx->sh->path,
                         "the name cannot be told from another long one that is in use");
     if (r.f.expires_at != 0 && r.f.expires_at <= tx->now)

@@ -1,4 +1,5 @@
-/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging one that is nobody's.
+/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging one that is
+ * nobody's.
  *
  * Each is one entry and name the ticket by its token (G8); what is not there is said and
  * changes nothing. An eviction without `now` only marks the hold: its expiry stays as its
@@ -115,7 +116,8 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
         return rc < 0 ? rc : TX_READ;
     e->found = true;
     if ((rc = hf__local_queue_remove(tx, l, seq)) < 0 ||
-        (rc = hf__local_tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) < 0 ||
+        (rc = hf__local_tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) <
+            0 ||
         (rc = hf__local_line_step(tx, &e->key, l)) < 0)
         return rc;
     return hf__local_line_save(tx, &e->key, l);
@@ -143,7 +145,8 @@ static int evict(struct tx *tx, void *arg)
     int rc;
 
     e->found = false;
-    if ((rc = hf__local_line_load(tx, &e->key, &l)) < 0 || (rc = hf__local_line_clean(tx, l)) < 0)
+    if ((rc = hf__local_line_load(tx, &e->key, &l)) < 0 ||
+        (rc = hf__local_line_clean(tx, l)) < 0)
         return rc;
     h = hf__local_line_find(l, e->look->token);
     if (e->look->keep_ms > 0)

@@ -125,7 +125,7 @@ int hf__local_meta_forget(int fd, uint64_t after)
     return 0;
 }
 
-/* ---- walking ----------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------- */
 
 struct walk {
     const unsigned char *map;

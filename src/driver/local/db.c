@@ -70,7 +70,7 @@ int hf__local_db_error(hf_error *err, const struct shared *sh, int rc)
     }
 }
 
-/* ---- environments ------------------------------------------------------------------ */
+/* ---- environments ---------------------------------------------------------------- */
 
 static int env_open(const char *path, size_t size, MDB_env **ret)
 {
@@ -129,7 +129,7 @@ void hf__local_db_close(struct shared *sh)
 
 /* Makes an empty store; its first record says to which gate it belongs. */
 int hf__local_db_create(struct shared *sh, const char *path, const unsigned char *id,
-                  hf_error *err)
+                        hf_error *err)
 {
     const unsigned char table = TABLE_ID;
     MDB_val key = { sizeof table, (void *)(uintptr_t)&table }, value = { 16, NULL };
@@ -152,7 +152,7 @@ int hf__local_db_create(struct shared *sh, const char *path, const unsigned char
     return rc == 0 ? 0 : hf__local_db_error(err, sh, rc);
 }
 
-/* ---- room -------------------------------------------------------------------------- */
+/* ---- room ------------------------------------------------------------------------ */
 
 static int fill(int fd, size_t from, size_t size)
 {
@@ -190,7 +190,8 @@ int hf__local_db_reserve(int fd, size_t from, size_t size)
 static int grow(struct shared *sh, hf_error *err)
 {
     size_t size = sh->mapped * 2;
-    int rc = hf__local_folder_held(sh) ? hf__local_db_reserve(sh->storefd, sh->mapped, size) : EBADF;
+    int rc = hf__local_folder_held(sh) ? hf__local_db_reserve(sh->storefd, sh->mapped, size)
+                                       : EBADF;
 
     if (rc != 0)
         return hf__local_db_error(err, sh, rc);
@@ -238,7 +239,7 @@ static int room_left(struct tx *tx)
     return pages - info.me_last_pgno + free > RESERVE ? 0 : MDB_MAP_FULL;
 }
 
-/* ---- transactions ------------------------------------------------------------------ */
+/* ---- transactions ---------------------------------------------------------------- */
 
 static int begin(struct tx *tx)
 {
@@ -265,7 +266,9 @@ static int begin(struct tx *tx)
 
 int hf__local_db_rollback(struct shared *sh, hf_error *err)
 {
-    int rc = hf__local_folder_held(sh) ? hf__local_meta_forget(sh->storefd, sh->gate->commit) : HF_ESYS;
+    int rc = hf__local_folder_held(sh)
+                 ? hf__local_meta_forget(sh->storefd, sh->gate->commit)
+                 : HF_ESYS;
 
     return rc < 0 ? hf__local_db_error(err, sh, MDB_CORRUPTED) : 0;
 }
@@ -287,8 +290,8 @@ static int end(struct tx *tx, int rc)
 }
 
 /* One try, without making room. The gate is ours. */
-int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg, bool adds,
-                hf_error *err)
+int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg,
+                      bool adds, hf_error *err)
 {
     struct tx tx = { sh, ls, NULL, 0, err, false };
     bool drops = ls && ls->nstale > 0 && (adds || ls->nstale >= STALE_MAX);
@@ -313,8 +316,8 @@ int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *
     return rc;
 }
 
-int hf__local_tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg, bool adds,
-                  hf_error *err)
+int hf__local_tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg,
+                        bool adds, hf_error *err)
 {
     bool swept = false;
     int rc;
@@ -344,7 +347,7 @@ int hf__local_tx_run(struct local *ls, tx_body *body, void *arg, bool adds, hf_e
     return rc;
 }
 
-/* ---- memory for the length of one body --------------------------------------------- */
+/* ---- memory for the length of one body ------------------------------------------- */
 
 struct arena_chunk {
     struct arena_chunk *next;

@@ -97,7 +97,7 @@ int64_t hf__local_gate_limit(const struct local *ls, const void *of)
     return ls->gate_ms;
 }
 
-/* ---- entries ----------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------- */
 
 static struct deferred *of_ticket(const struct ticket *t)
 {
@@ -108,7 +108,7 @@ static struct deferred *find(const struct local *ls, const struct verb *v, const
 {
     if (v->of_ticket)
         return of_ticket(of);
-    list_for (n, &ls->deferred) {
+    list_for(n, &ls->deferred) {
         struct deferred *d = container_of(n, struct deferred, node);
 
         if (d->of == of)
@@ -194,7 +194,7 @@ bool hf__local_defer_has(const struct ticket *t, const struct verb *v)
 
 void hf__local_defer_drop(struct local *ls, const void *of)
 {
-    list_for_safe (n, &ls->deferred) {
+    list_for_safe(n, &ls->deferred) {
         struct deferred *d = container_of(n, struct deferred, node);
 
         if (d->of == of)
@@ -202,7 +202,7 @@ void hf__local_defer_drop(struct local *ls, const void *of)
     }
 }
 
-/* ---- trying again ------------------------------------------------------------------- */
+/* ---- trying again ---------------------------------------------------------------- */
 
 /* At the head. While it ran, the same may have been put off again further down. */
 static void put_back(struct local *ls, struct deferred *d)
@@ -239,7 +239,7 @@ static struct deferred *late(struct local *ls, int64_t now)
 {
     int64_t next = LOOP_NEVER;
 
-    list_for (n, &ls->deferred) {
+    list_for(n, &ls->deferred) {
         struct deferred *d = container_of(n, struct deferred, node);
 
         if (d->end_at <= now)
@@ -287,7 +287,7 @@ static void retry(struct timer *t)
     }
 }
 
-/* ---- clients ----------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------- */
 
 void hf__local_defer_init(struct local *ls)
 {

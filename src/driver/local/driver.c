@@ -86,13 +86,14 @@ static int local_open(struct store **ret, const struct url *url, struct env *env
     return 0;
 }
 
-/* ---- closing ----------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------- */
 
 static void forget_tickets(struct local *ls)
 {
     for (size_t i = 0; i <= ls->tickets.mask; i++)
         while (ls->tickets.slots[i])
-            hf__local_ticket_out(ls, container_of(ls->tickets.slots[i], struct ticket, drv_node));
+            hf__local_ticket_out(
+                ls, container_of(ls->tickets.slots[i], struct ticket, drv_node));
     while (!list_empty(&ls->all_waits))
         hf__local_wait_free(ls, container_of(list_first(&ls->all_waits), struct wait, all));
 }
@@ -106,7 +107,8 @@ static int forget_mail(struct tx *tx, void *arg)
     (void)arg;
     if (rc < 0)
         return rc;
-    return hf__local_db_del_prefix(tx, prefix, hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
+    return hf__local_db_del_prefix(tx, prefix,
+                                   hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
 }
 
 /* Waits in vain once, and not at all if the gate was closed a moment ago: what stays of us
@@ -137,7 +139,8 @@ static void free_follow(struct follow *f)
     free(f);
 }
 
-/* In the child the descriptors are closed already (shared.c); what LMDB has is left alone. */
+/* In the child the descriptors are closed already (shared.c); what LMDB has is left alone.
+ */
 static void local_forked(struct store *store)
 {
     struct local *ls = local_of(store);
@@ -150,16 +153,16 @@ static void local_forked(struct store *store)
             next = m->next;
             free(container_of(m, struct peer, node));
         }
-    list_for_safe (n, &ls->all_waits) {
+    list_for_safe(n, &ls->all_waits) {
         struct wait *w = container_of(n, struct wait, all);
 
         free(w->life);
         free(w);
     }
     hf__local_defer_free(ls);
-    list_for (n, &ls->looks)
+    list_for(n, &ls->looks)
         free_follow(container_of(n, struct look, drv_node)->drv_ptr);
-    list_for (n, &ls->cells)
+    list_for(n, &ls->cells)
         free_follow(container_of(n, struct cell, drv_node)->drv_ptr);
     free_local(ls);
 }
@@ -197,9 +200,9 @@ static void local_detail(char *text, size_t size)
 static char *local_admin(const struct url *url, hf_error *err)
 {
     const char *share = hf__url_param(url, "share");
-    const char *const words[] = { "mkdir -p -m 0700",
-                                  share && strcmp(share, "group") == 0 ? "chmod 0770"
-                                                                       : "chmod 0700" };
+    const char *const words[] = { "mkdir -p -m 0700", share && strcmp(share, "group") == 0
+                                                          ? "chmod 0770"
+                                                          : "chmod 0700" };
     char folder[64], *made;
     struct text t = { 0 };
 

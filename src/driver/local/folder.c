@@ -8,9 +8,9 @@
  * means that nobody is inside. The gate file is looked at under either:
  *
  *   sound, of this boot and these namespaces   go in
- *   missing, or of another boot                needs the exclusive lock; build.c makes new files
- *   of another PID or time namespace           needs the exclusive lock; re-homed
- *   newer format, other C library, garbage     refused
+ *   missing, or of another boot                needs the exclusive lock; build.c makes new
+ * files of another PID or time namespace           needs the exclusive lock; re-homed newer
+ * format, other C library, garbage     refused
  *
  * A flock is not converted atomically: after a failed conversion we hold nothing, and
  * after a successful one another process may have been here in between. So every turn of
@@ -65,7 +65,7 @@ int hf__local_file_own(const struct shared *sh, int fd)
     return fchown(fd, (uid_t)-1, sh->gid) < 0 || fchmod(fd, 0660) < 0 ? errno : 0;
 }
 
-/* ---- judging ----------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------- */
 
 static bool in_group(gid_t gid)
 {
@@ -218,7 +218,7 @@ bool hf__local_folder_same(struct shared *sh)
            stat(path, &gate) == 0 && gate.st_dev == sh->dev && gate.st_ino == sh->gate_ino;
 }
 
-/* ---- entering ---------------------------------------------------------------------- */
+/* ---- entering -------------------------------------------------------------------- */
 
 enum { FOREIGN_US = 300000 };
 enum sight_of_gate { GATE_GOOD, GATE_NEW, GATE_ELSEWHERE, GATE_REFUSED };

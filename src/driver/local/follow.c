@@ -61,7 +61,8 @@ static void timer_fired(struct timer *t)
         hf__local_cell_answer(f->ls, f->cell);
 }
 
-int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cell, hf_error *err)
+int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cell,
+                           hf_error *err)
 {
     struct follow *f = calloc(1, sizeof *f);
     struct change c = { f, true, false };
@@ -81,7 +82,7 @@ int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cel
     timer_init(&f->timer, timer_fired);
     if (!look || !look->list) {
         hf__local_key_name(&k, f->table, ls->ns, look ? look->name : cell->name,
-                     look ? look->name_len : cell->name_len);
+                           look ? look->name_len : cell->name_len);
         f->hash = k.hash;
     }
     if ((rc = hf__local_tx_run(ls, change, &c, true, err)) < 0) {
@@ -107,13 +108,13 @@ void hf__local_follow_next(struct follow *f, int64_t at)
 
 static bool others_follow(struct local *ls, const struct follow *f)
 {
-    list_for (n, &ls->looks) {
+    list_for(n, &ls->looks) {
         const struct follow *o = container_of(n, struct look, drv_node)->drv_ptr;
 
         if (o != f && o->hash == f->hash && o->table == f->table)
             return true;
     }
-    list_for (n, &ls->cells) {
+    list_for(n, &ls->cells) {
         const struct follow *o = container_of(n, struct cell, drv_node)->drv_ptr;
 
         if (o != f && o->hash == f->hash && o->table == f->table)
@@ -169,7 +170,7 @@ void hf__local_stop(struct store *store, struct look *look, struct cell *cell)
 void hf__local_follow_changed(struct local *ls, enum table table, uint64_t hash)
 {
     if (table == TABLE_LINE)
-        list_for_safe (n, &ls->looks) {
+        list_for_safe(n, &ls->looks) {
             struct look *look = container_of(n, struct look, drv_node);
             const struct follow *f = look->drv_ptr;
 
@@ -177,7 +178,7 @@ void hf__local_follow_changed(struct local *ls, enum table table, uint64_t hash)
                 hf__local_look_answer(ls, look);
         }
     else
-        list_for_safe (n, &ls->cells) {
+        list_for_safe(n, &ls->cells) {
             struct cell *cell = container_of(n, struct cell, drv_node);
             const struct follow *f = cell->drv_ptr;
 
@@ -188,7 +189,7 @@ void hf__local_follow_changed(struct local *ls, enum table table, uint64_t hash)
 
 void hf__local_follow_death(struct local *ls, const struct peer *p)
 {
-    list_for_safe (n, &ls->looks) {
+    list_for_safe(n, &ls->looks) {
         struct look *look = container_of(n, struct look, drv_node);
         const struct follow *f = look->drv_ptr;
 

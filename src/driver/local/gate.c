@@ -124,7 +124,8 @@ bool hf__local_gate_sound(const struct gate *g)
 #endif
 
 #ifdef NO_CLOCKLOCK
-/* ThreadSanitizer does not know pthread_mutex_clocklock and would take every entry for a race. */
+/* ThreadSanitizer does not know pthread_mutex_clocklock and would take every entry for a
+ * race. */
 static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
 {
     int64_t end = hf__loop_now() + limit_ms * 1000;

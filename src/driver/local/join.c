@@ -42,7 +42,7 @@ struct join {
     char text[200]; /* who is in the way */
 };
 
-/* ---- inside the gate --------------------------------------------------------------- */
+/* ---- inside the gate ------------------------------------------------------------- */
 
 static bool fits(const struct line *l, const struct ticket *t)
 {
@@ -91,7 +91,8 @@ static int hold_now(struct tx *tx, struct join *j, struct line *l)
     j->expires_at = h.f.expires_at;
     /* Barged past somebody, who must watch us now. */
     if (l->f.waiters > 0 && (rc = hf__local_queue_first(tx, l, &head)) == 0)
-        rc = hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+        rc = hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0,
+                            0);
     return rc < 0 ? rc : hf__local_line_save(tx, &j->key, l);
 }
 
@@ -241,7 +242,8 @@ static int join(struct tx *tx, void *arg)
     if (in_use(l) && (rc = already(tx, j, l)) != 0)
         return rc < 0 ? rc : tx->dirty ? hf__local_line_save(tx, &j->key, l) : TX_READ;
     if (in_use(l) && (waiters > 0 || !of_kind(l, t) || !fits(l, t)) &&
-        ((rc = hf__local_line_clean(tx, l)) < 0 || (rc = hf__local_line_step(tx, &j->key, l)) < 0))
+        ((rc = hf__local_line_clean(tx, l)) < 0 ||
+         (rc = hf__local_line_step(tx, &j->key, l)) < 0))
         return rc;
     if (!in_use(l)) {
         l->f.kind = (uint8_t)t->kind;
@@ -255,7 +257,7 @@ static int join(struct tx *tx, void *arg)
     return queue_up(tx, j, l);
 }
 
-/* ---- outside ----------------------------------------------------------------------- */
+/* ---- outside --------------------------------------------------------------------- */
 
 int hf__local_prepare(struct local *ls, hf_error *err)
 {
@@ -370,17 +372,16 @@ static void fail_join(struct local *ls, void *of, int rc, const hf_error *err)
     gone(ls, of, rc, err);
 }
 
-static const struct verb join_verb = { .run = run_join,
-                                       .fail = fail_join,
-                                       .limit_ms = hf__local_gate_limit,
-                                       .of_ticket = true };
+static const struct verb join_verb = {
+    .run = run_join, .fail = fail_join, .limit_ms = hf__local_gate_limit, .of_ticket = true
+};
 
 void hf__local_join(struct store *store, struct ticket *t)
 {
     run_verb(local_of(store), &join_verb, t);
 }
 
-/* ---- leave ------------------------------------------------------------------------- */
+/* ---- leave ----------------------------------------------------------------------- */
 
 struct leave {
     struct ticket *t;
@@ -416,8 +417,9 @@ static int leave(struct tx *tx, void *arg)
         return rc;
     if (rc == DB_NONE)
         return TX_READ;
-    if (v->t->drv[1] != 0 && ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
-                              (rc = hf__local_mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
+    if (v->t->drv[1] != 0 &&
+        ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
+         (rc = hf__local_mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
         return rc;
     if ((rc = hf__local_line_step(tx, &v->key, l)) < 0)
         return rc;
@@ -476,10 +478,9 @@ static int run_leave(struct local *ls, void *of)
     return 0;
 }
 
-static const struct verb leave_verb = { .run = run_leave,
-                                        .fail = fail_leave,
-                                        .limit_ms = leave_limit,
-                                        .of_ticket = true };
+static const struct verb leave_verb = {
+    .run = run_leave, .fail = fail_leave, .limit_ms = leave_limit, .of_ticket = true
+};
 
 void hf__local_leave(struct store *store, struct ticket *t)
 {

@@ -1,12 +1,12 @@
 /* line.c: the rule of the line, and the queue behind it.
  *
- * hf__local_line_step runs after every change of a line, always the same: while there is a head
- * of the queue: drop it if it is dead, else admit it if its weight fits (after dropping
- * dead holders, if that is what it takes), else stop. A holder is dead if its expiry has
- * passed or its process has no record; a waiter if its life has expired or is gone, or
- * its process has no record. The expiry of a new holder is copied from its life: a grant
- * moves nothing (G1, rule 8). The fence is above the mark of the name's bucket, and the
- * mark is raised before the commit: if the commit does not happen, a number is skipped
+ * hf__local_line_step runs after every change of a line, always the same: while there is a
+ * head of the queue: drop it if it is dead, else admit it if its weight fits (after
+ * dropping dead holders, if that is what it takes), else stop. A holder is dead if its
+ * expiry has passed or its process has no record; a waiter if its life has expired or is
+ * gone, or its process has no record. The expiry of a new holder is copied from its life: a
+ * grant moves nothing (G1, rule 8). The fence is above the mark of the name's bucket, and
+ * the mark is raised before the commit: if the commit does not happen, a number is skipped
  * (G2).
  *
  * All of it happens in one transaction, in the gate: nothing runs beside it, and a kill
@@ -26,7 +26,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- life and death ---------------------------------------------------------------- */
+/* ---- life and death -------------------------------------------------------------- */
 
 int hf__local_alive(struct tx *tx, uint64_t process)
 {
@@ -36,7 +36,8 @@ int hf__local_alive(struct tx *tx, uint64_t process)
 
     if (process == 0 || process == tx->sh->process)
         return 1;
-    rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, &process, 1), &v);
+    rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, &process, 1),
+                          &v);
     return rc < 0 ? rc : rc == 0;
 }
 
@@ -45,7 +46,8 @@ int hf__local_life_get(struct tx *tx, uint64_t process, uint64_t life, struct li
     unsigned char key[KEY_LIFE];
     MDB_val v;
     int rc = hf__local_db_get(
-        tx, key, hf__local_key_numbers(key, TABLE_LIFE, (uint64_t[]){ process, life }, 2), &v);
+        tx, key, hf__local_key_numbers(key, TABLE_LIFE, (uint64_t[]){ process, life }, 2),
+        &v);
 
     if (rc != 0)
         return rc;
@@ -60,7 +62,8 @@ int hf__local_life_put(struct tx *tx, uint64_t life, int64_t ttl_ms)
     unsigned char key[KEY_LIFE];
     const uint64_t n[] = { tx->sh->process, life };
     void *room;
-    int rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_LIFE, n, 2), sizeof fix, &room);
+    int rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_LIFE, n, 2),
+                              sizeof fix, &room);
 
     if (rc == 0)
         memcpy(room, &fix, sizeof fix);
@@ -88,7 +91,7 @@ int hf__local_waiter_alive(struct tx *tx, const struct waiter *w, struct life_fi
     return life->expires_at > tx->now;
 }
 
-/* ---- lines ------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------- */
 
 static int broken_line(struct tx *tx, int rc)
 {
@@ -190,7 +193,7 @@ uint64_t hf__local_line_fence(struct tx *tx, const struct key *k)
     return *mark = fence;
 }
 
-/* ---- queue ------------------------------------------------------------------------- */
+/* ---- queue ----------------------------------------------------------------------- */
 
 static int queue_read(struct tx *tx, const struct scan *s, struct waiter *w)
 {
@@ -217,7 +220,8 @@ static int queue_find(struct tx *tx, const struct line *l, enum where where, uin
     int rc;
 
     hf__local_key_numbers(key, TABLE_QUEUE, n, 2);
-    rc = hf__local_scan_open(&s, tx, prefix, hf__local_key_numbers(prefix, TABLE_QUEUE, n, 1));
+    rc = hf__local_scan_open(&s, tx, prefix,
+                             hf__local_key_numbers(prefix, TABLE_QUEUE, n, 1));
     if (rc < 0)
         return rc;
     rc = where == FIRST    ? hf__local_scan_first(&s)
@@ -234,7 +238,8 @@ int hf__local_queue_first(struct tx *tx, const struct line *l, struct waiter *w)
     return queue_find(tx, l, FIRST, 0, w);
 }
 
-int hf__local_queue_before(struct tx *tx, const struct line *l, uint64_t seq, struct waiter *w)
+int hf__local_queue_before(struct tx *tx, const struct line *l, uint64_t seq,
+                           struct waiter *w)
 {
     return queue_find(tx, l, BEFORE, seq, w);
 }
@@ -262,7 +267,7 @@ int hf__local_queue_put(struct tx *tx, const struct line *l, const struct waiter
     const uint64_t n[] = { l->f.id, w->seq };
     void *room;
     int rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_QUEUE, n, 2),
-                        hf__local_waiter_size(w), &room);
+                              hf__local_waiter_size(w), &room);
 
     if (rc == 0)
         hf__local_waiter_encode(w, room);
@@ -295,14 +300,14 @@ int hf__local_queue_remove(struct tx *tx, struct line *l, uint64_t seq)
         if ((rc = hf__local_queue_put(tx, l, &after)) < 0)
             return rc;
         if (after.f.process != before.f.process &&
-            (rc = hf__local_tell(tx, after.f.process, after.f.member, MAIL_LOOK, after.f.token, 0,
-                           0)) < 0)
+            (rc = hf__local_tell(tx, after.f.process, after.f.member, MAIL_LOOK,
+                                 after.f.token, 0, 0)) < 0)
             return rc;
     }
     return queue_del(tx, l, seq);
 }
 
-/* ---- the step ---------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------- */
 
 static int admit(struct tx *tx, const struct key *k, struct line *l, const struct waiter *w,
                  const struct life_fix *life)
@@ -326,8 +331,8 @@ static int admit(struct tx *tx, const struct key *k, struct line *l, const struc
         return broken_line(tx, rc);
     if ((rc = queue_del(tx, l, w->seq)) < 0)
         return rc;
-    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_GRANTED, w->f.token, h.f.fence,
-                    h.f.expires_at);
+    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_GRANTED, w->f.token,
+                          h.f.fence, h.f.expires_at);
 }
 
 static bool must_look(const struct line *l, const struct waiter *w,
@@ -392,7 +397,8 @@ int hf__local_line_step(struct tx *tx, const struct key *k, struct line *l)
 }
 
 /* The head of the queue must know when it ends now. */
-int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h, int64_t keep_ms)
+int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h,
+                        int64_t keep_ms)
 {
     struct waiter head;
     int rc;
@@ -406,7 +412,7 @@ int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h, i
     return hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
 }
 
-/* ---- what a waiter sees ------------------------------------------------------------ */
+/* ---- what a waiter sees ---------------------------------------------------------- */
 
 /* Drops dead waiters between it and its living predecessor, so that the dead do not make
  * their followers look again and again. */

@@ -24,7 +24,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* ---- gate -------------------------------------------------------------------------- */
+/* ---- gate ------------------------------------------------------------------------ */
 
 enum { GATE_FORMAT = 2, GATE_MARKS = 1024, GATE_GRANTS = 128, GATE_LIVE = 1 };
 #define GATE_MAGIC "holdfst\n"
@@ -70,11 +70,12 @@ int hf__local_gate_init(struct gate *, const struct place *);
 bool hf__local_gate_sound(const struct gate *);
 /* HF_EBUSYSTORE: it stayed closed, for which hf__local_gate_blocked has the text. */
 int hf__local_gate_try(struct shared *, int64_t wait_ms, hf_error *);
-int hf__local_gate_blocked(struct shared *, hf_error *); /* names the process that is inside */
+/* names the process that is inside */
+int hf__local_gate_blocked(struct shared *, hf_error *);
 int hf__local_gate_enter(struct shared *, int64_t limit_ms, hf_error *); /* with the text */
 void hf__local_gate_leave(struct shared *);
 
-/* ---- shared ------------------------------------------------------------------------ */
+/* ---- shared ---------------------------------------------------------------------- */
 
 struct arena_chunk;
 
@@ -112,22 +113,25 @@ void hf__local_fd_keep(int fd); /* closed in a forked child */
 void hf__local_fd_forget(int fd);
 void hf__local_fd_close(int fd); /* takes -1 */
 
-/* ---- folder ------------------------------------------------------------------------ */
+/* ---- folder ---------------------------------------------------------------------- */
 
 enum { STORE_FIRST = 1 << 20, STORE_PATH = 64 };
 
 void hf__local_folder_default(char *, size_t);
-int hf__local_folder_open(struct shared *, const struct url *, hf_error *); /* dirfd, dev, ino */
-void hf__local_folder_pause(int64_t us); /* blocks: for what another process ends in a moment */
-int hf__local_folder_enter(struct shared *, int64_t limit_ms, hf_error *);  /* gate, env */
+/* dirfd, dev, ino */
+int hf__local_folder_open(struct shared *, const struct url *, hf_error *);
+/* blocks: for what another process ends in a moment */
+void hf__local_folder_pause(int64_t us);
+int hf__local_folder_enter(struct shared *, int64_t limit_ms, hf_error *); /* gate, env */
 int hf__local_folder_build(struct shared *, hf_error *);
 int hf__local_folder_rehome(struct shared *, int64_t limit_ms, hf_error *);
 bool hf__local_folder_held(const struct shared *); /* our descriptors are still our own */
-bool hf__local_folder_same(struct shared *);       /* the path still leads to what we have open */
+/* the path still leads to what we have open */
+bool hf__local_folder_same(struct shared *);
 void hf__local_folder_name(const struct shared *, char path[STORE_PATH], const char *file);
 int hf__local_file_own(const struct shared *, int fd); /* mode and group of a new file */
 
-/* ---- store ------------------------------------------------------------------------- */
+/* ---- store ----------------------------------------------------------------------- */
 
 struct key {
     unsigned char bytes[512];
@@ -171,20 +175,22 @@ typedef int tx_body(struct tx *, void *arg);
  * the gate is closed, the body has not run. */
 int hf__local_tx_run(struct local *, tx_body *, void *arg, bool adds, hf_error *);
 int hf__local_tx_once(struct shared *, struct local *, tx_body *, void *arg, bool adds,
-                hf_error *); /* the gate is ours; makes no room */
+                      hf_error *); /* the gate is ours; makes no room */
 int hf__local_tx_inside(struct shared *, struct local *, tx_body *, void *arg, bool adds,
-                  hf_error *); /* the gate is ours */
+                        hf_error *); /* the gate is ours */
 void *hf__local_tx_copy(struct tx *, const void *,
-                  size_t); /* valid until the body ends; or NULL */
+                        size_t); /* valid until the body ends; or NULL */
 
 int hf__local_db_open(struct shared *, hf_error *); /* inside the gate */
 void hf__local_db_close(struct shared *);
-int hf__local_db_create(struct shared *, const char *path, const unsigned char *id, hf_error *);
+int hf__local_db_create(struct shared *, const char *path, const unsigned char *id,
+                        hf_error *);
 int hf__local_db_rollback(struct shared *, hf_error *);
 int hf__local_db_reserve(int fd, size_t from, size_t size); /* 0 or errno */
 void hf__local_arena_done(struct shared *);
 int hf__local_db_error(hf_error *, const struct shared *, int mdb);
-int hf__local_db_get(struct tx *, const void *key, size_t len, MDB_val *); /* 0, DB_NONE, HF_E* */
+/* 0, DB_NONE, HF_E* */
+int hf__local_db_get(struct tx *, const void *key, size_t len, MDB_val *);
 int hf__local_db_put(struct tx *, const void *key, size_t len, size_t size, void **room);
 int hf__local_db_del(struct tx *, const void *key, size_t len); /* 0, DB_NONE, HF_E* */
 int hf__local_db_del_prefix(struct tx *, const void *prefix, size_t len);
@@ -200,9 +206,11 @@ struct scan { /* the records whose key starts with a prefix, in order */
 int hf__local_scan_open(struct scan *, struct tx *, const void *prefix, size_t len);
 int hf__local_scan_first(struct scan *);                             /* 0, DB_NONE, HF_E* */
 int hf__local_scan_from(struct scan *, const void *key, size_t len); /* at or after */
-int hf__local_scan_before(struct scan *, const void *key, size_t len); /* the last one before */
+/* the last one before */
+int hf__local_scan_before(struct scan *, const void *key, size_t len);
 int hf__local_scan_next(struct scan *);
-int hf__local_scan_del(struct scan *); /* the present one; then hf__local_scan_next goes on */
+/* the present one; then hf__local_scan_next goes on */
+int hf__local_scan_del(struct scan *);
 void hf__local_scan_close(struct scan *);
 
 int hf__local_check_header(const struct shared *, int fd, hf_error *);
@@ -214,9 +222,10 @@ enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_MAIL = 34, KEY_FOLLOW
 size_t hf__local_key_numbers(unsigned char *, enum table, const uint64_t *, size_t n);
 uint64_t hf__local_key_number(const unsigned char *); /* of 8 bytes */
 bool hf__local_key_cut(const struct key *);           /* the record must hold the name */
-void hf__local_key_name(struct key *, enum table, const char *ns, const char *name, size_t len);
+void hf__local_key_name(struct key *, enum table, const char *ns, const char *name,
+                        size_t len);
 
-/* ---- lines ------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------- */
 
 int hf__local_line_load(struct tx *, const struct key *, struct line **);
 int hf__local_line_save(struct tx *, const struct key *, struct line *);
@@ -224,14 +233,16 @@ int hf__local_line_clean(struct tx *, struct line *); /* drops dead holders */
 int hf__local_line_step(struct tx *, const struct key *, struct line *);
 /* The hold goes on without its owner, for so long from now. */
 int hf__local_line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
-uint64_t hf__local_line_fence(struct tx *, const struct key *); /* 0: the marks are damaged */
-int hf__local_alive(struct tx *, uint64_t process);             /* 1, 0 or HF_E* */
+/* 0: the marks are damaged */
+uint64_t hf__local_line_fence(struct tx *, const struct key *);
+int hf__local_alive(struct tx *, uint64_t process); /* 1, 0 or HF_E* */
 int hf__local_waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
 int hf__local_queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
 int hf__local_queue_first(struct tx *, const struct line *, struct waiter *);
 int hf__local_queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
 int hf__local_queue_put(struct tx *, const struct line *, const struct waiter *);
-int hf__local_queue_remove(struct tx *, struct line *, uint64_t seq); /* tells the successor */
+/* tells the successor */
+int hf__local_queue_remove(struct tx *, struct line *, uint64_t seq);
 int hf__local_life_put(struct tx *, uint64_t life, int64_t ttl_ms);
 int hf__local_life_get(struct tx *, uint64_t process, uint64_t life, struct life_fix *);
 int hf__local_life_del(struct tx *, uint64_t life);
@@ -245,7 +256,7 @@ struct sight {
 int hf__local_sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
 int hf__local_queue_join(struct tx *, struct line *, struct waiter *, struct sight *);
 
-/* ---- mail -------------------------------------------------------------------------- */
+/* ---- mail ------------------------------------------------------------------------ */
 
 enum mail_kind {                /* in the order in which they are to be read */
                  MAIL_LOOK = 1, /* look again whom to watch */
@@ -280,14 +291,15 @@ struct stale {                     /* a record of ours that nobody needs any mor
 };
 
 int hf__local_tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
-             const unsigned char *token, uint64_t value, int64_t expires_at);
+                   const unsigned char *token, uint64_t value, int64_t expires_at);
 int hf__local_note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t value,
-             int64_t expires_at); /* for a ticket of our own */
+                   int64_t expires_at); /* for a ticket of our own */
 int hf__local_tell_followers(struct tx *, enum table, uint64_t hash);
 int hf__local_mail_read(struct tx *); /* moves our mail into notes */
 int hf__local_mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
 void hf__local_hear(struct local *, const struct note *);
-void hf__local_deliver(struct local *); /* hf__local_poke, and tells our own; not inside the gate */
+/* hf__local_poke, and tells our own; not inside the gate */
+void hf__local_deliver(struct local *);
 
 int hf__local_wake_open(struct local *, hf_error *); /* the wake pipe and our number */
 void hf__local_wake_close(struct local *);
@@ -295,7 +307,7 @@ void hf__local_wake_rest(struct local *);   /* reads what a grant has left in ou
 void hf__local_grants_show(struct local *); /* inside the gate, after the commit */
 void hf__local_poke(struct local *);        /* wakes the others; not inside the gate */
 
-/* ---- processes --------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------- */
 
 struct seen { /* a process that stands in our way */
     uint64_t process;
@@ -319,11 +331,14 @@ struct post { /* whom a waiting ticket (ticket.drv_ptr) or a follower watches */
     struct peer *peers[];
 };
 
-int hf__local_process_register(struct local *, hf_error *); /* gives this process its number */
-void hf__local_process_end(struct shared *);                /* before the last client goes */
+/* gives this process its number */
+int hf__local_process_register(struct local *, hf_error *);
+/* before the last client goes */
+void hf__local_process_end(struct shared *);
 int hf__local_process_socket(struct local *, hf_error *);
 struct sockaddr_un;
-void hf__local_socket_address(const struct shared *, struct sockaddr_un *, uint64_t process);
+void hf__local_socket_address(const struct shared *, struct sockaddr_un *,
+                              uint64_t process);
 uint64_t hf__local_process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__local_seen_add(struct tx *, uint64_t process);
 bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */
@@ -337,9 +352,9 @@ void hf__local_post_clear(struct local *, struct post *); /* takes NULL */
 bool hf__local_post_has(const struct post *, const struct peer *);
 void hf__local_peers_done(struct local *);
 int hf__local_sweep(struct shared *, int64_t now,
-              hf_error *); /* inside the gate; now 0: no clock */
+                    hf_error *); /* inside the gate; now 0: no clock */
 
-/* ---- verbs that wait for the gate: deferred.c --------------------------------------- */
+/* ---- verbs that wait for the gate: deferred.c ------------------------------------ */
 
 /* One kind of request. `of`: the ticket, look, cell or follow that it is about. */
 struct verb {
@@ -356,16 +371,17 @@ struct verb {
 struct deferred; /* a verb that waits; at most one for each `of` */
 
 int hf__local_enter(struct local *, hf_error *); /* 0, HF_EBUSYSTORE or HF_E* */
-void hf__local_defer(struct local *, const struct verb *, void *of); /* until the gate is open */
+/* until the gate is open */
+void hf__local_defer(struct local *, const struct verb *, void *of);
 void hf__local_defer_drop_ticket(struct ticket *);         /* without an answer */
 void hf__local_defer_drop(struct local *, const void *of); /* of others than tickets */
 bool hf__local_defer_has(const struct ticket *, const struct verb *);
 void hf__local_defer_init(struct local *);
 void hf__local_defer_done(struct local *);
-void hf__local_defer_free(struct local *); /* memory only */
+void hf__local_defer_free(struct local *);                        /* memory only */
 int64_t hf__local_gate_limit(const struct local *, const void *); /* the usual limit_ms */
 
-/* ---- clients ----------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------- */
 
 enum { GATE_MS = 5000 };
 enum { LEAST_TTL_MS = 100 };
@@ -443,14 +459,16 @@ static inline struct local *local_of(struct store *s)
  * struct deferred. life.drv of a life of one ticket: 0 its renewal is late (renew.c) */
 struct ticket *hf__local_ticket_find(struct local *, const unsigned char *token);
 void hf__local_ticket_out(struct local *,
-                    struct ticket *); /* forgets it: before ev_left, ev_gone */
+                          struct ticket *); /* forgets it: before ev_left, ev_gone */
 void hf__local_ticket_granted(struct local *, struct ticket *, uint64_t fence,
-                        int64_t expires_at);
+                              int64_t expires_at);
 void hf__local_ticket_in(struct local *, struct ticket *); /* remembers it */
 void hf__local_attend(struct local *,
-                const unsigned char *token); /* looks for a waiting ticket */
-int hf__local_prepare(struct local *, hf_error *); /* our number and wake pipe, if not yet */
-int hf__local_room(void **array, size_t *room, size_t need, size_t size); /* 0 or HF_ENOMEM */
+                      const unsigned char *token); /* looks for a waiting ticket */
+/* our number and wake pipe, if not yet */
+int hf__local_prepare(struct local *, hf_error *);
+/* 0 or HF_ENOMEM */
+int hf__local_room(void **array, size_t *room, size_t need, size_t size);
 
 static inline uint64_t post_ticket(struct local *ls, struct ticket *t)
 {
@@ -466,8 +484,10 @@ int64_t hf__local_recheck_ms(const struct sight *, int64_t now);
 struct wait *hf__local_wait_find(struct local *, const struct key *, int64_t ttl_ms);
 struct wait *hf__local_wait_new(struct local *, int64_t ttl_ms); /* NULL: no memory */
 void hf__local_wait_unindex(struct local *, struct wait *);      /* no newcomers */
-void hf__local_wait_index(struct local *, struct wait *, const struct key *); /* for newcomers */
-void hf__local_wait_drop(struct local *, struct life *); /* frees it if no ticket is on it */
+/* for newcomers */
+void hf__local_wait_index(struct local *, struct wait *, const struct key *);
+/* frees it if no ticket is on it */
+void hf__local_wait_drop(struct local *, struct life *);
 void hf__local_wait_free(struct local *, struct wait *); /* takes NULL */
 void hf__local_stale_add(struct local *, uint64_t life, const unsigned char *token);
 int hf__local_stale_drop(struct tx *); /* inside the gate */
@@ -481,7 +501,7 @@ void hf__local_look(struct store *, struct look *);
 void hf__local_cell(struct store *, struct cell *);
 void hf__local_stop(struct store *, struct look *, struct cell *);
 
-/* ---- following --------------------------------------------------------------------- */
+/* ---- following ------------------------------------------------------------------- */
 
 struct follow { /* look.drv_ptr, cell.drv_ptr */
     struct local *ls;

@@ -91,7 +91,8 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
     *count = 0;
     if (l->f.waiters == 0)
         return 0;
-    rc = hf__local_scan_open(&s, tx, prefix, hf__local_key_numbers(prefix, TABLE_QUEUE, &l->f.id, 1));
+    rc = hf__local_scan_open(&s, tx, prefix,
+                             hf__local_key_numbers(prefix, TABLE_QUEUE, &l->f.id, 1));
     if (rc < 0)
         return rc;
     for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
@@ -115,7 +116,7 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
     return rc < 0 ? rc : 0;
 }
 
-/* ---- one line ---------------------------------------------------------------------- */
+/* ---- one line -------------------------------------------------------------------- */
 
 static uint16_t note_len(const struct looking *k, uint16_t len)
 {
@@ -125,8 +126,9 @@ static uint16_t note_len(const struct looking *k, uint16_t len)
 static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
                        const struct holder *h)
 {
-    const struct texts s = { k->look->name,     h->note, NULL,
-                             k->look->name_len, note_len(k, h->f.note_len), 0 };
+    const struct texts s = {
+        k->look->name, h->note, NULL, k->look->name_len, note_len(k, h->f.note_len), 0
+    };
     struct row *r = add_row(tx, k, &s);
 
     if (!r)
@@ -151,8 +153,10 @@ static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
 static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
                        const struct life_fix *life, uint64_t position)
 {
-    const struct texts s = { k->look->name,     w->note, w->hints,
-                             k->look->name_len, note_len(k, w->f.note_len), w->f.hints_len };
+    const struct texts s = {
+        k->look->name, w->note, w->hints, k->look->name_len, note_len(k, w->f.note_len),
+        w->f.hints_len
+    };
     struct row *r = add_row(tx, k, &s);
 
     if (!r)
@@ -187,13 +191,14 @@ static int look_at_line(struct tx *tx, struct looking *k)
     int rc;
 
     hf__local_key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
-    if ((rc = hf__local_line_load(tx, &key, &l)) < 0 || (rc = hf__local_line_clean(tx, l)) < 0)
+    if ((rc = hf__local_line_load(tx, &key, &l)) < 0 ||
+        (rc = hf__local_line_clean(tx, l)) < 0)
         return rc;
     for (size_t i = 0; i < l->f.nholders && rc == 0; i++)
         rc = show_holder(tx, k, l, &l->holders[i]);
     if (rc < 0 || (rc = waiters_of(tx, k, l, &waiters, show_waiter)) < 0)
         return rc;
-    list_for (n, &k->rows)
+    list_for(n, &k->rows)
         about_line(&container_of(n, struct shown, node)->row, l, waiters, tx->now);
     return TX_READ;
 }
@@ -208,7 +213,8 @@ static int look_briefly(struct tx *tx, struct looking *k)
     int rc;
 
     hf__local_key_name(&key, TABLE_LINE, tx->ls->ns, k->look->name, k->look->name_len);
-    if ((rc = hf__local_line_load(tx, &key, &l)) < 0 || (rc = hf__local_line_clean(tx, l)) < 0)
+    if ((rc = hf__local_line_load(tx, &key, &l)) < 0 ||
+        (rc = hf__local_line_clean(tx, l)) < 0)
         return rc;
     if (l->f.nholders > 0) {
         if ((r = add_row(tx, k, &s)) == NULL)
@@ -219,7 +225,7 @@ static int look_briefly(struct tx *tx, struct looking *k)
     return see_holders(tx, l);
 }
 
-/* ---- a list of lines --------------------------------------------------------------- */
+/* ---- a list of lines ------------------------------------------------------------- */
 
 /* Keys are cut at 470 bytes; the rest of the prefix is compared with the full name. */
 static size_t list_prefix(struct key *k, const struct local *ls, const struct look *look)
@@ -246,7 +252,8 @@ static int show_line(struct tx *tx, struct looking *k, const struct scan *s,
         memcmp(t.name, prefix->full, prefix->full_len) != 0 ||
         memchr(t.name + skip, '\0', t.name_len - skip))
         return 0; /* another prefix, or another namespace */
-    if ((rc = hf__local_line_clean(tx, l)) < 0 || (rc = waiters_of(tx, k, l, &waiters, NULL)) < 0)
+    if ((rc = hf__local_line_clean(tx, l)) < 0 ||
+        (rc = waiters_of(tx, k, l, &waiters, NULL)) < 0)
         return rc;
     if (l->f.nholders == 0 && waiters == 0)
         return 0;
@@ -282,7 +289,7 @@ static int look_at_list(struct tx *tx, struct looking *k)
     return rc < 0 ? rc : TX_READ;
 }
 
-/* ---- the verb ---------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------- */
 
 static int look(struct tx *tx, void *arg)
 {
@@ -312,7 +319,7 @@ static void show(struct local *ls, struct looking *k)
         hf__local_post_set(ls, &f->post);
         hf__local_follow_next(f, k->earliest_at);
     }
-    list_for (n, &k->rows)
+    list_for(n, &k->rows)
         ev_row(k->look, &container_of(n, struct shown, node)->row);
     free_rows(k);
     ev_done(k->look, NULL, 0, NULL);

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- writing, inside the gate ------------------------------------------------------ */
+/* ---- writing, inside the gate ---------------------------------------------------- */
 
 static size_t mail_key(unsigned char key[KEY_MAIL], uint64_t process, uint64_t member,
                        enum mail_kind kind, const unsigned char *token)
@@ -35,8 +35,8 @@ static int no_memory(struct tx *tx)
     return hf__fail(tx->err, HF_ENOMEM, ENOMEM, tx->sh->path, "no memory");
 }
 
-int hf__local_note(struct tx *tx, enum mail_kind kind, const unsigned char *token, uint64_t value,
-             int64_t expires_at)
+int hf__local_note(struct tx *tx, enum mail_kind kind, const unsigned char *token,
+                   uint64_t value, int64_t expires_at)
 {
     struct local *ls = tx->ls;
     void *notes = ls->notes;
@@ -81,7 +81,7 @@ static int add_poke(struct tx *tx, uint64_t process, uint64_t member, enum mail_
 }
 
 int hf__local_tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_kind kind,
-             const unsigned char *token, uint64_t value, int64_t expires_at)
+                   const unsigned char *token, uint64_t value, int64_t expires_at)
 {
     const struct mail_fix fix = { value, expires_at };
     unsigned char key[KEY_MAIL];
@@ -92,8 +92,8 @@ int hf__local_tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_k
         return 0; /* kept: nobody is left to be told */
     if (tx->ls && process == tx->sh->process && member == tx->ls->member)
         return hf__local_note(tx, kind, token, value, expires_at);
-    rc =
-        hf__local_db_put(tx, key, mail_key(key, process, member, kind, token), sizeof fix, &room);
+    rc = hf__local_db_put(tx, key, mail_key(key, process, member, kind, token), sizeof fix,
+                          &room);
     if (rc < 0)
         return rc;
     memcpy(room, &fix, sizeof fix);
@@ -130,7 +130,8 @@ int hf__local_tell_followers(struct tx *tx, enum table table, uint64_t hash)
     }
     hf__local_scan_close(&s);
     for (size_t i = 0; i < n && rc >= 0; i++)
-        rc = hf__local_tell(tx, who[i].process, who[i].member, MAIL_CHANGED, token, hash, 0);
+        rc =
+            hf__local_tell(tx, who[i].process, who[i].member, MAIL_CHANGED, token, hash, 0);
     free(who);
     return rc < 0 ? rc : 0;
 }
@@ -142,7 +143,8 @@ int hf__local_mail_forget(struct tx *tx, enum mail_kind kind, const unsigned cha
 
     if (tx->ls->member == 0)
         return 0;
-    rc = hf__local_db_del(tx, key, mail_key(key, tx->sh->process, tx->ls->member, kind, token));
+    rc = hf__local_db_del(tx, key,
+                          mail_key(key, tx->sh->process, tx->ls->member, kind, token));
     return rc < 0 ? rc : 0;
 }
 
@@ -155,7 +157,8 @@ int hf__local_mail_read(struct tx *tx)
 
     if (tx->ls->member == 0)
         return 0;
-    rc = hf__local_scan_open(&s, tx, prefix, hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
+    rc = hf__local_scan_open(&s, tx, prefix,
+                             hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
     if (rc < 0)
         return rc;
     while ((rc = hf__local_scan_first(&s)) == 0) {
@@ -165,7 +168,7 @@ int hf__local_mail_read(struct tx *tx)
         if (s.key.mv_size == KEY_MAIL && s.value.mv_size == sizeof fix) {
             memcpy(&fix, s.value.mv_data, sizeof fix);
             if ((rc = hf__local_note(tx, (enum mail_kind)key[17], key + 18, fix.value,
-                               fix.expires_at)) < 0)
+                                     fix.expires_at)) < 0)
                 break;
         }
         if ((rc = hf__local_scan_del(&s)) < 0)
@@ -175,7 +178,7 @@ int hf__local_mail_read(struct tx *tx)
     return rc < 0 ? rc : 0;
 }
 
-/* ---- after the gate ---------------------------------------------------------------- */
+/* ---- after the gate -------------------------------------------------------------- */
 
 void hf__local_hear(struct local *ls, const struct note *n)
 {

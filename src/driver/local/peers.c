@@ -89,7 +89,7 @@ static bool process_dead(const struct shared *sh, uint32_t pid, uint64_t start)
     return dead || other_start(sh, pid, start);
 }
 
-/* ---- peers ------------------------------------------------------------------------- */
+/* ---- peers ----------------------------------------------------------------------- */
 
 static struct peer *peer_find(const struct local *ls, uint64_t process)
 {
@@ -202,7 +202,7 @@ void hf__local_peers_done(struct local *ls)
         peer_free(ls, container_of(n, struct peer, idle));
 }
 
-/* ---- posts ------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------- */
 
 void hf__local_post_clear(struct local *ls, struct post *post)
 {
@@ -275,7 +275,7 @@ static void peer_fired(struct watch *w, uint32_t events)
                 memcpy(tokens[n++], t->token, HF_TOKEN);
         }
     ls->store.env->unwatch(ls->store.env, &p->watch);
-    peer_use(ls, p); /* stays until all who watch it have looked */
+    peer_use(ls, p);                /* stays until all who watch it have looked */
     hf__local_bury(ls, p->process); /* if the gate is closed: those who look bury it then */
     for (size_t i = 0; i < n; i++)
         hf__local_attend(ls, tokens[i]);
@@ -285,7 +285,7 @@ static void peer_fired(struct watch *w, uint32_t events)
     free(tokens);
 }
 
-/* ---- burying ----------------------------------------------------------------------- */
+/* ---- burying --------------------------------------------------------------------- */
 
 int hf__local_seen_add(struct tx *tx, uint64_t process)
 {
@@ -301,7 +301,8 @@ int hf__local_seen_add(struct tx *tx, uint64_t process)
     for (size_t i = 0; i < ls->nseen; i++)
         if (ls->seen[i].process == process)
             return 0;
-    rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, &process, 1), &v);
+    rc = hf__local_db_get(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, &process, 1),
+                          &v);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     if ((rc = hf__local_process_decode(&fix, v.mv_data, v.mv_size)) < 0)

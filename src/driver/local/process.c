@@ -57,8 +57,8 @@ static int enrol(struct tx *tx, void *arg)
     if (tx->sh->process != 0)
         return TX_READ; /* another client was faster */
     *process = tx->sh->gate->next_process++;
-    rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, process, 1), sizeof fix,
-                    &room);
+    rc = hf__local_db_put(tx, key, hf__local_key_numbers(key, TABLE_PROCESS, process, 1),
+                          sizeof fix, &room);
     if (rc == 0)
         memcpy(room, &fix, sizeof fix);
     return rc;
@@ -81,7 +81,8 @@ int hf__local_process_register(struct local *ls, hf_error *err)
     return rc;
 }
 
-void hf__local_socket_address(const struct shared *sh, struct sockaddr_un *a, uint64_t process)
+void hf__local_socket_address(const struct shared *sh, struct sockaddr_un *a,
+                              uint64_t process)
 {
     memset(a, 0, sizeof *a);
     a->sun_family = AF_UNIX;

@@ -101,13 +101,16 @@ int hf__local_life_decode(struct life_fix *, const void *data, size_t len);
 int hf__local_cell_decode(struct cell_record *, const void *data, size_t len);
 
 size_t hf__local_line_size(const struct line *);
-void hf__local_line_encode(const struct line *, void *); /* exactly hf__local_line_size bytes */
+/* exactly hf__local_line_size bytes */
+void hf__local_line_encode(const struct line *, void *);
 size_t hf__local_waiter_size(const struct waiter *);
 void hf__local_waiter_encode(const struct waiter *, void *);
 
 int hf__local_line_add(struct line *, const struct holder *); /* 0 or HF_ENOMEM */
-void hf__local_line_drop(struct line *, size_t i);            /* keeps the order of the others */
-struct holder *hf__local_line_find(const struct line *, const unsigned char *token); /* or NULL */
+/* keeps the order of the others */
+void hf__local_line_drop(struct line *, size_t i);
+/* or NULL */
+struct holder *hf__local_line_find(const struct line *, const unsigned char *token);
 void hf__local_line_done(struct line *);
 
 #endif

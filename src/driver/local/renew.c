@@ -118,7 +118,7 @@ static void send_batch(struct batch *b)
     b->n = 0;
 }
 
-/* ---- waiting lives ----------------------------------------------------------------- */
+/* ---- waiting lives --------------------------------------------------------------- */
 
 struct look_life {
     struct life *life;
@@ -134,7 +134,7 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
 {
     int rc = 0;
 
-    list_for (n, &k->life->tickets) {
+    list_for(n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
         const struct holder *h = hf__local_line_find(l, t->token);
         struct waiter w;
@@ -160,7 +160,7 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
 /* The first of its tickets that still waits looks for all. */
 static int look_ahead(struct tx *tx, struct look_life *k, struct line *l)
 {
-    list_for (n, &k->life->tickets) {
+    list_for(n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
         struct waiter w;
         int rc;
@@ -190,7 +190,8 @@ static int look_life(struct tx *tx, void *arg)
 
     k->dead = k->waits = false;
     k->now = tx->now;
-    if ((rc = hf__local_mail_read(tx)) < 0 || (rc = hf__local_line_load(tx, &k->key, &l)) < 0)
+    if ((rc = hf__local_mail_read(tx)) < 0 ||
+        (rc = hf__local_line_load(tx, &k->key, &l)) < 0)
         return rc;
     if ((rc = hf__local_life_get(tx, tx->sh->process, k->life->drv[0], &fix)) < 0)
         return rc;
@@ -227,7 +228,7 @@ static int renew_waiting(struct local *ls, struct life *life)
     return 0;
 }
 
-/* ---- the verb ---------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------- */
 
 static void all_lost(struct local *ls, struct life *const *lives, size_t n)
 {
@@ -277,8 +278,8 @@ static int renew(struct local *ls, struct life *const *lives, size_t n)
     return b.shut ? HF_EBUSYSTORE : 0;
 }
 
-/* Those that are late, and are so no more. One that is dead was given up by the core in this
- * very turn: its leave comes next. */
+/* Those that are late, and are so no more. One that is dead was given up by the core in
+ * this very turn: its leave comes next. */
 static size_t take_late(struct local *ls, struct life **lives)
 {
     size_t n = 0;
@@ -290,7 +291,7 @@ static size_t take_late(struct local *ls, struct life **lives)
             if (t->life == &t->own && t->own.drv[0] && !t->own.dead)
                 lives[n++] = &t->own;
         }
-    list_for (w, &ls->all_waits)
+    list_for(w, &ls->all_waits)
         if (container_of(w, struct wait, all)->late)
             lives[n++] = container_of(w, struct wait, all)->life;
     for (size_t i = 0; i < n; i++)
@@ -305,7 +306,7 @@ static int renew_late(struct local *ls, void *of)
     int rc = 0;
 
     (void)of;
-    list_for (w, &ls->all_waits)
+    list_for(w, &ls->all_waits)
         room++;
     lives = malloc(room * sizeof(struct life *) + 1);
     if (lives) /* else the core repeats them */

@@ -50,7 +50,7 @@ static void after_fork(void)
 
 static void in_child(void)
 {
-    list_for (n, &table.shareds)
+    list_for(n, &table.shareds)
         atomic_store(&container_of(n, struct shared, node)->forked, true);
     list_splice(&table.foreign, &table.shareds);
     for (size_t i = 0; i < table.nfds; i++)
@@ -64,7 +64,7 @@ static void set_handlers(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/* ---- descriptors ------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------- */
 
 void hf__local_fd_keep(int fd)
 {
@@ -116,7 +116,7 @@ int hf__local_room(void **array, size_t *room, size_t need, size_t size)
     return 0;
 }
 
-/* ---- shareds ----------------------------------------------------------------------- */
+/* ---- shareds --------------------------------------------------------------------- */
 
 static void destroy(struct shared *sh)
 {
@@ -167,7 +167,7 @@ static struct shared *blank(void)
 
 static struct shared *find(const struct shared *like)
 {
-    list_for (n, &table.shareds) {
+    list_for(n, &table.shareds) {
         struct shared *sh = container_of(n, struct shared, node);
 
         if (sh->dev == like->dev && sh->ino == like->ino)

@@ -96,7 +96,7 @@ static int bury_all(struct tx *tx, void *arg)
     return rc;
 }
 
-/* ---- lines and cells --------------------------------------------------------------- */
+/* ---- lines and cells ------------------------------------------------------------- */
 
 static int step_line(struct tx *tx, const struct key *k)
 {
@@ -161,8 +161,8 @@ static int sweep_table(struct tx *tx, unsigned char table)
             return rc;
         if (k.len == 0)
             rc = hf__local_scan_first(&s);
-        else if ((rc = hf__local_scan_from(&s, k.bytes, k.len)) == 0 && s.key.mv_size == k.len &&
-                 memcmp(s.key.mv_data, k.bytes, k.len) == 0)
+        else if ((rc = hf__local_scan_from(&s, k.bytes, k.len)) == 0 &&
+                 s.key.mv_size == k.len && memcmp(s.key.mv_data, k.bytes, k.len) == 0)
             rc = hf__local_scan_next(&s);
         if (rc == 0)
             key_of(&k, &s);

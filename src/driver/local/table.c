@@ -1,9 +1,9 @@
 /* table.c: records by key, and scans over the records that share a prefix.
  *
  * LMDB's pointers are valid until the next write of the same transaction; whoever keeps
- * bytes over a write copies them first (hf__local_tx_copy). Goes wrong: HF_EFULL, HF_EDAMAGED,
- * HF_ENOMEM; the body passes that on and the transaction is given up, so nothing has
- * changed.
+ * bytes over a write copies them first (hf__local_tx_copy). Goes wrong: HF_EFULL,
+ * HF_EDAMAGED, HF_ENOMEM; the body passes that on and the transaction is given up, so
+ * nothing has changed.
  */
 #include "driver/local/local.h"
 
@@ -18,7 +18,9 @@ int hf__local_db_get(struct tx *tx, const void *key, size_t len, MDB_val *ret)
     MDB_val k = { len, (void *)(uintptr_t)key };
     int rc = mdb_get(tx->txn, MAIN, &k, ret);
 
-    return rc == 0 ? 0 : rc == MDB_NOTFOUND ? DB_NONE : hf__local_db_error(tx->err, tx->sh, rc);
+    return rc == 0              ? 0
+           : rc == MDB_NOTFOUND ? DB_NONE
+                                : hf__local_db_error(tx->err, tx->sh, rc);
 }
 
 int hf__local_db_put(struct tx *tx, const void *key, size_t len, size_t size, void **room)
@@ -46,7 +48,7 @@ int hf__local_db_del(struct tx *tx, const void *key, size_t len)
     return 0;
 }
 
-/* ---- scans ------------------------------------------------------------------------- */
+/* ---- scans ----------------------------------------------------------------------- */
 
 int hf__local_scan_open(struct scan *s, struct tx *tx, const void *prefix, size_t len)
 {
@@ -134,7 +136,7 @@ int hf__local_db_del_prefix(struct tx *tx, const void *prefix, size_t len)
     return rc < 0 ? rc : 0;
 }
 
-/* ---- keys -------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------ */
 
 static void big_endian(unsigned char *p, uint64_t n)
 {
@@ -143,7 +145,7 @@ static void big_endian(unsigned char *p, uint64_t n)
 }
 
 size_t hf__local_key_numbers(unsigned char *key, enum table table, const uint64_t *n,
-                       size_t count)
+                             size_t count)
 {
     key[0] = (unsigned char)table;
     for (size_t i = 0; i < count; i++)
@@ -164,7 +166,7 @@ uint64_t hf__local_key_number(const unsigned char *p)
  * for a key is cut and a hash of all of it appended; the record then holds the name
  * itself. Such a key is longer than any that was not cut. */
 void hf__local_key_name(struct key *k, enum table table, const char *ns, const char *name,
-                  size_t len)
+                        size_t len)
 {
     size_t nslen = strlen(ns), n = nslen ? nslen + 1 + len : len;
     uint64_t hash[2];

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- tickets ----------------------------------------------------------------------- */
+/* ---- tickets --------------------------------------------------------------------- */
 
 static uint64_t token_hash(const unsigned char *token)
 {
@@ -73,7 +73,7 @@ void hf__local_ticket_out(struct local *ls, struct ticket *t)
 }
 
 void hf__local_ticket_granted(struct local *ls, struct ticket *t, uint64_t fence,
-                        int64_t expires_at)
+                              int64_t expires_at)
 {
     int64_t sent_at = expires_at - t->ttl_ms * 1000;
 
@@ -85,7 +85,7 @@ void hf__local_ticket_granted(struct local *ls, struct ticket *t, uint64_t fence
     ev_granted(t, fence, sent_at);
 }
 
-/* ---- waiting lives ----------------------------------------------------------------- */
+/* ---- waiting lives --------------------------------------------------------------- */
 
 static uint64_t wait_hash(const struct local *ls, const struct key *k, int64_t ttl_ms)
 {
@@ -171,7 +171,7 @@ void hf__local_wait_drop(struct local *ls, struct life *l)
     hf__local_wait_free(ls, wait_of(l));
 }
 
-/* ---- records without use ----------------------------------------------------------- */
+/* ---- records without use --------------------------------------------------------- */
 
 /* It goes with our next join, or when there are many; else with our process. It is not
  * worth an entry, nor the time of a leave, for which the next one waits. */
@@ -202,7 +202,7 @@ int hf__local_stale_drop(struct tx *tx)
     return rc;
 }
 
-/* ---- looking ----------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------- */
 
 int64_t hf__local_recheck_ms(const struct sight *s, int64_t now)
 {
@@ -236,7 +236,8 @@ static int look_again(struct tx *tx, void *arg)
     if ((h = hf__local_line_find(l, t->token)) != NULL) {
         /* The step has told it, or its mail is on the way: both are harmless twice. */
         if ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, t->token)) < 0 ||
-            (rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) < 0)
+            (rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) <
+                0)
             return rc;
     } else if (t->drv[1] == 0 ||
                (rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0) {

@@ -46,7 +46,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- pipes ------------------------------------------------------------------------- */
+/* ---- pipes ----------------------------------------------------------------------- */
 
 /* MANY: so much in it at once that it may have been full, and news refused. */
 enum { PIPE_NAME = 48, PIPE_SIZE = 8192, PIPE_MANY = PIPE_SIZE / 4 };
@@ -116,7 +116,7 @@ static void sender_open(struct local *ls, struct sender *s, const struct poke *p
     s->member = p->member;
 }
 
-/* ---- being woken ------------------------------------------------------------------- */
+/* ---- being woken ----------------------------------------------------------------- */
 
 static void woken(struct watch *, uint32_t);
 
@@ -133,8 +133,7 @@ int hf__local_wake_open(struct local *ls, hf_error *err)
 
     if (ls->wakefd >= 0)
         return 0;
-    if (ls->member == 0 &&
-        (rc = hf__local_tx_run(ls, next_member, NULL, false, err)) < 0)
+    if (ls->member == 0 && (rc = hf__local_tx_run(ls, next_member, NULL, false, err)) < 0)
         return rc;
     ls->wakefd = pipe_make(ls->sh, ls->sh->process, ls->member);
     if (ls->wakefd < 0)
@@ -182,7 +181,7 @@ static int run_mail(struct local *ls, void *of)
 
 static const struct verb mail_verb = { .run = run_mail };
 
-/* ---- grants in the gate ------------------------------------------------------------ */
+/* ---- grants in the gate ---------------------------------------------------------- */
 
 static struct grant *slot_of(const struct local *ls, uint64_t process, uint64_t member)
 {
@@ -244,8 +243,8 @@ static bool take_grant(struct local *ls)
     const struct ticket *t;
     struct note note;
 
-    if (!seen(ls, &note) || (t = hf__local_ticket_find(ls, note.token)) == NULL || !t->life ||
-        t->life->kind != LIFE_WAIT)
+    if (!seen(ls, &note) || (t = hf__local_ticket_find(ls, note.token)) == NULL ||
+        !t->life || t->life->kind != LIFE_WAIT)
         return false;
     ls->unread = true;
     memcpy(ls->taken, note.token, HF_TOKEN);
@@ -254,7 +253,7 @@ static bool take_grant(struct local *ls)
     return true;
 }
 
-/* ---- reading ----------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 /* What was read from the pipe, if it tells all. taken: the ticket that knows; or NULL. */
 static bool tell_granted(struct local *ls, const struct wake *got, size_t len,
@@ -310,7 +309,7 @@ static void woken(struct watch *w, uint32_t events)
         read_pipe(ls);
 }
 
-/* ---- waking ------------------------------------------------------------------------ */
+/* ---- waking ---------------------------------------------------------------------- */
 
 static void poke(struct local *ls, const struct poke *p)
 {

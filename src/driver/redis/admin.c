@@ -1,6 +1,6 @@
-/* admin.c: the rights that a user of the server needs, as holdfast-url(7) has them: the line
- * for redis-cli that gives them. What a server may not know (commands that came with Redis 7)
- * stands in a line of its own, because an unknown command makes a line fail. */
+/* admin.c: the rights that a user of the server needs, as holdfast-url(7) has them: the
+ * line for redis-cli that gives them. What a server may not know (commands that came with
+ * Redis 7) stands in a line of its own, because an unknown command makes a line fail. */
 #include "driver/redis/redis.h"
 #include "util/text.h"
 
@@ -49,8 +49,8 @@ char *hf__redis_admin(const struct url *url, hf_error *err)
     add_user(&t, user);
     colon = ns[0] ? ":" : "";
     if (hf__redis_wants_redlock(url)) /* its keys are the names */
-        hf__text_add(&t, "on ~%s%s* ~holdfast:redlock:* &%s%s* &holdfast:redlock:* %s\n", ns,
-                     colon, ns, colon, of_redlock);
+        hf__text_add(&t, "on ~%s%s* ~holdfast:redlock:* &%s%s* &holdfast:redlock:* %s\n",
+                     ns, colon, ns, colon, of_redlock);
     else
         hf__text_add(&t, "on ~holdfast:%s:* &holdfast:%s:* %s%s\n", ns, ns, of_lines,
                      cluster ? of_cluster : "");

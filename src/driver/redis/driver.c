@@ -1,7 +1,7 @@
 /* driver.c: the redis driver's face: what a URL says, opening, closing, the table of verbs.
  *
- * Opening only begins: names are resolved and servers greeted by the loop, and the core hears UP
- * or why not. Closing is at once: what could be settled was settled before. */
+ * Opening only begins: names are resolved and servers greeted by the loop, and the core
+ * hears UP or why not. Closing is at once: what could be settled was settled before. */
 #include "driver/redis/redis.h"
 #include "util/text.h"
 
@@ -13,7 +13,7 @@
 
 enum { LEAST_TTL_MS = 100, PORT = 6379, SENTINEL_PORT = 26379 };
 
-/* ---- the URL ------------------------------------------------------------------------------ */
+/* ---- the URL --------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -136,7 +136,7 @@ static int read_url(struct redis *r, const struct url *url, hf_error *err)
     return rc;
 }
 
-/* ---- opening ------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------- */
 
 static char *copy(const char *text)
 {
@@ -220,8 +220,7 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     r->password = copy(url->password);
     r->shown = copy(url->shown);
     if ((url->user && url->user[0] && !r->user) || (url->password && !r->password) ||
-        !r->shown || hf__map_init(&r->tickets) < 0 ||
-        hf__map_init(&r->waits) < 0) {
+        !r->shown || hf__map_init(&r->tickets) < 0 || hf__map_init(&r->waits) < 0) {
         free_redis(r);
         return NULL;
     }
@@ -276,7 +275,7 @@ static int redis_open(struct store **ret, const struct url *url, struct env *env
     return 0;
 }
 
-/* ---- closing ------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------- */
 
 static void forget(struct redis *r)
 {
@@ -284,7 +283,7 @@ static void forget(struct redis *r)
         while (r->tickets.slots[i])
             hf__redis_seat_out(r,
                                container_of(r->tickets.slots[i], struct ticket, drv_node));
-    list_for_safe (n, &r->all_waits) {
+    list_for_safe(n, &r->all_waits) {
         struct wait *w = container_of(n, struct wait, all);
 
         w->pins = 0;
@@ -318,7 +317,7 @@ void hf__redis_forked(struct store *s)
 {
     struct redis *r = redis_of(s);
 
-    list_for (l, &r->nodes) {
+    list_for(l, &r->nodes) {
         struct node *n = container_of(l, struct node, in_redis);
 
         hf__stream_forked(&n->commands.stream);

@@ -1,21 +1,21 @@
 /* redis.h: the objects of the redis driver and what its files offer each other.
  *
  * redis    one opened store: what the URL said, the tickets, the nodes
- * node     one server: a connection for commands, and one for messages that is opened when a
- *          ticket first waits there
- * conn     one connection: a stream, a reader, and the requests that are not answered, in order
- * request  one command on the wire, which can be built again (NOSCRIPT, MOVED, ASK)
- * wait     the waiting life of one line and ttl
+ * node     one server: a connection for commands, and one for messages that is opened when
+ * a ticket first waits there conn     one connection: a stream, a reader, and the requests
+ * that are not answered, in order request  one command on the wire, which can be built
+ * again (NOSCRIPT, MOVED, ASK) wait     the waiting life of one line and ttl
  *
- * Reading order: lua/line.lua, lua/join.lua, conn.c, node.c, line.c, ticket.c, wait.c, wake.c.
+ * Reading order: lua/line.lua, lua/join.lua, conn.c, node.c, line.c, ticket.c, wait.c,
+ * wake.c.
  */
 #ifndef HF_REDIS_H
 #define HF_REDIS_H
 
 #include "driver/redis/script.h"
-#include "seam/seam.h"
 #include "net/stream.h"
 #include "net/tls.h"
+#include "seam/seam.h"
 
 #include <hiredis/hiredis.h>
 
@@ -24,7 +24,7 @@ struct node;
 struct conn;
 struct request;
 
-/* ---- commands on the wire (command.c) --------------------------------------------------- */
+/* ---- commands on the wire (command.c) -------------------------------------------- */
 
 struct command { /* RESP, being built */
     char *buf;
@@ -38,7 +38,7 @@ void hf__redis_command_arg(struct command *, const void *, size_t);
 void hf__redis_command_text(struct command *, const char *);
 void hf__redis_command_number(struct command *, int64_t);
 
-/* ---- keys (bucket.c) -------------------------------------------------------------------- */
+/* ---- keys (bucket.c) ------------------------------------------------------------- */
 
 enum { BUCKETS = 1024, SLOTS = 16384, CLIENT_ID = 16, PREFIX_MAX = 420 };
 enum { KEY_MAX = PREFIX_MAX + 16 + HF_NAME_MAX };
@@ -57,19 +57,20 @@ const char *hf__redis_bucket_name(const struct redis *, const char *key, size_t 
 /* The namespace as it stands in keys: no '{', '}', ':', '%', '*', '?', '[', '\\'. */
 int hf__redis_bucket_escape(char *dst, size_t size, const char *ns);
 
-bool hf__redis_wants_redlock(const struct url *);           /* driver.c */
+bool hf__redis_wants_redlock(const struct url *);      /* driver.c */
 char *hf__redis_admin(const struct url *, hf_error *); /* admin.c */
 
-/* ---- requests and connections (conn.c) -------------------------------------------------- */
+/* ---- requests and connections (conn.c) ------------------------------------------- */
 
 struct request_type {
     /* Appends the command; called again for every repetition. */
     void (*build)(struct redis *, struct request *, struct command *);
-    /* NULL: no answer will come (the connection is lost, or there is no way to the node). The
-     * request is freed afterwards. */
+    /* NULL: no answer will come (the connection is lost, or there is no way to the node).
+     * The request is freed afterwards. */
     void (*answer)(struct redis *, struct request *, const redisReply *);
     bool
-        line; /* of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT) */
+        /* of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT) */
+        line;
 };
 
 struct request {
@@ -88,7 +89,7 @@ struct conn {
     struct list sent;
     struct timer limit; /* the oldest answer must have come */
     uint64_t opened;    /* counts losses, so that a reader notices one under its feet */
-    bool messages; /* SUBSCRIBE was sent: what comes then belongs to no request */
+    bool messages;      /* SUBSCRIBE was sent: what comes then belongs to no request */
     void (*up)(struct conn *);
     void (*down)(struct conn *,
                  const hf_error *); /* after every request was answered NULL */
@@ -105,7 +106,8 @@ void hf__redis_conn_lose_all(
 void hf__redis_conn_send(struct conn *, struct request *);
 void hf__redis_conn_flush(struct redis *);
 void hf__redis_conn_later(struct redis *); /* repeats what a server wanted repeated later */
-void hf__redis_conn_look_later(struct redis *); /* there was no memory: all who wait look soon */
+/* there was no memory: all who wait look soon */
+void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct request *hf__redis_request_new(const struct request_type *, size_t size,
                                       unsigned bucket);
@@ -125,7 +127,7 @@ int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
 
-/* ---- nodes (node.c, greet.c, sentinel.c, cluster.c) -------------------------------------- */
+/* ---- nodes (node.c, greet.c, sentinel.c, cluster.c) ------------------------------ */
 
 /* How a key is deleted if it has a certain value; what the server has. */
 enum node_frees { FREES_BY_SCRIPT, FREES_BY_DELIFEQ, FREES_BY_DELEX };
@@ -174,7 +176,7 @@ void hf__redis_sentinel_done(struct redis *);
 bool hf__redlock_up(struct redis *);
 /* Why it is down; one: what the last node said. */
 const hf_error *hf__redlock_why(const struct redis *, const hf_error *one, hf_error *all);
-void hf__redlock_ready(struct node *); /* it is up, perhaps again */
+void hf__redlock_ready(struct node *);                     /* it is up, perhaps again */
 void hf__redlock_cut(struct redis *, const struct node *); /* its connection was lost */
 int hf__redlock_open(struct redis *, const struct url *, hf_error *);
 void hf__redlock_close(struct redis *);
@@ -190,7 +192,7 @@ void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
 struct node *hf__redis_cluster_node(struct redis *, const char *host,
                                     uint16_t port); /* or a new one */
 
-/* ---- tickets and waiting ------------------------------------------------------------------ */
+/* ---- tickets and waiting --------------------------------------------------------- */
 
 enum {                        /* ticket.drv[1] */
        SEAT_KNOWN = 1 << 0,   /* in redis.tickets */
@@ -206,7 +208,8 @@ struct wait {
     struct map_node node;
     struct life *life;
     int64_t
-        till; /* the expiry, on the server's clock, that our last answered request gave it */
+        /* the expiry, on the server's clock, that our last answered request gave it */
+        till;
     unsigned pins;
     bool asked; /* a look is not answered */
     bool again; /* and another one is wanted after it */
@@ -246,7 +249,7 @@ void hf__redis_wake_listen(struct redis *, unsigned bucket);
 void hf__redis_wake_channel(struct redis *, unsigned bucket, const char *channel, size_t,
                             bool on);
 
-/* ---- what is stored of a ticket besides the scripts' own fields (record.c) ------------------ */
+/* ---- what is stored of a ticket besides the scripts' own fields (record.c) ------- */
 
 struct record {
     struct owner owner;
@@ -263,7 +266,7 @@ int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDA
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
                         struct look *, bool summary, int64_t *ret_next_ms, hf_error *);
 
-/* ---- looking, cells, following (look.c, cell.c, follow.c) ----------------------------------- */
+/* ---- looking, cells, following (look.c, cell.c, follow.c) ------------------------ */
 
 struct listing;
 
@@ -273,7 +276,7 @@ struct asking { /* one request for a look, a cell or an eviction */
     struct cell *cell;
     struct listing *listing;
     int64_t follow_ms;
-    bool read_only; /* of a cell: whatever its verb */
+    bool read_only;   /* of a cell: whatever its verb */
     bool bare, front; /* of a look: without notes; only what stands in front of `token` */
     unsigned char token[HF_TOKEN];
     size_t name_len;
@@ -298,9 +301,10 @@ struct follow { /* look.drv_ptr, cell.drv_ptr */
 };
 
 bool hf__redis_asking_failed(const redisReply *);
-struct asking *hf__redis_asking_new(const struct request_type *, struct look *, const char *name,
+struct asking *hf__redis_asking_new(const struct request_type *, struct look *,
+                                    const char *name,
                                     size_t name_len); /* NULL: no memory */
-void hf__redis_asking_no_memory(struct look *); /* tells it */
+void hf__redis_asking_no_memory(struct look *);       /* tells it */
 void hf__redis_brief(struct redis *, struct look *);
 void hf__redis_look_send(struct redis *, struct look *, int64_t follow_ms);
 void hf__redis_cell_send(struct redis *, struct cell *, bool read_only);
@@ -313,7 +317,7 @@ void hf__redis_follows_changed(struct redis *, const char *channel, size_t);
 void hf__redis_follows_subscribe(struct redis *, const struct node *);
 void hf__redis_follows_again(struct redis *); /* subscribe and look again */
 
-/* ---- the store ------------------------------------------------------------------------------ */
+/* ---- the store ------------------------------------------------------------------- */
 
 enum topology { TOPOLOGY_ONE, TOPOLOGY_SENTINEL, TOPOLOGY_CLUSTER, TOPOLOGY_REDLOCK };
 
@@ -332,8 +336,8 @@ struct redis {
     int64_t replicas, replica_ms;
     const struct tls_module *tls;
     struct tls_context *tls_context;
-    struct map tickets; /* ticket.drv_node, by token */
-    struct map waits;   /* wait.node */
+    struct map tickets;   /* ticket.drv_node, by token */
+    struct map waits;     /* wait.node */
     uint64_t hash_key[2]; /* for names */
     struct list all_waits;
     struct list looks, cells; /* follows: drv_node */
@@ -346,7 +350,7 @@ struct redis {
     struct node *one;              /* not in a cluster */
     struct node *buckets[BUCKETS]; /* in a cluster; redlock: its nodes */
     unsigned nnodes;               /* redlock */
-    bool guard; /* redlock: nodes that have just been started do not count */
+    bool guard;   /* redlock: nodes that have just been started do not count */
     bool patient; /* redlock: nodes that did not answer at first were waited for */
     int64_t max_ttl_ms;
     uint64_t highest;   /* redlock: mark that we have seen */
@@ -389,7 +393,7 @@ void hf__redis_join(struct store *, struct ticket *);
 void hf__redis_leave(struct store *, struct ticket *);
 void hf__redis_amend(struct store *, struct ticket *);
 void hf__redis_renew(struct store *, struct life *const *, size_t);
-void hf__redis_still_there(struct redis *, int bucket); /* asks; -1: of every bucket */
+void hf__redis_still_there(struct redis *, int bucket);      /* asks; -1: of every bucket */
 void hf__redis_still_holds(struct redis *, struct ticket *); /* asks */
 void hf__redis_look(struct store *, struct look *);
 void hf__redis_cell(struct store *, struct cell *);

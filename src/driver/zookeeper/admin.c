@@ -1,6 +1,6 @@
-/* admin.c: the nodes that must be there where clients may not make them, and the rights on the
- * last of them, as lines for zkCli.sh. Whoever has a login makes nodes for itself only, so the
- * root is given to that login; its password is left to be filled in. */
+/* admin.c: the nodes that must be there where clients may not make them, and the rights on
+ * the last of them, as lines for zkCli.sh. Whoever has a login makes nodes for itself only,
+ * so the root is given to that login; its password is left to be filled in. */
 #include "driver/zookeeper/zookeeper.h"
 #include "util/text.h"
 

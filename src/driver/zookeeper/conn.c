@@ -250,9 +250,9 @@ bool hf__zk_was_agreed(const struct jute_reply *reply)
     return reply->err == 0 || reply->err == JUTE_NO_NODE || reply->err == JUTE_NO_AUTH;
 }
 
-/* Such an answer proves nothing, and nothing that is asked here will be done. A multi that was
- * refused for it is answered as if it had only failed: all servers do so with a session that
- * is over, those of 3.5 also with one that has moved. */
+/* Such an answer proves nothing, and nothing that is asked here will be done. A multi that
+ * was refused for it is answered as if it had only failed: all servers do so with a session
+ * that is over, those of 3.5 also with one that has moved. */
 static bool disowned(const struct request *q, const struct jute_reply *reply)
 {
     struct jute_in body = reply->body;

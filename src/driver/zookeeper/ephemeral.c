@@ -212,7 +212,7 @@ void hf__zk_alone_start(struct seat *s)
 
 void hf__zk_alone_event(struct line *line, enum jute_event type)
 {
-    list_for_safe (n, &line->seats) {
+    list_for_safe(n, &line->seats) {
         struct seat *s = container_of(n, struct seat, in_line);
 
         if (s->dead)
@@ -228,7 +228,7 @@ void hf__zk_alone_event(struct line *line, enum jute_event type)
 
 void hf__zk_alone_up(struct line *line)
 {
-    list_for_safe (n, &line->seats) {
+    list_for_safe(n, &line->seats) {
         struct seat *s = container_of(n, struct seat, in_line);
 
         if (s->dead)

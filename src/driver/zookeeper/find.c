@@ -1,8 +1,8 @@
 /* find.c: is there a node of this ticket? Asked after a create whose answer was lost, and
  * by a leave of a ticket that the driver has forgotten.
  *
- *   getChildren2, once for all of a line that are looked for -> exists -> it is adopted if it
- *   belongs to this session, deleted, or made
+ *   getChildren2, once for all of a line that are looked for -> exists -> it is adopted if
+ * it belongs to this session, deleted, or made
  *
  * The store is up again only when the session has been attached again and a write was
  * answered, so a create of before has happened by then or never will (session.c). Any
@@ -140,7 +140,7 @@ static void answer_find(struct zk *z, struct request *q, struct jute_reply *repl
             reply = NULL;
         }
     }
-    list_for_safe (k, &line->seats) {
+    list_for_safe(k, &line->seats) {
         struct seat *s = seat_in(k);
 
         if (s->state != SEAT_FINDING || !s->sought || z->closing)

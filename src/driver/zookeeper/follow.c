@@ -98,7 +98,7 @@ static bool concerns(const struct follow *f, const char *path, size_t len)
 void hf__zk_follow_event(struct zk *z, const char *path, size_t len)
 {
     for (int look = 0; look < 2; look++)
-        list_for_safe (n, look ? &z->looks : &z->cells) {
+        list_for_safe(n, look ? &z->looks : &z->cells) {
             struct follow *f = follow_of(n, look);
 
             if (concerns(f, path, len))
@@ -109,6 +109,6 @@ void hf__zk_follow_event(struct zk *z, const char *path, size_t len)
 void hf__zk_follow_up(struct zk *z)
 {
     for (int look = 0; look < 2; look++)
-        list_for_safe (n, look ? &z->looks : &z->cells)
+        list_for_safe(n, look ? &z->looks : &z->cells)
             ask(z, follow_of(n, look));
 }

@@ -53,12 +53,12 @@ static bool known(struct line *line, struct seat *s)
  * that we know of was there, or gone, before the list was made. */
 static void miss(struct line *line)
 {
-    list_for (n, &line->seats)
+    list_for(n, &line->seats)
         seat_in(n)->listed = false;
     for (size_t i = 0; i < line->n; i++)
         if (line->entries[i]->seat)
             line->entries[i]->seat->listed = true;
-    list_for_safe (n, &line->seats) {
+    list_for_safe(n, &line->seats) {
         struct seat *s = seat_in(n);
 
         if (!s->name || s->dead || s->amending ||
@@ -87,16 +87,15 @@ static void merge(struct line *line, struct entry **entries, size_t n)
     hf__zk_line_decide(line, true);
 }
 
-/* Those of whom it is not known what stands before them, and if it is for want of rights all
- * others, too: they would wait for news that nobody sends. */
+/* Those of whom it is not known what stands before them, and if it is for want of rights
+ * all others, too: they would wait for news that nobody sends. */
 static void refuse_all(struct line *line, const struct jute_reply *reply)
 {
-    list_for_safe (n, &line->seats) {
+    list_for_safe(n, &line->seats) {
         hf_error err;
         int rc = hf__zk_error(line->zk, reply, &err);
 
-        if (seat_waits(seat_in(n)) &&
-            (seat_in(n)->state == SEAT_CREATED || rc == HF_EAUTH))
+        if (seat_waits(seat_in(n)) && (seat_in(n)->state == SEAT_CREATED || rc == HF_EAUTH))
             hf__zk_seat_withdraw(seat_in(n), rc);
     }
 }
@@ -311,8 +310,9 @@ void hf__zk_line_decide(struct line *line, bool fresh)
     }
 }
 
-/* The safety look (G4): servers keep events back from who may not read a node at that moment, and
- * the watch is gone then. Asked is about what our first waiting seat waits for. */
+/* The safety look (G4): servers keep events back from who may not read a node at that
+ * moment, and the watch is gone then. Asked is about what our first waiting seat waits for.
+ */
 void hf__zk_line_look_again(struct line *line)
 {
     struct entry *on = NULL;

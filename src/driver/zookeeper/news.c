@@ -89,10 +89,11 @@ void hf__zk_line_ended(struct line *line, struct entry *e)
         bool leaving = s->state == SEAT_DELETING;
 
         hf__zk_line_cut(line, e);
-        if (!leaving) /* not our doing: perhaps all of the line has gone, and is another now */
+        if (!leaving) /* not our doing: perhaps all of the line has gone, and is another now
+                       */
             line->stale = true;
-        /* of one that waits the list says what it was: an eviction, if that is answered; the
-         * end of our session comes with such an event, too, and the connection ends */
+        /* of one that waits the list says what it was: an eviction, if that is answered;
+         * the end of our session comes with such an event, too, and the connection ends */
         if (s->state == SEAT_HELD && !s->dead)
             hf__zk_seat_gone(s, HF_ELOST, NULL);
         if (line->stale && hf__zk_line_waits(line))
@@ -163,13 +164,13 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
 void hf__zk_line_down(struct zk *z)
 {
     hf__zk_quiet_forget(z);
-    list_for_safe (l, &z->all_lines) {
+    list_for_safe(l, &z->all_lines) {
         struct line *line = container_of(l, struct line, all);
 
         for (size_t i = 0; i < line->n; i++)
             line->entries[i]->asking = false;
         line->pins++;
-        list_for_safe (n, &line->seats)
+        list_for_safe(n, &line->seats)
             if (seat_in(n)->leave)
                 hf__zk_seat_left(seat_in(n), HF_EUNKNOWN);
         line->pins--;
@@ -180,11 +181,11 @@ void hf__zk_line_down(struct zk *z)
 /* The watches have been set again, and what they had to tell has come. */
 void hf__zk_line_up(struct zk *z)
 {
-    list_for_safe (l, &z->all_lines) {
+    list_for_safe(l, &z->all_lines) {
         struct line *line = container_of(l, struct line, all);
 
         line->pins++;
-        list_for_safe (n, &line->seats)
+        list_for_safe(n, &line->seats)
             hf__zk_seat_resume(seat_in(n));
         if (z->alone)
             hf__zk_alone_up(line);
@@ -199,7 +200,7 @@ void hf__zk_line_up(struct zk *z)
 
 void hf__zk_lines_look_again(struct zk *z)
 {
-    list_for_safe (l, &z->all_lines) {
+    list_for_safe(l, &z->all_lines) {
         struct line *line = container_of(l, struct line, all);
 
         line->pins++;

@@ -149,7 +149,8 @@ void hf__zk_quiet_left(struct seat *s)
             return;
         q->dir_len = line->dir_len;
         memcpy(q->dir, line->dir, line->dir_len);
-        hf__map_insert(&z->quiet_lines, &q->node, hf__hash_keyed(z->hash_key, q->dir, q->dir_len));
+        hf__map_insert(&z->quiet_lines, &q->node,
+                       hf__hash_keyed(z->hash_key, q->dir, q->dir_len));
         if (++z->nquiet > QUIET_MAX)
             forget(z, container_of(list_first(&z->quiets), struct quiet, used));
     } else {

@@ -43,8 +43,8 @@ static void free_seat(struct seat *s)
     free(s);
 }
 
-/* A node that may still be there stays in the view, as if it were somebody else's: those behind
- * it go on waiting until it is known to be gone. */
+/* A node that may still be there stays in the view, as if it were somebody else's: those
+ * behind it go on waiting until it is known to be gone. */
 struct ticket *hf__zk_seat_out(struct seat *s, bool known)
 {
     struct ticket *t = s->t;
@@ -244,7 +244,7 @@ void hf__zk_seat_delete(struct seat *s)
 
 void hf__zk_orphans_delete(struct zk *z)
 {
-    list_for (n, &z->orphans)
+    list_for(n, &z->orphans)
         if (!seat_in(n)->asking)
             seat_in(n)->asking = send_delete(seat_in(n), answer_orphan);
 }
@@ -277,8 +277,8 @@ void hf__zk_seat_granted(struct seat *s)
     ev_granted(s->t, s->fence, s->zk->base_at);
 }
 
-/* Again when its place in the queue is another by a tenth: not for each of ten thousand at every
- * hand-off. */
+/* Again when its place in the queue is another by a tenth: not for each of ten thousand at
+ * every hand-off. */
 void hf__zk_seat_waits(struct seat *s, uint32_t position)
 {
     if (!s->told || position > s->position || position + s->position / 10 < s->position ||

@@ -25,8 +25,8 @@
  * core's deadline is base + T - drift. Making a session counts at once: it is a write,
  * and the leader starts its clock with it.
  *
- * While there is no connection, what is held is at risk; it is held again when the session has been
- * attached in time.
+ * While there is no connection, what is held is at risk; it is held again when the session
+ * has been attached in time.
  *
  * The session is over when a server says so (time-out 0, or another number): all tickets
  * are, too. If our own clock says so first, the core lets go of what is held; the nodes
@@ -157,8 +157,8 @@ void hf__zk_session_tidy(struct zk *z)
 /* Those that `break` has marked live on a life of their own. */
 static void marked_over(struct zk *z, const struct life *l)
 {
-    list_for (n, &z->all_lines)
-        list_for (k, &container_of(n, struct line, all)->seats) {
+    list_for(n, &z->all_lines)
+        list_for(k, &container_of(n, struct line, all)->seats) {
             struct seat *s = seat_in(k);
 
             if (s->state == SEAT_HELD && s->t->life && s->t->life != l)
@@ -173,14 +173,14 @@ static void session_over(struct zk *z)
     memset(&z->session, 0, sizeof z->session);
     z->life = NULL;
     z->last_zxid = 0;
-    list_for (n, &z->all_lines) {
+    list_for(n, &z->all_lines) {
         struct line *line = container_of(n, struct line, all);
 
         line->children = false;
         line->stale = true;
         for (size_t i = 0; i < line->n; i++)
             line->entries[i]->watched = line->entries[i]->asking = false;
-        list_for (s, &line->seats)
+        list_for(s, &line->seats)
             seat_in(s)->dead = true;
     }
     marked_over(z, l);
@@ -390,10 +390,10 @@ static void put_child_watches(struct zk *z)
 {
     int32_t n = 0;
 
-    list_for (l, &z->all_lines)
+    list_for(l, &z->all_lines)
         n += container_of(l, struct line, all)->children;
     hf__jute_put_int(&z->out, n);
-    list_for (l, &z->all_lines) {
+    list_for(l, &z->all_lines) {
         struct line *line = container_of(l, struct line, all);
 
         if (line->children)

@@ -87,7 +87,7 @@ size_t hf__zk_line_path(const struct line *line, char path[NODE_PATH_MAX], const
 
 bool hf__zk_line_waits(const struct line *line)
 {
-    list_for (n, &line->seats)
+    list_for(n, &line->seats)
         if (seat_in(n)->state == SEAT_WAITING && seat_waits(seat_in(n)))
             return true;
     return false;

@@ -7,16 +7,16 @@
  * seat     one ticket of ours: on its way in, waiting, holding, on its way out
  * job      a look, a list or an eviction: several reads, one answer
  *
- * Reading order: path.c, conn.c, session.c, view.c, line.c, news.c, seat.c, ticket.c, find.c,
- * quiet.c.
+ * Reading order: path.c, conn.c, session.c, view.c, line.c, news.c, seat.c, ticket.c,
+ * find.c, quiet.c.
  */
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
 
-#include "seam/seam.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "proto/jute.h"
+#include "seam/seam.h"
 
 struct zk;
 struct request;
@@ -177,7 +177,7 @@ struct seat {
     int why;     /* it withdraws, and this is told */
     unsigned char tries;
     unsigned pins;
-    int32_t version; /* of its node's data, as last heard of */
+    int32_t version;   /* of its node's data, as last heard of */
     uint32_t position; /* in the queue, as told last; 0: not told */
     uint64_t fence;
     char *name;    /* of its node; NULL: not known */
@@ -238,7 +238,7 @@ void hf__zk_line_down(struct zk *);
 void hf__zk_line_up(struct zk *);
 void hf__zk_line_watch_own(struct line *, struct seat *);
 void hf__zk_line_look_again(struct line *);
-void hf__zk_lines_look_again(struct zk *); /* those where a seat of ours waits */
+void hf__zk_lines_look_again(struct zk *);   /* those where a seat of ours waits */
 bool hf__zk_line_waits(const struct line *); /* a seat of ours waits there */
 size_t hf__zk_line_path(const struct line *, char path[NODE_PATH_MAX], const char *node,
                         size_t len);
@@ -390,7 +390,7 @@ struct zk {
     int32_t xid;
     uint64_t opened; /* counts losses, so that a reader notices one under its feet */
     bool dirty, broken, closing;
-    bool shut; /* the session is to end, and no other to be made */
+    bool shut;    /* the session is to end, and no other to be made */
     hf_error why; /* broken, or down */
 
     struct jute_session session; /* id 0: none */
@@ -411,7 +411,7 @@ struct zk {
     struct map lines; /* line.node, by dir */
     struct list all_lines;
     struct map quiet_lines; /* quiet.c */
-    uint64_t hash_key[2]; /* for names */
+    uint64_t hash_key[2];   /* for names */
     struct list quiets;
     size_t nquiet;
     struct list unwatched;

@@ -34,8 +34,7 @@ static int refuse_passphrase(char *buf, int size, int writing, void *asked)
 static int readable(const char *what, const char *path, struct stat *st, hf_error *err)
 {
     if (stat(path, st) < 0 || access(path, R_OK) < 0)
-        return hf__fail(err, HF_EINVAL, errno, NULL, "TLS: cannot read %s %s", what,
-                        path);
+        return hf__fail(err, HF_EINVAL, errno, NULL, "TLS: cannot read %s %s", what, path);
     return 0;
 }
 
@@ -80,8 +79,7 @@ static int load_authorities(SSL_CTX *ssl, const char *path, hf_error *err)
         if (SSL_CTX_set_default_verify_paths(ssl) == 1)
             return 0;
         return hf__fail(err, HF_ESYS, 0, NULL,
-                        "TLS: cannot read the system's authorities: %s",
-                        hf__tls_reason());
+                        "TLS: cannot read the system's authorities: %s", hf__tls_reason());
     }
     rc = readable("the authorities in", path, &st, err);
     if (rc < 0)

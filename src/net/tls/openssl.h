@@ -10,7 +10,7 @@
 struct tls_context {
     SSL_CTX *ssl;
     bool has_cert;
-    size_t alpn_len; /* 0: any protocol */
+    size_t alpn_len;             /* 0: any protocol */
     unsigned char alpn[1 + 255]; /* on the wire: its length, then its name */
 };
 

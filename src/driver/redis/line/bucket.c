@@ -1,9 +1,10 @@
 /* bucket.c: names of keys and channels.
  *
- * A name belongs to one of 1,024 buckets; the bucket is the hash tag of every key that the name
- * has, and of the mark from which its fences come, so they share a slot of a cluster, and what is
- * left behind for ever is one mark per bucket, not one per name. The namespace stands in front,
- * escaped so that no namespace and name together read like another pair. */
+ * A name belongs to one of 1,024 buckets; the bucket is the hash tag of every key that the
+ * name has, and of the mark from which its fences come, so they share a slot of a cluster,
+ * and what is left behind for ever is one mark per bucket, not one per name. The namespace
+ * stands in front, escaped so that no namespace and name together read like another pair.
+ */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* cell.c: one small record per name beside its line, by one script per verb. A verb that changes
- * something and is not answered is HF_EUNREACHABLE: it may or may not have happened. */
+/* cell.c: one small record per name beside its line, by one script per verb. A verb that
+ * changes something and is not answered is HF_EUNREACHABLE: it may or may not have
+ * happened. */
 #include "driver/redis/redis.h"
 
 #include <errno.h>
@@ -88,8 +89,9 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 void hf__redis_cell_send(struct redis *r, struct cell *cell, bool read_only)
 {
     static const struct request_type type = { build, answer, true };
-    struct request *q = hf__redis_request_new(&type, sizeof(struct asking) + cell->name_len + 1,
-                                              hf__redis_bucket(cell->name, cell->name_len));
+    struct request *q =
+        hf__redis_request_new(&type, sizeof(struct asking) + cell->name_len + 1,
+                              hf__redis_bucket(cell->name, cell->name_len));
     struct follow *f = cell->follow ? cell->drv_ptr : NULL;
     struct asking *a;
     hf_error err;

@@ -1,8 +1,9 @@
-/* evict.c: the small questions and orders about a line, each one script: how much of it is taken, end a ticket
- * by its token, let a kept one last for another time. Unanswered, they end with HF_EUNREACHABLE. */
+/* evict.c: the small questions and orders about a line, each one script: how much of it is
+ * taken, end a ticket by its token, let a kept one last for another time. Unanswered, they
+ * end with HF_EUNREACHABLE. */
 #include "driver/redis/redis.h"
 
-/* ---- how much of it is taken ------------------------------------------------------------------ */
+/* ---- how much of it is taken ----------------------------------------------------- */
 
 static void build_brief(struct redis *r, struct request *q, struct command *c)
 {
@@ -21,12 +22,14 @@ static void answer_brief(struct redis *r, struct request *q, const redisReply *r
     if (!look)
         return; /* stopped */
     look->drv_ptr = NULL;
-    if (hf__redis_asking_failed(reply) || reply->type != REDIS_REPLY_ARRAY || reply->elements != 5) {
+    if (hf__redis_asking_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
+        reply->elements != 5) {
         rc = hf__redis_reply_error(r, reply, &err);
     } else {
         row.name = look->name;
         row.name_len = look->name_len;
-        row.kind = hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+        row.kind =
+            hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
         row.capacity = hf__redis_reply_number(reply, 1);
         row.weight = hf__redis_reply_number(reply, 2);
         row.holders = (uint64_t)hf__redis_reply_number(reply, 3);
@@ -50,7 +53,7 @@ void hf__redis_brief(struct redis *r, struct look *look)
     hf__redis_request_send(r, &a->q);
 }
 
-/* ---- evicting, and prolonging what is kept ------------------------------------------------------ */
+/* ---- evicting, and prolonging what is kept --------------------------------------- */
 
 static void build_evict(struct redis *r, struct request *q, struct command *c)
 {
@@ -60,8 +63,8 @@ static void build_evict(struct redis *r, struct request *q, struct command *c)
         c->nothing = true;
         return;
     }
-    hf__redis_line_script(r, c, q, a->look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT, a->name,
-                          a->name_len, 2);
+    hf__redis_line_script(r, c, q, a->look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT,
+                          a->name, a->name_len, 2);
     hf__redis_command_arg(c, a->look->token, HF_TOKEN);
     hf__redis_command_number(c, a->look->keep_ms > 0 ? a->look->keep_ms : a->look->now);
 }

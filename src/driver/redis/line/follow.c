@@ -1,9 +1,10 @@
 /* follow.c: being told of every change of a line or a cell.
  *
- * A cell's every change is published on a channel named like its key. A line's is only while
- * somebody follows it: a follower looks at it at least every ten seconds, and each look says so
- * for thirty. What nobody does is not published: that a hold or a cell expires; so a follower also
- * looks when the next expiry has passed. After a lost connection everything is looked at anew. */
+ * A cell's every change is published on a channel named like its key. A line's is only
+ * while somebody follows it: a follower looks at it at least every ten seconds, and each
+ * look says so for thirty. What nobody does is not published: that a hold or a cell
+ * expires; so a follower also looks when the next expiry has passed. After a lost
+ * connection everything is looked at anew. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -106,8 +107,8 @@ void hf__redis_follow_next(struct follow *f, int64_t expires_ms)
     env->timer(env, &f->timer, env->now(env) + ms * 1000);
 }
 
-/* By its timer, because an answer may end any of them; and marked, because the answer that is under
- * way now sets the timer too. */
+/* By its timer, because an answer may end any of them; and marked, because the answer that
+ * is under way now sets the timer too. */
 static void look_soon(struct follow *f)
 {
     struct env *env = f->redis->store.env;
@@ -116,14 +117,14 @@ static void look_soon(struct follow *f)
     env->timer(env, &f->timer, 0);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- all of them ----------------------------------------------------------------- */
 
 static struct follow *find_in(struct list *all, bool look, const char *channel, size_t len,
                               const struct follow *after)
 {
     bool reached = after == NULL;
 
-    list_for (n, all) {
+    list_for(n, all) {
         struct follow *f = follow_of(n, look);
 
         if (reached && f->channel_len == len && memcmp(f->channel, channel, len) == 0)
@@ -155,7 +156,7 @@ void hf__redis_follows_changed(struct redis *r, const char *channel, size_t len)
 void hf__redis_follows_subscribe(struct redis *r, const struct node *n)
 {
     for (int look = 0; look < 2; look++)
-        list_for (at, look ? &r->looks : &r->cells) {
+        list_for(at, look ? &r->looks : &r->cells) {
             const struct follow *f = follow_of(at, look);
 
             if (hf__redis_node_of(r, f->bucket) == n)
@@ -166,7 +167,7 @@ void hf__redis_follows_subscribe(struct redis *r, const struct node *n)
 void hf__redis_follows_again(struct redis *r)
 {
     for (int look = 0; look < 2; look++)
-        list_for (at, look ? &r->looks : &r->cells) {
+        list_for(at, look ? &r->looks : &r->cells) {
             struct follow *f = follow_of(at, look);
 
             hf__redis_wake_channel(r, f->bucket, f->channel, f->channel_len, true);

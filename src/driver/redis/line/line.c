@@ -1,6 +1,7 @@
-/* line.c: a stored line from the client's side: the call of a script about it, and what look.lua
- * gives of it, as rows. The layouts are those of lua/line.lua. What others have written is not
- * trusted: every length is checked, and a line that cannot be read is HF_EDAMAGED. */
+/* line.c: a stored line from the client's side: the call of a script about it, and what
+ * look.lua gives of it, as rows. The layouts are those of lua/line.lua. What others have
+ * written is not trusted: every length is checked, and a line that cannot be read is
+ * HF_EDAMAGED. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -9,7 +10,9 @@
 enum {
     FORMAT = 1,
     HEAD =
-        58, /* format 1 kind 1 capacity 8 sum 8 n 4 waiting 4 number 8 soonest 8 till 8 followed 8 */
+        /* format 1 kind 1 capacity 8 sum 8 n 4 waiting 4 number 8 soonest 8 till 8 followed
+           8 */
+    58,
     HOLDER = 57, /* weight 8 fence 8 expiry 8 joined 8 granted 8 flags 1 client 16 */
     WAITER = 48, /* weight 8 number 8 joined 8 ttl 8 client 16 */
     GROUP = 12,  /* till 8 count 4 */

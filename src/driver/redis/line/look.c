@@ -1,9 +1,9 @@
 /* look.c: who holds, who waits, which lines there are.
  *
- * One line is one script. A list asks every server for the keys of lines (SCAN, which may name a
- * key twice), then looks at each line once, in the order of names, some at a time. Nothing is
- * changed by looking, and no expiry moves (rule 7). An unanswered look ends with HF_EUNREACHABLE;
- * a follow is taken up again by itself (follow.c). */
+ * One line is one script. A list asks every server for the keys of lines (SCAN, which may
+ * name a key twice), then looks at each line once, in the order of names, some at a time.
+ * Nothing is changed by looking, and no expiry moves (rule 7). An unanswered look ends with
+ * HF_EUNREACHABLE; a follow is taken up again by itself (follow.c). */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ bool hf__redis_asking_failed(const redisReply *reply)
     return !reply || reply->type == REDIS_REPLY_ERROR || hf__redis_reply_is(reply, 0, "f");
 }
 
-/* ---- one line ------------------------------------------------------------------------------ */
+/* ---- one line -------------------------------------------------------------------- */
 
 static void build_look(struct redis *r, struct request *q, struct command *c)
 {
@@ -47,8 +47,8 @@ static void answer_look(struct redis *r, struct request *q, const redisReply *re
     if (f && !reply)
         return;
     rc = hf__redis_asking_failed(reply) ? hf__redis_reply_error(r, reply, &err)
-                       : hf__redis_line_rows(a->name, a->name_len, reply, look, false,
-                                             &next_ms, &err);
+                                        : hf__redis_line_rows(a->name, a->name_len, reply,
+                                                              look, false, &next_ms, &err);
     if (f && rc == 0)
         hf__redis_follow_next(f, next_ms);
     if (rc < 0)
@@ -102,7 +102,7 @@ void hf__redis_look_send(struct redis *r, struct look *look, int64_t follow_ms)
     hf__redis_request_send(r, &a->q);
 }
 
-/* ---- a list of lines ------------------------------------------------------------------------ */
+/* ---- a list of lines ------------------------------------------------------------- */
 
 struct listing {
     struct asking *self; /* what the look knows of it */
@@ -383,7 +383,7 @@ void hf__redis_look(struct store *s, struct look *look)
         hf__redis_look_send(r, look, 0);
 }
 
-/* ---- stopping ---------------------------------------------------------------------------------- */
+/* ---- stopping -------------------------------------------------------------------- */
 
 void hf__redis_stop(struct store *s, struct look *look, struct cell *cell)
 {

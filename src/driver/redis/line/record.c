@@ -1,8 +1,11 @@
-/* record.c: what stands in a stored ticket behind the fields that the scripts know: who it is.
+/* record.c: what stands in a stored ticket behind the fields that the scripts know: who it
+ * is.
  *
- *   1 format  8 process  8 owner's number  8 pid  1 length, host  2 length, note  2 length, hints
+ *   1 format  8 process  8 owner's number  8 pid  1 length, host  2 length, note  2 length,
+ * hints
  *
- * All numbers big-endian. It is read by strangers' clients too, so every length is checked. */
+ * All numbers big-endian. It is read by strangers' clients too, so every length is checked.
+ */
 #include "driver/redis/redis.h"
 
 #include <string.h>
@@ -77,7 +80,8 @@ int hf__redis_record_read(struct record *rec, const void *bytes, size_t len)
     p += FIXED;
     if (!take_text(&p, end, 1, &rec->host, &rec->host_len) ||
         !take_text(&p, end, 2, &rec->note, &rec->note_len) ||
-        !take_text(&p, end, 2, &rec->hints, &rec->hints_len) || rec->note_len > HF_NOTE_MAX ||
+        !take_text(&p, end, 2, &rec->hints, &rec->hints_len) ||
+        rec->note_len > HF_NOTE_MAX ||
         (rec->hints_len > 0 && rec->hints[rec->hints_len - 1] != '\0'))
         return HF_EDAMAGED;
     return 0;

@@ -1,9 +1,10 @@
 /* renew.c: proving that holders live, many in one script, and waiters by their look.
  *
- * Tickets may leave while the request is under way, so it names them by token and they are looked
- * up again when the answer comes; what has left is not spoken of. In a cluster a script touches
- * one slot, and while a slot is being moved only a script of a single key is served: so one line
- * per script there. An error or a lost connection answers nothing, and the core repeats. */
+ * Tickets may leave while the request is under way, so it names them by token and they are
+ * looked up again when the answer comes; what has left is not spoken of. In a cluster a
+ * script touches one slot, and while a slot is being moved only a script of a single key is
+ * served: so one line per script there. An error or a lost connection answers nothing, and
+ * the core repeats. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -147,8 +148,7 @@ void hf__redis_still_there(struct redis *r, int bucket)
             struct ticket *t = container_of(m, struct ticket, drv_node);
 
             if (!t->own.marked &&
-                (bucket < 0 ||
-                 hf__redis_bucket(t->name, t->name_len) == (unsigned)bucket))
+                (bucket < 0 || hf__redis_bucket(t->name, t->name_len) == (unsigned)bucket))
                 hf__redis_still_holds(r, t);
         }
 }

@@ -2,17 +2,18 @@
  *
  *   join -> fence: granted | 'w' waits (wait.c) | refused
  *
- * A leave that comes while the join is unanswered waits for that answer: on one connection it
- * would be executed after it, but a join may be repeated (NOSCRIPT, a moved slot) and must not
- * come behind its own leave. If the answer never comes, both are unknown: the core repeats the
- * leave, and the node kills the old connection before it is up again (G7).
+ * A leave that comes while the join is unanswered waits for that answer: on one connection
+ * it would be executed after it, but a join may be repeated (NOSCRIPT, a moved slot) and
+ * must not come behind its own leave. If the answer never comes, both are unknown: the core
+ * repeats the leave, and the node kills the old connection before it is up again (G7).
  *
- * A message about a ticket may overtake the answer to its join, on the other connection: then the
- * ticket looks as soon as it hangs on its waiting life.
+ * A message about a ticket may overtake the answer to its join, on the other connection:
+ * then the ticket looks as soon as it hangs on its waiting life.
  *
- * With replicas=N a grant is told only when N replicas have what the owner's own request wrote:
- * WAIT counts the writes of its own connection, so a grant by another's release is confirmed by a
- * look, which writes. Too few: the ticket leaves, and the call fails with HF_EREPLICAS. */
+ * With replicas=N a grant is told only when N replicas have what the owner's own request
+ * wrote: WAIT counts the writes of its own connection, so a grant by another's release is
+ * confirmed by a look, which writes. Too few: the ticket leaves, and the call fails with
+ * HF_EREPLICAS. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ struct ticket_request {
     unsigned char token[HF_TOKEN]; /* amend, WAIT: it may have left */
     uint64_t fence;                /* WAIT */
     int64_t granted_sent_at;
-    int64_t until; /* WAIT: it stops the connection, so it comes in small pieces until then */
+    /* WAIT: it stops the connection, so it comes in small pieces until then */
+    int64_t until;
 };
 
 static struct ticket_request *of(struct request *q)
@@ -34,7 +36,7 @@ static struct ticket_request *of(struct request *q)
     return container_of(q, struct ticket_request, q);
 }
 
-/* ---- who sits here ------------------------------------------------------------------------ */
+/* ---- who sits here --------------------------------------------------------------- */
 
 static uint64_t token_hash(const void *token)
 {
@@ -84,10 +86,10 @@ void hf__redis_seat_out(struct redis *r, struct ticket *t)
     t->drv[0] = t->drv[1] = 0;
 }
 
-/* ---- building ------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------- */
 
-/* The header of a line in which nobody else is, as far as it is known before the server's time is:
- * format, kind, capacity, sum, holders, waiters, sequence (line.lua). */
+/* The header of a line in which nobody else is, as far as it is known before the server's
+ * time is: format, kind, capacity, sum, holders, waiters, sequence (line.lua). */
 static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
 {
     memset(head, 0, HEAD_LEN);
@@ -154,7 +156,7 @@ static void build_replicas(struct redis *r, struct request *q, struct command *c
     hf__redis_command_number(c, ms < 1 ? 1 : ms > WAIT_PIECE_MS ? WAIT_PIECE_MS : ms);
 }
 
-/* ---- leaving --------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------- */
 
 static void answer_leave(struct redis *r, struct request *q, const redisReply *reply)
 {
@@ -196,7 +198,7 @@ void hf__redis_leave(struct store *s, struct ticket *t)
         send_leave(r, t);
 }
 
-/* ---- replicas ---------------------------------------------------------------------------------- */
+/* ---- replicas -------------------------------------------------------------------- */
 
 struct giving_back {
     struct ticket_request k;
@@ -312,7 +314,7 @@ void hf__redis_seat_granted(struct redis *r, struct ticket *t, uint64_t fence,
         hf__redis_wait_drop(r, l);
 }
 
-/* ---- joining -------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------- */
 
 static void joined_waiting(struct redis *r, struct ticket *t, const struct request *q,
                            const redisReply *reply)
@@ -441,7 +443,7 @@ void hf__redis_join(struct store *s, struct ticket *t)
     hf__redis_request_send(r, q);
 }
 
-/* ---- amending ------------------------------------------------------------------------------- */
+/* ---- amending -------------------------------------------------------------------- */
 
 static void answer_amend(struct redis *r, struct request *q, const redisReply *reply)
 {

@@ -1,16 +1,18 @@
-/* wait.c: the waiting lives: tickets of one client that wait in one line with one ttl share one
- * expiry in the store, and one look every ttl/3 proves them alive and finds what messages lost.
+/* wait.c: the waiting lives: tickets of one client that wait in one line with one ttl share
+ * one expiry in the store, and one look every ttl/3 proves them alive and finds what
+ * messages lost.
  *
- * The look names the oldest few tickets. Grants leave the queue in its order, so if the oldest
- * still waits, no other was granted; if all that were named are out, the next few are looked for.
- * Somebody else may have evicted a ticket in the middle: the count of the group tells, and then
- * all are looked for, some at a time.
+ * The look names the oldest few tickets. Grants leave the queue in its order, so if the
+ * oldest still waits, no other was granted; if all that were named are out, the next few
+ * are looked for. Somebody else may have evicted a ticket in the middle: the count of the
+ * group tells, and then all are looked for, some at a time.
  *
- * G1 and the sending time of a grant. The store copied the group's expiry as it stood at the
- * grant. A grant that a look finds is renewed by that look, and counts from its sending. A grant
- * that a message tells carries the expiry it has: if that is the one which our last answered
- * request set, it counts from that request's sending; else some later join or look of ours was
- * answered before the message came, and it is looked for (wake.c). */
+ * G1 and the sending time of a grant. The store copied the group's expiry as it stood at
+ * the grant. A grant that a look finds is renewed by that look, and counts from its
+ * sending. A grant that a message tells carries the expiry it has: if that is the one which
+ * our last answered request set, it counts from that request's sending; else some later
+ * join or look of ours was answered before the message came, and it is looked for (wake.c).
+ */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -30,7 +32,7 @@ static struct wait_request *of(struct request *q)
     return container_of(q, struct wait_request, q);
 }
 
-/* ---- finding ------------------------------------------------------------------------------ */
+/* ---- finding --------------------------------------------------------------------- */
 
 static uint64_t wait_hash(const struct redis *r, const struct ticket *t)
 {
@@ -96,7 +98,7 @@ void hf__redis_wait_hang(struct redis *r, struct ticket *t, struct wait *w, uint
     }
 }
 
-/* ---- looking -------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------- */
 
 static void build(struct redis *r, struct request *q, struct command *c)
 {
@@ -118,7 +120,7 @@ static size_t count_waiting(const struct life *l)
 {
     size_t n = 0;
 
-    list_for (at, &l->tickets)
+    list_for(at, &l->tickets)
         n += stays(container_of(at, struct ticket, on_life));
     return n;
 }
@@ -174,8 +176,8 @@ static void looked(struct redis *r, const struct wait_request *k, const redisRep
         look_from(r, w, k->skip + waiting, CHUNK); /* one in the middle is missing */
 }
 
-/* Rights, a damaged line, another format: who waits is told, and what stands in the store ends by
- * its ttl. Other errors may pass: the next look asks again. */
+/* Rights, a damaged line, another format: who waits is told, and what stands in the store
+ * ends by its ttl. Other errors may pass: the next look asks again. */
 static void refused(struct redis *r, const struct wait_request *k, const redisReply *reply)
 {
     hf_error err;
@@ -212,7 +214,7 @@ static size_t name_tokens(const struct wait *w, size_t skip, size_t most,
 {
     size_t n = 0;
 
-    list_for (at, &w->life->tickets) {
+    list_for(at, &w->life->tickets) {
         const struct ticket *t = container_of(at, struct ticket, on_life);
 
         if (n == most)
@@ -254,7 +256,7 @@ void hf__redis_wait_look(struct redis *r, struct wait *w)
 
 void hf__redis_wait_look_all(struct redis *r, int bucket)
 {
-    list_for_safe (n, &r->all_waits) {
+    list_for_safe(n, &r->all_waits) {
         struct wait *w = container_of(n, struct wait, all);
 
         if (bucket < 0 || w->bucket == (unsigned)bucket)

@@ -1,17 +1,17 @@
 /* wake.c: the connection for messages: who is told what (G4).
  *
- * One channel per client ("...@CLIENT"; in a cluster one per bucket in which it waits), on which
- * scripts of others say: granted, evicted, marked, look. Each entry names a token; what is not
- * known here, or is leaving, is skipped. Channels named like keys tell that a line or a cell that
- * we follow has changed.
+ * One channel per client ("...@CLIENT"; in a cluster one per bucket in which it waits), on
+ * which scripts of others say: granted, evicted, marked, look. Each entry names a token;
+ * what is not known here, or is leaving, is skipped. Channels named like keys tell that a
+ * line or a cell that we follow has changed.
  *
- * Join; if told to wait and the channel is not confirmed yet: subscribe; when the confirmation
- * comes, everybody concerned looks. So a message is either heard, or the look is made after it was
- * sent. A message that is lost with the connection is found by the look after the next
- * confirmation, or by the safety look.
+ * Join; if told to wait and the channel is not confirmed yet: subscribe; when the
+ * confirmation comes, everybody concerned looks. So a message is either heard, or the look
+ * is made after it was sent. A message that is lost with the connection is found by the
+ * look after the next confirmation, or by the safety look.
  *
- * Holders are told when somebody breaks their lock. A hold that is short is not worth a second
- * connection: it begins to listen when it has lasted half a second. */
+ * Holders are told when somebody breaks their lock. A hold that is short is not worth a
+ * second connection: it begins to listen when it has lasted half a second. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static bool is_cluster(const struct redis *r)
     return r->topology == TOPOLOGY_CLUSTER;
 }
 
-/* ---- subscribing -------------------------------------------------------------------------- */
+/* ---- subscribing ----------------------------------------------------------------- */
 
 void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel,
                         size_t len)
@@ -185,7 +185,7 @@ void hf__redis_wake_channel(struct redis *r, unsigned bucket, const char *channe
         hf__redis_node_listen(n);
 }
 
-/* ---- hearing ------------------------------------------------------------------------------- */
+/* ---- hearing --------------------------------------------------------------------- */
 
 static uint64_t number_at(const char *p)
 {

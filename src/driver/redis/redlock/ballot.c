@@ -1,18 +1,20 @@
 /* ballot.c: what a bid asks of one node: take the key, raise the mark, extend, take it
  * again, give it back.
  *
- * Giving back is compare-and-delete: DELIFEQ or DELEX where the server has it, which costs half of
- * the script, else the script. Those who wait are told by PUBLISH then, right behind it: what comes
- * between the two harms nobody, and if the connection breaks there they find out by looking. A server
- * that knows the command and does not let us use it (ACL) gets the script, from then on.
+ * Giving back is compare-and-delete: DELIFEQ or DELEX where the server has it, which costs
+ * half of the script, else the script. Those who wait are told by PUBLISH then, right
+ * behind it: what comes between the two harms nobody, and if the connection breaks there
+ * they find out by looking. A server that knows the command and does not let us use it
+ * (ACL) gets the script, from then on.
  *
- * What a node could not be told to give back, because its connection was lost or there was none, it is
- * told when it is there again, unless its time is over by then: the bid may be long gone (G7).
+ * What a node could not be told to give back, because its connection was lost or there was
+ * none, it is told when it is there again, unless its time is over by then: the bid may be
+ * long gone (G7).
  *
- * A request may have to be repeated: a server that has forgotten a script answers NOSCRIPT, and
- * gets its text. Meanwhile the bid may have given the key back, and a taking that comes behind that
- * would leave it there. So what is out of date is not sent again; and it is answered like a lost
- * one. */
+ * A request may have to be repeated: a server that has forgotten a script answers NOSCRIPT,
+ * and gets its text. Meanwhile the bid may have given the key back, and a taking that comes
+ * behind that would leave it there. So what is out of date is not sent again; and it is
+ * answered like a lost one. */
 #include "driver/redis/redlock/redlock.h"
 #include "util/text.h"
 
@@ -139,8 +141,8 @@ static void answer(struct redis *, struct request *, const redisReply *);
 
 static const struct request_type type = { build, answer, true };
 
-/* Not if the key is of another type: then it is not ours. The bid may be gone: a majority that let it
- * go is enough for that. */
+/* Not if the key is of another type: then it is not ours. The bid may be gone: a majority
+ * that let it go is enough for that. */
 static bool goes_by_script(struct redis *r, const struct ballot *k, const redisReply *reply)
 {
     size_t size = sizeof *k + k->value_len + k->key_len;
@@ -159,7 +161,7 @@ static bool goes_by_script(struct redis *r, const struct ballot *k, const redisR
     return true;
 }
 
-/* ---- what could not be said ------------------------------------------------------------------ */
+/* ---- what could not be said ------------------------------------------------------ */
 
 struct debt { /* redis.debts */
     struct list node;
@@ -208,7 +210,7 @@ void hf__redlock_ready(struct node *n)
 {
     struct redis *r = n->redis;
 
-    list_for_safe (l, &r->debts) {
+    list_for_safe(l, &r->debts) {
         struct debt *d = container_of(l, struct debt, node);
 
         if (r->buckets[d->bucket] != n)
@@ -296,7 +298,7 @@ void hf__redlock_owe(struct bid *b, unsigned i)
     free(k);
 }
 
-/* ---- telling those who wait, where no script does it ---------------------------------------- */
+/* ---- telling those who wait, where no script does it ----------------------------- */
 
 struct news {
     struct request q;
@@ -352,7 +354,8 @@ bool hf__redlock_send(struct bid *b, enum ballot_kind kind, unsigned i, uint64_t
     return true;
 }
 
-/* 48 random digits, the token and what the round draws; and who it is, for those who look. */
+/* 48 random digits, the token and what the round draws; and who it is, for those who look.
+ */
 void hf__redlock_value(struct bid *b)
 {
     const struct ticket *t = b->t;

@@ -1,17 +1,19 @@
 /* bid.c: taking a key on most of several independent servers, and giving it back.
  *
  *   a round: SET NX PX on all nodes at once -> n/2 + 1 yes, and the fence (round.h) -> held
- *                                           -> else: give back on all nodes, rest, try again
+ *                                           -> else: give back on all nodes, rest, try
+ * again
  *
- * Safety (G1). The lease counts from the sending of the round's first command, and only if all of
- * it, votes and fence, was done before the deadline that follows from it; so at every moment at
- * which it says held, a majority still has our key. Nodes that were started less than max_ttl ago
- * may have forgotten a key that another still counts on: their votes do not count (redlock.c).
+ * Safety (G1). The lease counts from the sending of the round's first command, and only if
+ * all of it, votes and fence, was done before the deadline that follows from it; so at
+ * every moment at which it says held, a majority still has our key. Nodes that were started
+ * less than max_ttl ago may have forgotten a key that another still counts on: their votes
+ * do not count (redlock.c).
  *
- * Every round has a value of its own, and a lost round is given back on every node that was asked,
- * also those that did not answer: on one connection the giving back comes behind the taking. With a
- * connection that was lost between, the old one is killed before the node is used again (greet.c),
- * or the key expires. */
+ * Every round has a value of its own, and a lost round is given back on every node that was
+ * asked, also those that did not answer: on one connection the giving back comes behind the
+ * taking. With a connection that was lost between, the old one is killed before the node is
+ * used again (greet.c), or the key expires. */
 #include "driver/redis/redlock/redlock.h"
 
 #include <stdio.h>
@@ -38,8 +40,8 @@ void hf__redlock_bid_timer(struct bid *b, int64_t at)
     env_of(b)->timer(env_of(b), &b->timer, at);
 }
 
-/* How long one node may take: short against the ttl, so that a silent one costs little. A single
- * node has no others to go on with. */
+/* How long one node may take: short against the ttl, so that a silent one costs little. A
+ * single node has no others to go on with. */
 int64_t hf__redlock_node_us(const struct bid *b)
 {
     int64_t ttl = b->t->ttl_ms;
@@ -88,7 +90,7 @@ void hf__redlock_bid_end(struct bid *b)
     hf__redlock_unlisten(r, t, listening);
 }
 
-/* ---- a round ---------------------------------------------------------------------------------- */
+/* ---- a round --------------------------------------------------------------------- */
 
 static void lose(struct bid *b)
 {
@@ -101,7 +103,8 @@ static void lose(struct bid *b)
         hf__redlock_bid_timer(b, now_of(b) + hf__redlock_node_us(b));
 }
 
-/* A node that has forgotten its mark gets one from a winner, so that it can take part again. */
+/* A node that has forgotten its mark gets one from a winner, so that it can take part
+ * again. */
 static void seed(struct bid *b, unsigned i)
 {
     if (hf__redis_round_seeds(&b->round, i))
@@ -223,7 +226,7 @@ static void fired(struct timer *t)
     hf__redis_conn_flush(r);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------- */
 
 static void in_our_way(struct bid *b, const redisReply *reply)
 {
@@ -298,7 +301,8 @@ bool hf__redlock_outdated(const struct bid *b, const struct ballot *k)
     return (b->state != BID_CLEAN && b->state != BID_LEAVES) || k->number != b->number;
 }
 
-/* Also of a late one: the others may have ended the round. What other errors say may pass. */
+/* Also of a late one: the others may have ended the round. What other errors say may pass.
+ */
 static void hear_refusal(struct bid *b, unsigned i, const redisReply *reply)
 {
     int code;
@@ -339,7 +343,7 @@ void hf__redlock_answer(struct bid *b, const struct ballot *k, const redisReply 
     }
 }
 
-/* ---- verbs ------------------------------------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------- */
 
 bool hf__redlock_reserved(const struct redis *r, const char *name, size_t name_len)
 {

@@ -1,19 +1,22 @@
 /* keep.c: keeping a key that is held on most nodes, and giving it to the others.
  *
  *   granted, or extended on n/2 + 1 nodes -> held from the sending on
- *                       -> nodes that do not have it are given it, at once and in growing steps
+ *                       -> nodes that do not have it are given it, at once and in growing
+ * steps
  *                       -> so many have lost it that no majority is left: lost
  *
- * Why the others too: a holder with a bare majority loses it as soon as one of these nodes forgets, by
- * a clock that is stepped or a restart; the sooner the rest has the key, the shorter is that time.
+ * Why the others too: a holder with a bare majority loses it as soon as one of these nodes
+ * forgets, by a clock that is stepped or a restart; the sooner the rest has the key, the
+ * shorter is that time.
  *
- * Giving it never counts in the round that found it missing: a holder that slept past its time, while
- * another had and gave back the key, would otherwise find it free everywhere and believe that it
- * had never lost it. It is given only while a majority surely has it, and for no longer than that; so
- * whatever the next renewal finds, nobody else can have been granted it meanwhile. What is on
- * its way when the lock is given back is followed by the giving back on the same connection, and is
- * not sent again (ballot.c). The answer of a node that has just been started does not count: it
- * may remember our key and have forgotten another's (redlock.c). */
+ * Giving it never counts in the round that found it missing: a holder that slept past its
+ * time, while another had and gave back the key, would otherwise find it free everywhere
+ * and believe that it had never lost it. It is given only while a majority surely has it,
+ * and for no longer than that; so whatever the next renewal finds, nobody else can have
+ * been granted it meanwhile. What is on its way when the lock is given back is followed by
+ * the giving back on the same connection, and is not sent again (ballot.c). The answer of a
+ * node that has just been started does not count: it may remember our key and have
+ * forgotten another's (redlock.c). */
 #include "driver/redis/redlock/redlock.h"
 
 enum { SPREAD_US = 2000, SPREADS_MOST = 8, LEAST_US = 5000 };

@@ -1,10 +1,10 @@
 /* leave.c: giving a key back.
  *
- * On every node on which it may be ours, behind what was asked of it before; what does not answer
- * gives it up later, or by its ttl. A leave ends when a majority is free of it, which lets the next
- * one in; the others do it in the meantime, and whatever is asked of them next comes behind it.
- * Without a majority within the connect time-out it is not known (HF_EUNKNOWN), and the core repeats
- * it (G7). */
+ * On every node on which it may be ours, behind what was asked of it before; what does not
+ * answer gives it up later, or by its ttl. A leave ends when a majority is free of it,
+ * which lets the next one in; the others do it in the meantime, and whatever is asked of
+ * them next comes behind it. Without a majority within the connect time-out it is not known
+ * (HF_EUNKNOWN), and the core repeats it (G7). */
 #include "driver/redis/redlock/redlock.h"
 
 #include <string.h>

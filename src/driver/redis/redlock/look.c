@@ -1,10 +1,10 @@
-/* look.c: who has a key, and taking it away. There is no line to look at: the holder is what
- * a majority of the nodes may have; a key that is not of our form belongs to somebody else's lock. A
- * follow looks every second, because others do not tell.
+/* look.c: who has a key, and taking it away. There is no line to look at: the holder is
+ * what a majority of the nodes may have; a key that is not of our form belongs to somebody
+ * else's lock. A follow looks every second, because others do not tell.
  *
- * Every node is asked; those that answer within a tenth of a second decide, if they are a majority.
- * Eviction gives the key back, by its value, wherever it was seen, and ends when that was answered;
- * its holder finds out with its next renewal. */
+ * Every node is asked; those that answer within a tenth of a second decide, if they are a
+ * majority. Eviction gives the key back, by its value, wherever it was seen, and ends when
+ * that was answered; its holder finds out with its next renewal. */
 #include "driver/redis/redlock/redlock.h"
 #include "util/text.h"
 
@@ -90,7 +90,8 @@ static void detach(struct sight *s)
         free_sight(s);
 }
 
-/* A value that a majority has, or may have, counting those that have not answered; -1: none. */
+/* A value that a majority has, or may have, counting those that have not answered; -1:
+ * none. */
 static int agreed(const struct sight *s)
 {
     unsigned silent = s->redis->nnodes - s->answers;
@@ -169,7 +170,7 @@ static void show(struct sight *s, int i)
     ev_row(look, &row);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------- */
 
 static void answer(struct redis *, struct request *, const redisReply *);
 
@@ -243,7 +244,7 @@ static void take_away(struct sight *s)
     begun(s);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------- */
 
 static void finish(struct sight *s, int rc, const hf_error *err)
 {
@@ -336,13 +337,12 @@ static void fired(struct timer *t)
 
     if (s->rests)
         ask(s);
-    else if (s->frees ? s->freed > 0
-                      : s->look->follow || s->answers >= hf__redlock_need(r))
+    else if (s->frees ? s->freed > 0 : s->look->follow || s->answers >= hf__redlock_need(r))
         ended(s); /* else the connections' own limits end it */
     hf__redis_conn_flush(r);
 }
 
-/* ---- verbs ------------------------------------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------- */
 
 static void start(struct store *store, struct look *look, bool evicts)
 {
@@ -396,7 +396,7 @@ void hf__redlock_stop(struct store *store, struct look *look, struct cell *cell)
 /* The requests are gone with their connections, or go now. */
 void hf__redlock_looks_end(struct redis *r)
 {
-    list_for_safe (n, &r->sights) {
+    list_for_safe(n, &r->sights) {
         struct sight *s = container_of(n, struct sight, node);
 
         if (s->look)

@@ -1,10 +1,11 @@
 /* redlock.c: several independent Redis masters as one store: `redlock://h1,h2,h3`, with TLS
  * `redlocks://`; and the plain lock, the same with one: `redis://host?mode=plain`.
  *
- * The store is up when a majority of its nodes is. A vote counts only if the node cannot have
- * forgotten a key that somebody still counts on: it has been up for longer than max_ttl, the
- * longest ttl that anybody may ask for, or it writes every change to disk before it answers
- * (appendfsync always). With one node there is no such promise, and no such guard. */
+ * The store is up when a majority of its nodes is. A vote counts only if the node cannot
+ * have forgotten a key that somebody still counts on: it has been up for longer than
+ * max_ttl, the longest ttl that anybody may ask for, or it writes every change to disk
+ * before it answers (appendfsync always). With one node there is no such promise, and no
+ * such guard. */
 #include "driver/redis/redlock/redlock.h"
 
 #include <stdio.h>
@@ -48,7 +49,7 @@ void hf__redlock_run(const struct node *n, char run[16])
     snprintf(run, 16, "%.12s", n->always ? "always" : n->run_id);
 }
 
-/* ---- up and down ---------------------------------------------------------------------------- */
+/* ---- up and down ----------------------------------------------------------------- */
 
 static unsigned count_up(const struct redis *r, bool *all_tried)
 {
@@ -62,8 +63,8 @@ static unsigned count_up(const struct redis *r, bool *all_tried)
     return up;
 }
 
-/* A majority is enough; but the others are waited for a moment at first, so that short-lived clients
- * use all nodes. */
+/* A majority is enough; but the others are waited for a moment at first, so that
+ * short-lived clients use all nodes. */
 bool hf__redlock_up(struct redis *r)
 {
     struct env *env = r->store.env;
@@ -86,7 +87,7 @@ static void others_fired(struct timer *t)
     hf__redis_conn_flush(r);
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------- */
 
 static int64_t wait_of_guard(const struct redis *r, const struct node *n)
 {
@@ -178,7 +179,7 @@ const hf_error *hf__redlock_why(const struct redis *r, const hf_error *one, hf_e
     return all;
 }
 
-/* ---- hearing of keys that were given back --------------------------------------------------- */
+/* ---- hearing of keys that were given back ---------------------------------------- */
 
 static size_t channel_of(const struct redis *r, char channel[KEY_MAX + 32],
                          const struct ticket *t)
@@ -258,7 +259,7 @@ static void hears(struct conn *conn, const redisReply *reply)
         hf__redlock_told(conn->node->redis, reply->element[1]->str, reply->element[1]->len);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static bool is_redlock(const struct url *url)
 {

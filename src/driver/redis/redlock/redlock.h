@@ -68,7 +68,7 @@ struct ballot { /* q.bucket: the node */
     char text[]; /* value, key */
 };
 
-/* ---- redlock.c ------------------------------------------------------------------------------ */
+/* ---- redlock.c ------------------------------------------------------------------- */
 
 size_t hf__redlock_key(const struct redis *, char key[KEY_MAX], const char *name,
                        size_t len);
@@ -76,7 +76,8 @@ size_t hf__redlock_channel(char channel[KEY_MAX + 32], const char *key, size_t l
 unsigned hf__redlock_need(const struct redis *);
 bool hf__redlock_reserved(const struct redis *, const char *name, size_t len);
 bool hf__redlock_counts(const struct redis *, const struct node *);
-/* The name of this run of the server: marks of another one may be older than what it knew. */
+/* The name of this run of the server: marks of another one may be older than what it knew.
+ */
 void hf__redlock_run(const struct node *, char run[16]);
 void hf__redlock_listen(struct redis *, struct ticket *);
 void hf__redlock_unlisten(struct redis *, struct ticket *,
@@ -85,26 +86,27 @@ void hf__redlock_unlisten(struct redis *, struct ticket *,
 bool hf__redlock_denied(const struct bid *); /* no majority without nodes that refuse */
 int hf__redlock_too_few(const struct redis *, const struct bid *, hf_error *);
 
-/* ---- ballot.c ------------------------------------------------------------------------ */
+/* ---- ballot.c -------------------------------------------------------------------- */
 
-/* False: there is no way to the node, or no memory. Else hf__redlock_answer comes, perhaps at
- * once. */
+/* False: there is no way to the node, or no memory. Else hf__redlock_answer comes, perhaps
+ * at once. */
 bool hf__redlock_send(struct bid *, enum ballot_kind, unsigned node, uint64_t number);
 void hf__redlock_value(struct bid *);
-void hf__redlock_owe(struct bid *, unsigned node); /* to be given back when it is there again */
+/* to be given back when it is there again */
+void hf__redlock_owe(struct bid *, unsigned node);
 void hf__redlock_debts_end(struct redis *);
 int64_t hf__redlock_left_us(const struct bid *);          /* HELD: until its deadline */
 bool hf__redlock_lags(const struct bid *, unsigned node); /* it owes an old answer */
 int64_t hf__redlock_node_us(const struct bid *);          /* how long one node may take */
 
-/* ---- leave.c ------------------------------------------------------------------------- */
+/* ---- leave.c --------------------------------------------------------------------- */
 
 void hf__redlock_leave(struct store *, struct ticket *);
 void hf__redlock_leave_late(struct bid *); /* too few have answered */
 void hf__redlock_free_all(struct bid *);
 void hf__redlock_freed(struct bid *, const struct ballot *, const redisReply *);
 
-/* ---- bid.c, keep.c, rest.c -------------------------------------------- */
+/* ---- bid.c, keep.c, rest.c ------------------------------------------------------- */
 
 void hf__redlock_answer(struct bid *, const struct ballot *, const redisReply *);
 bool hf__redlock_outdated(const struct bid *, const struct ballot *);
@@ -124,7 +126,7 @@ void hf__redlock_bid_timer(struct bid *, int64_t at);
 void hf__redlock_bid_rest(struct bid *); /* until the next round, or ends it */
 void hf__redlock_bid_wait(struct bid *); /* the same time once more */
 
-/* ---- look.c --------------------------------------------------------------------------- */
+/* ---- look.c ---------------------------------------------------------------------- */
 
 void hf__redlock_look(struct store *, struct look *);
 void hf__redlock_evict(struct store *, struct look *);

@@ -1,12 +1,13 @@
 /* rest.c: a round was lost: until when is the next one, or is that the end?
  *
  * Nobody is in line. Those who wait hear of keys that holdfast's holders give back, and try
- * then; for others they try when the key in their way expires, and in growing steps with full
- * jitter. A round in which no majority was against us may be a split vote: then the steps are
- * short. What a lost round gives back is not told, because those who wait would wake each other for
- * ever while somebody else has the majority.
+ * then; for others they try when the key in their way expires, and in growing steps with
+ * full jitter. A round in which no majority was against us may be a split vote: then the
+ * steps are short. What a lost round gives back is not told, because those who wait would
+ * wake each other for ever while somebody else has the majority.
  *
- * A try has a few rounds; who would wait for nodes that do not count yet is told so instead. */
+ * A try has a few rounds; who would wait for nodes that do not count yet is told so
+ * instead. */
 #include "driver/redis/redlock/redlock.h"
 
 #include <string.h>
@@ -36,8 +37,8 @@ static void refuse(struct bid *b, int rc)
     ev_gone(t, rc, -1, &err);
 }
 
-/* Full jitter between 50 ms and ttl/3, but when the key in the way expires, then. Sooner if nobody
- * may have it, or if it was given back while the round was under way. */
+/* Full jitter between 50 ms and ttl/3, but when the key in the way expires, then. Sooner if
+ * nobody may have it, or if it was given back while the round was under way. */
 static int64_t rest_us(const struct bid *b)
 {
     bool split = hf__redis_round_votes(&b->round, ANSWER_NO) < hf__redlock_need(b->redis);
@@ -81,16 +82,18 @@ static bool slow(const struct bid *b)
     return n > 0;
 }
 
-/* A few rounds; more if that was a moment in which nodes were slow, since what they take is short. */
+/* A few rounds; more if that was a moment in which nodes were slow, since what they take is
+ * short. */
 static bool tried_enough(const struct bid *b)
 {
     return b->tries >= TRY_ROUNDS &&
            (!slow(b) || redis_now(b->redis) >= b->began_at + TRY_US);
 }
 
-/* A try ends when a majority is against it, or after a few rounds. Whoever comes while nodes that
- * have just been started make a majority impossible is told so, not left to wait for them; and so
- * is everybody if nodes without which there is none refuse, twice in a row. */
+/* A try ends when a majority is against it, or after a few rounds. Whoever comes while
+ * nodes that have just been started make a majority impossible is told so, not left to wait
+ * for them; and so is everybody if nodes without which there is none refuse, twice in a
+ * row. */
 void hf__redlock_bid_rest(struct bid *b)
 {
     struct redis *r = b->redis;

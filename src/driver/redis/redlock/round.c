@@ -79,8 +79,8 @@ unsigned hf__redis_round_votes(const struct round *r, enum round_answer answer)
     return n;
 }
 
-/* May nodes without a mark be given one? By one who knows a mark of every majority; or if so many
- * have none that no majority is left to have it. */
+/* May nodes without a mark be given one? By one who knows a mark of every majority; or if
+ * so many have none that no majority is left to have it. */
 static bool may_seed(const struct round *r)
 {
     unsigned marked = 0, blank = 0;

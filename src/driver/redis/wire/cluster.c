@@ -2,11 +2,12 @@
  *
  *   seeds of the URL -> CLUSTER SLOTS from the first that answers -> a node for each master
  *
- * The map is asked for again when a server says MOVED, when a subscription ends because its slot
- * has moved, and while a node that it names is not to be reached. A bucket whose node is away has
- * no way: what is asked of it is answered NULL at once, and when its node is back, or the map
- * names another, the core repeats everything that was unanswered (hf__redis_pulse). The store is
- * up when every node of the first map has been reached or tried. */
+ * The map is asked for again when a server says MOVED, when a subscription ends because its
+ * slot has moved, and while a node that it names is not to be reached. A bucket whose node
+ * is away has no way: what is asked of it is answered NULL at once, and when its node is
+ * back, or the map names another, the core repeats everything that was unanswered
+ * (hf__redis_pulse). The store is up when every node of the first map has been reached or
+ * tried. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -42,7 +43,7 @@ struct node *hf__redis_cluster_node(struct redis *r, const char *host, uint16_t 
 {
     struct node *n;
 
-    list_for (l, &r->nodes) {
+    list_for(l, &r->nodes) {
         n = container_of(l, struct node, in_redis);
         if (n->port == port && strcmp(n->host, host) == 0)
             return n;
@@ -53,7 +54,7 @@ struct node *hf__redis_cluster_node(struct redis *r, const char *host, uint16_t 
     return n;
 }
 
-/* ---- the map ------------------------------------------------------------------------------- */
+/* ---- the map --------------------------------------------------------------------- */
 
 static bool slots_entry(const redisReply *e)
 {
@@ -82,7 +83,7 @@ static bool read_map(struct redis *r, const redisReply *reply, const struct node
 {
     bool moved = false;
 
-    list_for (l, &r->nodes)
+    list_for(l, &r->nodes)
         container_of(l, struct node, in_redis)->wanted = false;
     for (size_t i = 0; i < reply->elements; i++) {
         const redisReply *e = reply->element[i];
@@ -111,7 +112,7 @@ static bool drop_unwanted(struct redis *r, const struct node *teller)
 {
     bool in_use = false;
 
-    list_for_safe (l, &r->nodes) {
+    list_for_safe(l, &r->nodes) {
         struct node *n = container_of(l, struct node, in_redis);
 
         if (n->wanted || n == teller)
@@ -128,7 +129,7 @@ static bool drop_unwanted(struct redis *r, const struct node *teller)
 
 static bool all_tried(const struct redis *r)
 {
-    list_for (l, &r->nodes) {
+    list_for(l, &r->nodes) {
         const struct node *n = container_of(l, struct node, in_redis);
 
         if (n->wanted && !n->up && !n->tried)
@@ -139,7 +140,7 @@ static bool all_tried(const struct redis *r)
 
 static bool any_away(const struct redis *r)
 {
-    list_for (l, &r->nodes) {
+    list_for(l, &r->nodes) {
         const struct node *n = container_of(l, struct node, in_redis);
 
         if (n->wanted && !n->up)
@@ -152,7 +153,7 @@ bool hf__redis_cluster_up(const struct redis *r)
 {
     if (!r->cluster || !r->cluster->loaded || (!r->up && !all_tried(r)))
         return false;
-    list_for (l, &r->nodes) {
+    list_for(l, &r->nodes) {
         const struct node *n = container_of(l, struct node, in_redis);
 
         if (n->wanted && n->up)
@@ -161,7 +162,7 @@ bool hf__redis_cluster_up(const struct redis *r)
     return false;
 }
 
-/* ---- the question --------------------------------------------------------------------------- */
+/* ---- the question ---------------------------------------------------------------- */
 
 struct question {
     struct request q;
@@ -215,7 +216,7 @@ static void ask(struct redis *r)
     struct request *q;
     struct node *teller = NULL;
 
-    list_for (l, &r->nodes)
+    list_for(l, &r->nodes)
         if (container_of(l, struct node, in_redis)->up)
             teller = container_of(l, struct node, in_redis);
     if (!teller)

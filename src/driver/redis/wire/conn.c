@@ -1,14 +1,16 @@
 /* conn.c: one connection: commands go out in order, answers come back in the same order.
  *
- * Happy path: hf__redis_request_send builds the command into the stream's buffer; the flush after the
- * core's verbs sends everything in one go; each answer goes to the oldest request.
+ * Happy path: hf__redis_request_send builds the command into the stream's buffer; the flush
+ * after the core's verbs sends everything in one go; each answer goes to the oldest
+ * request.
  *
- * Goes wrong: an error reply may only mean "elsewhere" or "not yet": a server that has forgotten a
- * script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a line that is just
- * being moved another try a little later (TRYAGAIN). A server that is loading or has become a
- * replica is as good as gone: the connection is dropped, and node.c opens another. An answer that
- * does not come in time drops the connection too. Every request of a lost connection is answered
- * NULL, which is neither yes nor no (G7): the core repeats it once the node is up again. */
+ * Goes wrong: an error reply may only mean "elsewhere" or "not yet": a server that has
+ * forgotten a script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a
+ * line that is just being moved another try a little later (TRYAGAIN). A server that is
+ * loading or has become a replica is as good as gone: the connection is dropped, and node.c
+ * opens another. An answer that does not come in time drops the connection too. Every
+ * request of a lost connection is answered NULL, which is neither yes nor no (G7): the core
+ * repeats it once the node is up again. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -17,7 +19,7 @@
 
 enum { REPEATS = 16, LATER_US = 50000 };
 
-/* ---- replies ---------------------------------------------------------------------------- */
+/* ---- replies --------------------------------------------------------------------- */
 
 static bool starts(const redisReply *reply, const char *word)
 {
@@ -80,7 +82,7 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
     return hf__fail(err, HF_EPROTO, 0, r->shown, "%s", reply->str);
 }
 
-/* ---- requests --------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------- */
 
 struct request *hf__redis_request_new(const struct request_type *type, size_t size,
                                       unsigned bucket)
@@ -173,7 +175,7 @@ void hf__redis_conn_flush(struct redis *r)
         hf__stream_flush(&container_of(n, struct conn, on_dirty)->stream);
 }
 
-/* ---- repeating --------------------------------------------------------------------------- */
+/* ---- repeating ------------------------------------------------------------------- */
 
 static void send_later(struct redis *r, struct request *q)
 {
@@ -317,7 +319,7 @@ static bool as_good_as_gone(const redisReply *reply)
            starts(reply, "UNBLOCKED") || strstr(reply->str, "READONLY You can't write");
 }
 
-/* ---- what comes --------------------------------------------------------------------------- */
+/* ---- what comes ------------------------------------------------------------------ */
 
 static void take(struct conn *conn, redisReply *reply)
 {
@@ -463,7 +465,7 @@ static void on_limit(struct timer *t)
     hf__redis_conn_drop(conn, &err);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 static const struct stream_events events = { on_up, on_data, on_down };
 

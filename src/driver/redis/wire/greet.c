@@ -1,12 +1,13 @@
 /* greet.c: what is said on a new connection for commands before the node is up.
  *
- *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings, for redlock COMMAND
- *   INFO of what deletes a key with a certain value; then CLIENT KILL of the connection before this one, if it is still the same run of the server: the numbers of
+ *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings, for redlock
+ * COMMAND INFO of what deletes a key with a certain value; then CLIENT KILL of the
+ * connection before this one, if it is still the same run of the server: the numbers of
  *   connections start anew with each run, and another client would be hit
  *
- * A refused login or database ends it with its own error. A replica is refused; under Sentinel it
- * means that the news is old. Rights that are missing for the rest cost a warning, no more.
- * Settings that break locks are told through the log, once per node. */
+ * A refused login or database ends it with its own error. A replica is refused; under
+ * Sentinel it means that the news is old. Rights that are missing for the rest cost a
+ * warning, no more. Settings that break locks are told through the log, once per node. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -114,8 +115,8 @@ static const char *info(const char *text, const char *name, char *buf, size_t si
     return buf;
 }
 
-/* In seconds, at least. The server counts the whole seconds of its clock that began since its start:
- * 1 may be a moment. */
+/* In seconds, at least. The server counts the whole seconds of its clock that began since
+ * its start: 1 may be a moment. */
 static int64_t age(const char *text)
 {
     char value[48];
@@ -135,12 +136,12 @@ static void learn(struct node *n, const char *text)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
     else if (strcmp(info(text, "role", value, sizeof value), "slave") == 0)
-        hf__redis_node_fail(
-            n,
-            n->redis->topology == TOPOLOGY_ONE || n->redis->topology == TOPOLOGY_REDLOCK
-                ? HF_ENOTSUP
-                : HF_EUNREACHABLE,
-            "it is a read-only replica: locks need the master");
+        hf__redis_node_fail(n,
+                            n->redis->topology == TOPOLOGY_ONE ||
+                                    n->redis->topology == TOPOLOGY_REDLOCK
+                                ? HF_ENOTSUP
+                                : HF_EUNREACHABLE,
+                            "it is a read-only replica: locks need the master");
     else if (n->redis->topology != TOPOLOGY_CLUSTER &&
              strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)
         hf__redis_node_fail(n, HF_ENOTSUP,
@@ -225,8 +226,9 @@ static bool fatal(enum stage stage, const redisReply *reply)
             strstr(reply->str, "max number of clients"));
 }
 
-/* Of an answer to AUTH that we do not know only its first word is shown: "unknown command 'AUTH',
- * with args beginning with ..." goes on with the password, or as much of it as there is room for. */
+/* Of an answer to AUTH that we do not know only its first word is shown: "unknown command
+ * 'AUTH', with args beginning with ..." goes on with the password, or as much of it as
+ * there is room for. */
 static void refused(struct redis *r, const struct greeting *g, const redisReply *reply)
 {
     hf_error err;
@@ -294,8 +296,8 @@ static bool wanted(const struct redis *r, enum stage s)
            (s != KNOWS || r->topology == TOPOLOGY_REDLOCK);
 }
 
-/* Redlock loads its scripts before it uses them: it does not wait for the answers of all nodes, and
- * a NOSCRIPT that nobody reads would leave a key behind. */
+/* Redlock loads its scripts before it uses them: it does not wait for the answers of all
+ * nodes, and a NOSCRIPT that nobody reads would leave a key behind. */
 void hf__redis_greet(struct conn *conn)
 {
     const struct redis *r = conn->node->redis;

@@ -1,18 +1,19 @@
 /* node.c: one server: connecting, connecting again, and saying whether the store is up.
  *
- *   closed -> connecting -> greeting (greet.c) -> up -> lost -> (back-off) -> connecting ...
+ *   closed -> connecting -> greeting (greet.c) -> up -> lost -> (back-off) -> connecting
+ * ...
  *
- * Up means: logged in, a master, and no request of an older connection can be executed any more
- * (G7): the old connection is killed by its id before the store is said to be up. Where the
- * server does not let us (rights), an answer "not there" to a leave is not believed until every
- * join that was under way is over by its ttl.
+ * Up means: logged in, a master, and no request of an older connection can be executed any
+ * more (G7): the old connection is killed by its id before the store is said to be up.
+ * Where the server does not let us (rights), an answer "not there" to a leave is not
+ * believed until every join that was under way is over by its ttl.
  *
- * The second connection, for messages, is opened when a ticket first waits on this server. When
- * it was lost, messages may have been lost with it, so everybody who waits looks once it is
- * confirmed again (G4).
+ * The second connection, for messages, is opened when a ticket first waits on this server.
+ * When it was lost, messages may have been lost with it, so everybody who waits looks once
+ * it is confirmed again (G4).
  *
- * In a cluster one lost node does not make the store down: when it is back, the store goes down
- * and up for a moment, and the core repeats what was unanswered. */
+ * In a cluster one lost node does not make the store down: when it is back, the store goes
+ * down and up for a moment, and the core repeats what was unanswered. */
 #include "driver/redis/redis.h"
 
 #include <stdarg.h>
@@ -143,7 +144,8 @@ static void messages_down(struct conn *conn, const hf_error *err)
     struct node *n = conn->node;
 
     (void)
-        err; /* waiting goes on by looking; what makes this one fail makes the other fail too */
+        /* waiting goes on by looking; what makes this one fail makes the other fail too */
+        err;
     n->listening = false;
     if (n->listen_wanted && n->up)
         try_later(n);
@@ -215,7 +217,7 @@ struct node *hf__redis_node_of(struct redis *r, unsigned bucket)
     return n && n->up ? n : NULL;
 }
 
-/* ---- up and down ------------------------------------------------------------------------- */
+/* ---- up and down ----------------------------------------------------------------- */
 
 void hf__redis_state(struct redis *r, const hf_error *err)
 {

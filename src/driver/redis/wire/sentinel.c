@@ -3,9 +3,10 @@
  *   ask one sentinel for the master -> connect there (node.c) -> hear +switch-master
  *
  * The sentinels are asked in turn; one that does not answer, or does not know the name, is
- * followed by the next after a pause. Whenever the master is lost the question is asked again; the
- * same answer changes nothing, because node.c keeps trying by itself. What a sentinel says may be
- * old: a server that turns out to be a replica is refused when it is greeted. */
+ * followed by the next after a pause. Whenever the master is lost the question is asked
+ * again; the same answer changes nothing, because node.c keeps trying by itself. What a
+ * sentinel says may be old: a server that turns out to be a replica is refused when it is
+ * greeted. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -53,7 +54,7 @@ static void pause_then(struct sentinel *s)
         s->pause_us *= 2;
 }
 
-/* ---- the question --------------------------------------------------------------------------- */
+/* ---- the question ---------------------------------------------------------------- */
 
 static void build(struct redis *r, struct request *q, struct command *c)
 {
@@ -119,7 +120,7 @@ void hf__redis_sentinel_lost(struct redis *r)
     hf__redis_conn_send(&s->talker->commands, q);
 }
 
-/* ---- the connections to it -------------------------------------------------------------------- */
+/* ---- the connections to it ------------------------------------------------------- */
 
 static void talker_up(struct conn *conn)
 {
