@@ -157,6 +157,36 @@ static void deadlock_by_grant(void)
     closed(c);
 }
 
+/* The same with one more between them, who joins last: owner 2 would be the victim, but
+ * cannot see that the one that waits for it holds g. So owner 1 gives in when it has seen
+ * the same deadlock twice. Whoever stands at i waits for what i - 1 holds. */
+static void deadlock_not_seen_by_victim(void)
+{
+    hf_client *c = opened();
+    hf_lease *b = taken(c, nm("b"), OWNED(2)), *d = taken(c, nm("d"), OWNED(3)),
+             *g = taken(c, nm("g"), OWNED(4)), *held[3], *got = NULL;
+    struct pend *p[3], *inner;
+    int victim;
+
+    p[0] = queued(c, nm("b"), 1, OWNED(1));
+    inner = queued(c, nm("g"), 1, OWNED(1));
+    p[1] = queued(c, nm("g"), 2, OWNED(3));
+    p[2] = queued(c, nm("d"), 1, OWNED(2));
+    given(g);
+    held[0] = pend_granted(inner);
+    held[1] = d;
+    held[2] = b;
+    AWAIT(some_done(p, 3, &victim));
+    CHECK_RC(pend_end(p[victim], NULL), HF_EDEADLK);
+    given(held[victim]);
+    for (int i = victim + 1; i < victim + 3; i++) {
+        if (pend_end(p[i % 3], &got) == 0) /* else two gave in: rare, and allowed */
+            given(got);
+        given(held[i % 3]);
+    }
+    closed(c);
+}
+
 /* Over process borders; in the blocking face without naming owners: the thread is one. */
 static void deadlock_of_processes(void)
 {
@@ -328,6 +358,7 @@ const struct test_case deadlock_cases[] = {
     { "deadlock-many-held", deadlock_many_held, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-in-queues", deadlock_in_queues, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-by-grant", deadlock_by_grant, ON_ALL, HF_CAP_LINE, 0 },
+    { "deadlock-not-seen-by-victim", deadlock_not_seen_by_victim, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-processes", deadlock_of_processes, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-threads", deadlock_of_threads, ON_BLOCKING, HF_CAP_LINE, 0 },
     { "permit-circle-is-none", permit_circle_is_none, ON_ALL, HF_CAP_LINE | HF_CAP_PERMITS,
