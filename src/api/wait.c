@@ -7,18 +7,18 @@
  *
  * Why nobody sleeps for ever:
  *  - A follower sleeps only while somebody leads (it looked under the lock). Its operation
- * is completed under the lock, and op_done then signals it; the wait is a loop over `done`,
- * so an early or doubled signal is harmless.
+ *    is completed under the lock, and op_done then signals it; the wait is a loop over
+ *    `done`, so an early or doubled signal is harmless.
  *  - A leader whose operation is completed by another thread is woken through the loop; a
- * wake sent before the sleep ends the sleep when it begins.
+ *    wake sent before the sleep ends the sleep when it begins.
  *  - A leader's own operation, or the callback it waits for, may come of what it runs
- * before it sleeps: `poked` says so, and it only looks into the loop then.
+ *    before it sleeps: `poked` says so, and it only looks into the loop then.
  *  - A leader that leaves promotes the first follower, under the same lock under which it
- * stops leading. Who was signalled but has meanwhile found its operation done promotes the
- * next on its own way out.
+ *    stops leading. Who was signalled but has meanwhile found its operation done promotes
+ *    the next on its own way out.
  *  - Deadlines of operations are timers of the core in the loop, so any leader serves all
- * of them, not only its own; a timer that becomes the earliest while the leader sleeps
- * re-arms the timerfd, which is in the epoll set it sleeps on.
+ *    of them, not only its own; a timer that becomes the earliest while the leader sleeps
+ *    re-arms the timerfd, which is in the epoll set it sleeps on.
  *  - If nobody is inside, the keeper (keeper.c) serves the timers.
  *
  * Callbacks are never run here: they are queued. The application polls an outer epoll,

@@ -1,9 +1,9 @@
 /* life.c: what the store watches to see that we live; when it is renewed, when a hold on it
  * is at risk, and when it is lost. Upholds G1, G4 (the safety look) and G6.
  *
- *   sent_at               ttl/3        2/3 ttl     deadline - lead        deadline    store
- *   |---------------------|------------|-----------|----------------------|-----------|
- *   renewed (its sending) renew        at risk     check: lost, and told  of G1 expires
+ *   sent_at               ttl/3     2/3 ttl   deadline - lead        deadline  store
+ *   |---------------------|---------|---------|----------------------|---------|
+ *   renewed (its sending) renew     at risk   check: lost, and told  of G1     expires
  *
  * The deadline counts from the sending of the last answered request that renewed the life,
  * less drift (1 % + 2 ms): the store counted its ttl from the arrival of that request,

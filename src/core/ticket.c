@@ -4,16 +4,16 @@
  * of WAITING. The rules worth keeping in mind:
  *
  *  - Nothing is said to be out before the store said so or its ttl has passed (G7): an
- * answer that never came keeps the ticket in JOINING or LEAVING.
+ *    answer that never came keeps the ticket in JOINING or LEAVING.
  *  - A grant that arrives after give-up finds LEAVING and changes nothing: the leave that
- * is under way names the ticket by its token and takes the grant back (G7, G8).
+ *    is under way names the ticket by its token and takes the grant back (G7, G8).
  *  - A hold that was lost is left too: if the store still has it, nobody need wait for its
  *    expiry. It can no longer become HELD (G1). So is one that is refused although it
  *    may stand in line: it waited when its rights were taken away, or its first join got no
  *    answer and the second was refused.
  *  - A waiter whose place has gone stands in line again with a new token, once the old one
- * is out; a late grant of the old one names a token that nobody has any more. If it must
- * not join again at once it is RETRYING meanwhile, in no line. */
+ *    is out; a late grant of the old one names a token that nobody has any more. If it must
+ *    not join again at once it is RETRYING meanwhile, in no line. */
 #include "core/ticket.h"
 
 #include "core/mutate.h"

@@ -12,22 +12,22 @@
  *
  * Who acts. A deadlock is completed by one of three events.
  *  - A join. The new ticket is the one that joined last, so nobody stands behind it, so
- * those in the deadlock that wait for its owner wait in a line that its owner holds. The
- * victim is the ticket that joined last among the owners that hold a line in which another
- * of the deadlock waits: it is the new one. It has waited for a second only, so its first
- * walk finds the deadlock.
+ *    those in the deadlock that wait for its owner wait in a line that its owner holds. The
+ *    victim is the ticket that joined last among the owners that hold a line in which
+ *    another of the deadlock waits: it is the new one. It has waited for a second only, so
+ *    its first walk finds the deadlock.
  *  - A grant to an owner that waits elsewhere (it acts on several threads). Its waiting
- * ticket does not name the new line, so the victim by the first rule may not see the
- * deadlock. This owner is restarted by the grant. If it finds the same deadlock in two
- * walks and knows that its own ticket does not name a line in which others wait for it, it
- * acts itself. (In the rare case that the victim by the first rule does see it, and at the
- * same time, both do.)
+ *    ticket does not name the new line, so the victim by the first rule may not see the
+ *    deadlock. This owner is restarted by the grant. If it finds the same deadlock in two
+ *    walks and knows that its own ticket does not name a line in which others wait for it,
+ *    it acts itself. (In the rare case that the victim by the first rule does see it, and
+ *    at the same time, both do.)
  *  - The end of one of several waits of an owner that acts on several threads: that one
- * might have been granted. Its other waits are restarted, too. So others need not look
- * often: each walk that finds nothing doubles the time to the next, up to about a minute,
- * with jitter, so that many waiters do not read all at once. A new waiter in a line that
- * the owner holds, or a grant to the owner, starts again with a second. One walk at a time
- * is under way for a client and a line that it waits in.
+ *    might have been granted. Its other waits are restarted, too.
+ * So others need not look often: each walk that finds nothing doubles the time to the next,
+ * up to about a minute, with jitter, so that many waiters do not read all at once. A new
+ * waiter in a line that the owner holds, or a grant to the owner, starts again with a
+ * second. One walk at a time is under way for a client and a line that it waits in.
  *
  * Of the line that the owner waits in, tickets behind its own are not read. Whoever stands
  * there joined later: in a deadlock that needs such a ticket, that one or a later one is

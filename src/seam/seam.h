@@ -9,31 +9,34 @@
  *  1 An event may be raised inside the verb that causes it (local does); the core calls no
  *    verb but `stop` inside an event, it queues.
  *  2 `join` is repeatable: a token that is already in line answers its present place and
- * never makes a second ticket. `leave` may come at any time after `join`, also before any
- * answer; the driver then makes sure that a join on the wire leaves nothing, and ends in
- * ev_left. 3 After ev_left, ev_gone, ev_done (no follow) and `close` nothing more comes
- * about that object and the driver has forgotten it. Every `leave` ends in ev_left, also
- * while the store is down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the
- * core calls `leave` again (of a ticket the driver has forgotten) until the ticket is out
- * by its ttl. So it does after ev_gone without a retry, if the ticket may stand in line: it
- * waited, or an earlier join had no answer. ev_dead does not forget the tickets on that
- * life: the core calls `leave` for each. 4 `sent_at` is taken before the bytes go out. 5
- * Drivers hold no timer but those of their own protocol. 6 DOWN is not loss. After UP the
- * core repeats what was unanswered (renew for holders and waiters, leave for leavers, join
- * for joiners, amend); before it reports UP the driver makes old requests impossible (G7).
- * Looks, cells and evictions that DOWN leaves unanswered the driver ends with
- * ev_done(HF_EUNREACHABLE); follows it takes up again by itself and answers anew, because
- * something may have changed meanwhile. 7 The safety look is `renew` of a waiting life:
- * besides ev_alive it may answer ev_granted, ev_waiting or ev_gone for the tickets on it.
- * `look` is inspection only and never moves an expiry; it must not be older than its call
- * (the deadlock walk rests on that), and names the line's capacity in every row. A renewal
- * that cannot be made now is simply not answered; the core repeats it. 8 A grant never
- * changes a ticket's expiry; only its owner's own requests do (G1). 9 The thread that
- * drives changes from call to call. A library that must stay on one thread gets a thread of
- * its driver's own, which tells ours by an eventfd. 10 `shut` comes when every leave is
- * settled, or there is no time to wait for the rest. Only `flush` and `close` follow;
- * `close` may come before ev_shut. A driver that cannot reach its store raises ev_shut at
- * once.
+ *    never makes a second ticket. `leave` may come at any time after `join`, also before
+ *    any answer; the driver then makes sure that a join on the wire leaves nothing, and
+ *    ends in ev_left.
+ *  3 After ev_left, ev_gone, ev_done (no follow) and `close` nothing more comes about that
+ *    object and the driver has forgotten it. Every `leave` ends in ev_left, also while the
+ *    store is down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core
+ *    calls `leave` again (of a ticket the driver has forgotten) until the ticket is out by
+ *    its ttl. So it does after ev_gone without a retry, if the ticket may stand in line: it
+ *    waited, or an earlier join had no answer. ev_dead does not forget the tickets on that
+ *    life: the core calls `leave` for each.
+ *  4 `sent_at` is taken before the bytes go out.
+ *  5 Drivers hold no timer but those of their own protocol.
+ *  6 DOWN is not loss. After UP the core repeats what was unanswered (renew for holders and
+ *    waiters, leave for leavers, join for joiners, amend); before it reports UP the driver
+ *    makes old requests impossible (G7). Looks, cells and evictions that DOWN leaves
+ *    unanswered the driver ends with ev_done(HF_EUNREACHABLE); follows it takes up again by
+ *    itself and answers anew, because something may have changed meanwhile.
+ *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
+ *    ev_granted, ev_waiting or ev_gone for the tickets on it. `look` is inspection only and
+ *    never moves an expiry; it must not be older than its call (the deadlock walk rests on
+ *    that), and names the line's capacity in every row. A renewal that cannot be made now
+ *    is simply not answered; the core repeats it.
+ *  8 A grant never changes a ticket's expiry; only its owner's own requests do (G1).
+ *  9 The thread that drives changes from call to call. A library that must stay on one
+ *    thread gets a thread of its driver's own, which tells ours by an eventfd.
+ * 10 `shut` comes when every leave is settled, or there is no time to wait for the rest.
+ *    Only `flush` and `close` follow; `close` may come before ev_shut. A driver that cannot
+ *    reach its store raises ev_shut at once.
  *
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end
  * in _ms.

@@ -1,7 +1,7 @@
 /* redis_main.c: what goes wrong with Redis, one case each.
  *
  *     fault-redis [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
- * [CASE...]
+ *     [CASE...]
  *
  * Each case starts the servers it breaks, in its own process. */
 #include "rig.h"

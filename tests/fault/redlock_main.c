@@ -1,7 +1,7 @@
 /* redlock_main.c: what goes wrong with Redlock, one case each.
  *
  *     fault-redlock [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
- * [CASE...]
+ *     [CASE...]
  *
  * Each case starts the servers it breaks, in its own process. */
 #include "rig.h"

@@ -1,7 +1,7 @@
 /* zookeeper_main.c: what goes wrong with ZooKeeper, one case each.
  *
  *     fault-zookeeper [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
- * [CASE...]
+ *     [CASE...]
  *
  * Each case starts the servers it breaks, in its own process. */
 #include "rig.h"

@@ -3,11 +3,13 @@
  * Case code is written once, as if every call blocked. The faces differ in who drives:
  *   blocking  hf_acquire() and friends
  *   callback  *_start() on a client of HF_DRIVE_APP, a thread per client in
- * hf_client_wait() foreign   *_start() on such a client, a thread per client with a poll(2)
- * loop of its own around hf_client_fd() and hf_client_process() The driving threads sleep
- * without a limit: a wake-up that the library forgets is a hang here, not a delay. Calls
- * that exist only in blocking form, and calls on clients that a case has opened without its
- * face, are made as such in every face, beside the driving thread.
+ *             hf_client_wait()
+ *   foreign   *_start() on such a client, a thread per client with a poll(2) loop of its
+ *             own around hf_client_fd() and hf_client_process()
+ * The driving threads sleep without a limit: a wake-up that the library forgets is a hang
+ * here, not a delay. Calls that exist only in blocking form, and calls on clients that a
+ * case has opened without its face, are made as such in every face, beside the driving
+ * thread.
  */
 #ifndef HF_TESTS_FACE_H
 #define HF_TESTS_FACE_H

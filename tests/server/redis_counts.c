@@ -2,7 +2,7 @@
  * count.
  *
  *     server-redis [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
- * [CASE...]
+ *     [CASE...]
  *
  * Each case has a server of its own, on which nobody else does anything, so counts are
  * exact: one command more is a failure. Times are not asserted here but measured by

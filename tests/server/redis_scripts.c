@@ -5,10 +5,12 @@
  * passes. After each call the keys are read in one step and compared with those before:
  *
  *   counts    the header says how many hold, wait, and how much; never above the capacity
- * (G1) expiry    no key ends before somebody in it; who is granted gets its group's time,
- * no more (G1) fences    every grant's is above all before it (G2) order     only the first
- * of the queue go in, and nobody waits who would fit (G3, G4) others    who is not named by
- * the call stays, unless its time is over (G8)
+ *             (G1)
+ *   expiry    no key ends before somebody in it; who is granted gets its group's time, no
+ *             more (G1)
+ *   fences    every grant's is above all before it (G2)
+ *   order     only the first of the queue go in, and nobody waits who would fit (G3, G4)
+ *   others    who is not named by the call stays, unless its time is over (G8)
  *
  * Goes wrong: the seed and the number of the step are printed. */
 #include "counts.h"

@@ -1,7 +1,7 @@
 /* zookeeper_counts.c: what a ZooKeeper server has to do for us, by its own count.
  *
  *     server-zookeeper [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
- * [CASE...]
+ *     [CASE...]
  *
  * Each case has a server of its own, on which nobody else does anything. Times are not
  * asserted here but measured by `holdfast bench`. */

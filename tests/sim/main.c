@@ -1,12 +1,12 @@
 /* main.c: the simulator's command line, and its face as a test program.
  *
  *   sim --time SECONDS [--seed N] [--mutation NAME]   runs seeds from N on (fresh if not
- * given) sim --seed N [--verbose]                          repeats one seed sim --mutations
- * SECONDS [NAME...]                 how long until each mutation is found sim --tap
- * SEEDS_FILE SECONDS few|all              for ./check
+ *   given) sim --seed N [--verbose]                          repeats one seed sim
+ *   --mutations SECONDS [NAME...]                 how long until each mutation is found sim
+ *   --tap SEEDS_FILE SECONDS few|all              for ./check
  *
  * A failing seed is shrunk and told as a history that ends with the guarantee that broke.
- */
+ * */
 #include "sim.h"
 
 #include <inttypes.h>

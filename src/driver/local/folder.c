@@ -8,9 +8,9 @@
  * means that nobody is inside. The gate file is looked at under either:
  *
  *   sound, of this boot and these namespaces   go in
- *   missing, or of another boot                needs the exclusive lock; build.c makes new
- * files of another PID or time namespace           needs the exclusive lock; re-homed newer
- * format, other C library, garbage     refused
+ *   missing, or of another boot                needs the exclusive lock; made by build.c
+ *   of another PID or time namespace           needs the exclusive lock; re-homed
+ *   newer format, other C library, garbage     refused
  *
  * A flock is not converted atomically: after a failed conversion we hold nothing, and
  * after a successful one another process may have been here in between. So every turn of

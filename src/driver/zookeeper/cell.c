@@ -1,7 +1,7 @@
 /* cell.c: one small record per name beside its line: the node <root>/<name>/_cell.
  *
  *   sync, getData of the line's node and of the cell -> what is there -> one multi that
- * changes it if it is still that -> again if it is not
+ *   changes it if it is still that -> again if it is not
  *
  * A cell's version is the node's mzxid, which grows with every change, also over
  * deletion. The server compares another number, which begins at 0 in every node that is

@@ -2,7 +2,7 @@
  * by a leave of a ticket that the driver has forgotten.
  *
  *   getChildren2, once for all of a line that are looked for -> exists -> it is adopted if
- * it belongs to this session, deleted, or made
+ *   it belongs to this session, deleted, or made
  *
  * The store is up again only when the session has been attached again and a write was
  * answered, so a create of before has happened by then or never will (session.c). Any

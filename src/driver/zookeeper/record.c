@@ -2,14 +2,17 @@
  * with any tool, and by other programs:
  *
  *   holdfast 1
- *   broken                         only if it is to end (holdfast break)
- *   owner 3f2a...e1 17             the owner: a process's random number in hex, and a
- * number of its host NAME pid 1234 since 1763190000123            when it joined, ms since
- * 1970 by its own clock ttl 30000                      ms: the time-out of its session
- *   token 0123...ef                with mode=ephemeral, whose nodes have no name of their
- * own fence 4294967301               only if the node is not its first (it has become
- * shared) holds NAME                     at most 16; '%', controls as %HH note TEXT to the
- * end
+ *   broken                     only if it is to end (holdfast break)
+ *   owner 3f2a...e1 17         the owner: its process's random number in hex, and a
+ *                              number there
+ *   host NAME
+ *   pid 1234
+ *   since 1763190000123        when it joined, ms since 1970 by its own clock
+ *   ttl 30000                  ms: the time-out of its session
+ *   token 0123...ef            with mode=ephemeral: such nodes have no name of their own
+ *   fence 4294967301           only if the node is not its first (it has become shared)
+ *   holds NAME                 at most 16; '%', controls as %HH
+ *   note TEXT                  to the end
  *
  * The first line counts; the others may come in any order, but for the note. What
  * another program has written, or what cannot be read, says nothing. */

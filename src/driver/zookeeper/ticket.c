@@ -2,8 +2,8 @@
  *
  *   join:  create2 and getChildren2 in one go -> line.c decides from the list
  *   try:   sync and getChildren2 first; only if it would hold the same as above, and if it
- * does not hold after all, it withdraws: a failed try leaves nothing leave: delete of the
- * node by its full name, which has the ticket's token in it (G8)
+ *          does not hold after all, it withdraws: a failed try leaves nothing
+ *   leave: delete of the node by its full name, which has the ticket's token in it (G8)
  *
  * The levels above the line are containers, made when a create finds them missing, again
  * if the server has removed them in between.

@@ -2,10 +2,10 @@
  * is.
  *
  *   1 format  8 process  8 owner's number  8 pid  1 length, host  2 length, note  2 length,
- * hints
+ *     hints
  *
  * All numbers big-endian. It is read by strangers' clients too, so every length is checked.
- */
+ * */
 #include "driver/redis/redis.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  *   a round: SET NX PX on all nodes at once -> n/2 + 1 yes, and the fence (round.h) -> held
  *                                           -> else: give back on all nodes, rest, try
- * again
+ *                                           again
  *
  * Safety (G1). The lease counts from the sending of the round's first command, and only if
  * all of it, votes and fence, was done before the deadline that follows from it; so at

@@ -2,8 +2,7 @@
  *
  *   granted, or extended on n/2 + 1 nodes -> held from the sending on
  *                       -> nodes that do not have it are given it, at once and in growing
- * steps
- *                       -> so many have lost it that no majority is left: lost
+ *                       steps -> so many have lost it that no majority is left: lost
  *
  * Why the others too: a holder with a bare majority loses it as soon as one of these nodes
  * forgets, by a clock that is stepped or a restart; the sooner the rest has the key, the

@@ -8,23 +8,24 @@
  * the key is ours there and its mark is lower. The first candidate goes out with the
  * request for the vote: the clock, or more than we have seen. If too few take it, a second
  * phase follows: all that voted have told their marks, the next candidate is greater than
- * all of these, and it is sent to those that said yes. No fence is given twice: two
- * majorities share a node, which takes a number once. Fences grow with the grants of a
- * name: the later holder's majority shares a node with the earlier one's, and there the key
- * was the earlier's first. So its mark came before, and the later one's had to be greater.
+ * all of these, and it is sent to those that said yes.
+ *   No fence is given twice: two majorities share a node, which takes a number once.
+ *   Fences grow with the grants of a name: the later holder's majority shares a node with
+ *   the earlier one's, and there the key was the earlier's first. So its mark came before,
+ *   and the later one's had to be greater.
  *
  * A node without a mark has forgotten, and so has, perhaps, one whose mark is of an earlier
  * run of its server: that is a lower bound and no more. It takes no candidate until it is
  * seeded: by one who knows the marks of so many that every majority has one of them; the
  * candidate is greater than those. If n/2 + 1 have forgotten, it is the first use, or
- * nobody can know: they are seeded too, and fences rest on clocks then. A node that does
- * not count yet (it was started less than the longest ttl ago) is not seeded. A round that
- * was under way when it forgot, and rests on what it said before, is over when it counts
- * again; who seeds it earlier may have read the other nodes' marks before that round raised
- * them. A round seeds a node only over the connection by which that said that it has no
- * mark: what the round knows of the others is younger than that run of its server then. If
- * the node has been started again since, fences may have been given with it that it has
- * forgotten, and that the round has not heard of. */
+ * nobody can know: they are seeded too, and fences rest on clocks then.
+ *   A node that does not count yet (it was started less than the longest ttl ago) is not
+ *   seeded. A round that was under way when it forgot, and rests on what it said before, is
+ *   over when it counts again; who seeds it earlier may have read the other nodes' marks
+ *   before that round raised them. A round seeds a node only over the connection by which
+ *   that said that it has no mark: what the round knows of the others is younger than that
+ *   run of its server then. If the node has been started again since, fences may have been
+ *   given with it that it has forgotten, and that the round has not heard of. */
 #ifndef HF_REDIS_ROUND_H
 #define HF_REDIS_ROUND_H
 

@@ -1,8 +1,8 @@
 /* greet.c: what is said on a new connection for commands before the node is up.
  *
  *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings, for redlock
- * COMMAND INFO of what deletes a key with a certain value; then CLIENT KILL of the
- * connection before this one, if it is still the same run of the server: the numbers of
+ *   COMMAND INFO of what deletes a key with a certain value; then CLIENT KILL of the
+ *   connection before this one, if it is still the same run of the server: the numbers of
  *   connections start anew with each run, and another client would be hit
  *
  * A refused login or database ends it with its own error. A replica is refused; under
@@ -116,7 +116,8 @@ static const char *info(const char *text, const char *name, char *buf, size_t si
 }
 
 /* In seconds, at least. The server counts the whole seconds of its clock that began since
- * its start: 1 may be a moment. */
+ * its start:
+ * 1 may be a moment. */
 static int64_t age(const char *text)
 {
     char value[48];

@@ -1,7 +1,7 @@
 /* node.c: one server: connecting, connecting again, and saying whether the store is up.
  *
  *   closed -> connecting -> greeting (greet.c) -> up -> lost -> (back-off) -> connecting
- * ...
+ *   ...
  *
  * Up means: logged in, a master, and no request of an older connection can be executed any
  * more (G7): the old connection is killed by its id before the store is said to be up.
