@@ -180,21 +180,35 @@ static void tls_unusable(struct place *p, char *url, size_t size)
     tls_url(p, r->dead_port, url, size);
 }
 
-static void acl_start(struct place *p)
+/* What the library tells an administrator is all that the user may do; without the newline,
+ * malloc'ed. */
+static char *locker_rights(const char *url)
 {
     static const char line[] = "ACL SETUSER locker ";
+    char *text = NULL;
+
+    CHECK_RC(hf_admin_text(url, &text, E()), 0);
+    CHECK(strncmp(text, line, sizeof(line) - 1) == 0);
+    text[strcspn(text, "\n")] = '\0';
+    memmove(text, text + sizeof(line) - 1, strlen(text) - sizeof(line) + 2);
+    return text;
+}
+
+static void acl_start(struct place *p)
+{
     struct redis_place *r = redis_place_new(p, 1);
     struct server *s = &r->servers[0];
-    char *text = NULL;
+    char other[600], *rights, *of_other;
 
     redis_config(s, "user default off");
     redis_config(s, "user admin on >of-the-test ~* &* +@all");
     snprintf(p->url, sizeof(p->url), "redis://locker:s3cr%%40t@127.0.0.1:%d", s->port);
-    /* what the library tells an administrator is all that the user may do */
-    CHECK_RC(hf_admin_text(p->url, &text, E()), 0);
-    CHECK(strncmp(text, line, sizeof(line) - 1) == 0);
-    redis_config(s, "user locker >s3cr@t %s", text + sizeof(line) - 1);
-    free(text);
+    snprintf(other, sizeof(other), "%s?namespace=other", p->url); /* namespaces-apart */
+    rights = locker_rights(p->url);
+    of_other = locker_rights(other);
+    redis_config(s, "user locker >s3cr@t %s %s", rights, of_other);
+    free(rights);
+    free(of_other);
     strcpy(s->login, "admin of-the-test");
     redis_run(s);
 }
