@@ -71,7 +71,7 @@ extern "C" {
 typedef struct hf_client hf_client; /* one opened store */
 typedef struct hf_lease hf_lease;   /* one per successful acquire, never shared */
 typedef struct hf_op hf_op;         /* one started operation (async.h) */
-typedef struct hf_cancel hf_cancel; /* a reusable stop button for waits */
+typedef struct hf_cancel hf_cancel; /* a reusable cancel token for waits */
 typedef struct hf_list hf_list;     /* a snapshot of lines */
 typedef struct hf_line hf_line;     /* one line of a snapshot */
 typedef struct hf_ticket hf_ticket; /* one place in a line of a snapshot */
@@ -335,7 +335,7 @@ int hf_lease_note(hf_lease *, const char *note, hf_error *);
  * HF_EBUSY if one of its holds has other handles: they would change their owner, too. */
 int hf_lease_adopt(hf_lease *, uint64_t owner, hf_error *);
 
-/* ---- stop buttons ------------------------------------------------------------------- */
+/* ---- cancel tokens ------------------------------------------------------------------- */
 
 int hf_cancel_new(hf_cancel **ret, hf_error *);
 void hf_cancel_fire(hf_cancel *);  /* any thread, any signal handler; stays fired */

@@ -128,7 +128,7 @@ int hf__teller_start(hf_client *, hf_error *);
 void hf__teller_end(hf_client *); /* under the lock, which it gives up meanwhile */
 
 /* async.c */
-struct listener { /* who is told of the end of an operation */
+struct listener { /* the receiver of an operation's end */
     hf_done *done;
     hf_seen *seen;
     void *user;

@@ -1,6 +1,6 @@
-/* cancel.c: stop buttons. Fired from any thread or signal handler: a flag and a byte in a
+/* cancel.c: cancel tokens. Fired from any thread or signal handler: a flag and a byte in a
  * pipe, which stays readable. A client watches the pipe while one of its operations waits
- * with the button; whoever leads then cancels those operations. A pipe, not an eventfd,
+ * with the token; the leading thread then cancels those operations. A pipe, not an eventfd,
  * because it can be told from a file that the program has opened in its place (util/fd.h).
  */
 #include "api/api.h"
@@ -18,7 +18,7 @@ struct cancel_watch { /* one per client and button */
     struct list ops;  /* op.on_cancel */
     hf_client *client;
     hf_cancel *cancel;
-    int fd; /* our copy: several clients may watch one button */
+    int fd; /* our copy: several clients may watch one token */
 };
 
 int hf_cancel_new(hf_cancel **ret, hf_error *err)
@@ -29,7 +29,7 @@ int hf_cancel_new(hf_cancel **ret, hf_error *err)
         return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
     b = calloc(1, sizeof *b);
     if (!b)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a stop button");
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a cancel token");
     if (hf__pipe_open(b->fds, &b->id) < 0) {
         int sys = errno;
 
@@ -170,7 +170,7 @@ int hf__cancel_attach(hf_client *c, struct hf_op *op, hf_error *err)
 
     if (!cw) {
         op->explained = err == op->err;
-        return hf__fail(err, HF_ESYS, errno, NULL, "cannot watch the stop button");
+        return hf__fail(err, HF_ESYS, errno, NULL, "cannot watch the cancel token");
     }
     list_push(&cw->ops, &op->on_cancel);
     return 0;

@@ -9,10 +9,10 @@
  *
  * All of it happens under the client's lock. The parts lie in the memory of the whole. The
  * core ends each part once, and the last one ends the whole; nothing ends while they are
- * being started (open is one too many). Who frees the whole before that ends its parts
- * first, so no hold points into freed memory. hf_close finds whole and parts in client.ops
- * and ends them without giving up the lock in between: whichever comes first, the whole is
- * told once. */
+ * being started (open is one too many). Freeing the whole before that ends its parts first,
+ * so no hold points into freed memory. hf_close finds whole and parts in client.ops and
+ * ends them without giving up the lock in between: whichever comes first, the whole is told
+ * once. */
 #include "api/api.h"
 
 #include <inttypes.h>

@@ -253,8 +253,8 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
 }
 
 /* Every loss is told by hf__lease_changed, which wakes us; one that is only due (nobody
- * renews any more) has a timer of the core, which whoever drives serves, we ourselves among
- * them. */
+ * renews any more) has a timer of the core, served by the thread that drives, which may be
+ * this one. */
 static int await_loss(hf_client *c, hf_lease *l, struct limit *limit)
 {
     for (;;) {
@@ -363,7 +363,8 @@ int hf_lease_mode(const hf_lease *l)
     return mode;
 }
 
-/* The texts are made under the lock by whoever asks first, and stay as they are. */
+/* The texts are made under the lock by the first call that asks, and do not change after
+ * that. */
 const char *hf_lease_ticket_at(const hf_lease *l, size_t i)
 {
     enum { ID = 2 * HF_TOKEN + 1 };

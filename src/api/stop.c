@@ -2,13 +2,12 @@
  * what is held stays held. hf_close is the second half.
  *
  * hf_client_stop may be called in a signal handler, so all it does is to set a flag and to
- * end the sleep of whoever leads. The rest is done under the lock, by whoever comes there
- * first: every call takes note of the flag as it comes in (hf__stop_if_asked), and so does
- * a leader after each sleep. Nothing can be missed: the flag is set before the wake, so
- * whoever was woken sees it; and if nobody sleeps, the next sleep ends at once, and whoever
- * comes in before that sees it too. With nobody inside there is nobody to be ended but
- * started operations, whose callbacks run in the next hf_client_process() or
- * hf_client_wait().
+ * wake the leader. The rest is done under the lock by the first thread that gets there:
+ * every call checks the flag on entry (hf__stop_if_asked), and so does a leader after each
+ * sleep. Nothing can be missed: the flag is set before the wake, so the woken thread sees
+ * it; and if no thread sleeps, the next sleep ends at once, and a call that enters before
+ * that sees the flag too. With nobody inside there is nobody to be ended but started
+ * operations, whose callbacks run in the next hf_client_process() or hf_client_wait().
  *
  * The core refuses what is new (client.stopped). What waits is ended here: acquires, looks,
  * lists, evictions, watches. Releases and changes of leases go on: they concern what is
@@ -35,8 +34,8 @@ int hf_client_stop(hf_client *c)
     return 0;
 }
 
-/* Before the loop is closed. Who comes after that sees `ended`, who came before is counted;
- * none of them waits for anything. */
+/* Before the loop is closed. A caller that comes after that sees `ended`, one that came
+ * before is counted; none of them waits for anything. */
 void hf__stop_no_more(hf_client *c)
 {
     atomic_store(&c->ended, true);
@@ -72,8 +71,9 @@ void hf__stop_if_asked(hf_client *c)
         if (!op->done)
             hf__cancel(op, hf__op_stopped(op));
     }
-    hf__news(c); /* whoever waits for callbacks looks whether there will be any */
-    list_for(w, &c->waiters) /* and whoever waits for a loss that it need not come */
+    hf__news(c); /* threads that wait for callbacks check whether any will come */
+    /* and threads that wait for a loss check whether it can come */
+    list_for(w, &c->waiters)
         pthread_cond_signal(&container_of(w, struct waiter, node)->cond);
 }
 

@@ -2,17 +2,17 @@
  *
  * A callback may take long: it writes a log, it waits for a mutex of the application. So it
  * does not run on the thread that listens and renews (keeper.c) but on one of its own,
- * which leads nobody and on which nobody waits but hf_close, and whoever gives that very
- * lease back (lease.c).
+ * which never leads, and for which only hf_close waits, and a call that releases that very
+ * lease (lease.c).
  *
  * Which thread runs a callback can be told beforehand: this one, with HF_DRIVE_PROMPT, and
  * with HF_DRIVE_CALLER as long as nobody has asked for hf_client_fd(). In the other cases
  * the application drives by itself, and changes of leases are told in hf_client_process()
  * and hf_client_wait(), like the ends of operations (async.c).
  *
- * It is started with the first callback that is registered, so that a lack of threads is
- * told to whoever registers, not found when there is a loss to tell; and it stays until
- * hf_close, which waits for it: it first tells everything that there is to tell. */
+ * It is started with the first callback that is registered, so that a lack of threads is an
+ * error of the registration and not found out when there is a loss to tell; and it stays
+ * until hf_close, which waits for it: it first tells everything that there is to tell. */
 #include "api/api.h"
 
 bool hf__tells(const hf_client *c)

@@ -14,8 +14,8 @@
  *  - A leader's own operation, or the callback it waits for, may come of what it runs
  *    before it sleeps: `poked` says so, and it only looks into the loop then.
  *  - A leader that leaves promotes the first follower, under the same lock under which it
- *    stops leading. Who was signalled but has meanwhile found its operation done promotes
- *    the next on its own way out.
+ *    stops leading. A follower that was signalled but has meanwhile found its operation
+ *    done promotes the next one as it leaves.
  *  - Deadlines of operations are timers of the core in the loop, so any leader serves all
  *    of them, not only its own; a timer that becomes the earliest while the leader sleeps
  *    re-arms the timerfd, which is in the epoll set it sleeps on.
@@ -25,10 +25,10 @@
  * which has the loop's in it and is readable also as long as there are callbacks to run;
  * the leader sleeps on the loop's alone, so waiting callbacks do not keep it from sleeping.
  *
- * The process may have closed our descriptors (loop.h). Whoever finds that out ends it all
- * (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is called any
- * more. It is looked for before each sleep, after a sleep that no descriptor of ours has
- * ended, and, where a driver writes to sockets, whenever a thread has come in. */
+ * The process may have closed our descriptors (loop.h). The thread that finds that out ends
+ * everything (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is
+ * called any more. It is looked for before each sleep, after a sleep that no descriptor of
+ * ours has ended, and, where a driver writes to sockets, whenever a thread has come in. */
 #include "api/api.h"
 
 #include "api/perturb.h"
@@ -77,13 +77,14 @@ void hf__break_down(hf_client *c)
         pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
 }
 
-/* Who comes in is counted before it asks for the lock, and who goes out is taken off the
- * count under it. Every handle (the client until hf_close, a lease, an operation) is one of
- * `refs`, which change under the lock only. The memory is freed by the thread that, going
- * out, finds no reference and nobody else counted. Nobody can come after that: a call needs
- * a handle, and giving that back is the last call on it. Nobody who waits for the lock is
- * overlooked: it is counted. hf_close waits until it is the only one counted; who comes in
- * later than that, beside it, finds the client closed, and is the one that frees it. */
+/* A thread that enters is counted before it asks for the lock; one that leaves is taken off
+ * the count under the lock. Every handle (the client until hf_close, a lease, an operation)
+ * is one of `refs`, which change under the lock only. The memory is freed by the thread
+ * that, as it leaves, finds no reference and no other thread counted. No thread can enter
+ * after that: a call needs a handle, and giving that back is the last call on it. A thread
+ * that waits for the lock is not overlooked: it is counted. hf_close waits until it is the
+ * only one counted; a thread that enters later than that finds the client closed, and is
+ * the one that frees it. */
 static void come_in(hf_client *c)
 {
     atomic_fetch_add(&c->entrants, 1);
@@ -187,7 +188,7 @@ void hf__alone(hf_client *c)
         pthread_cond_wait(&c->quiet, &c->lock);
 }
 
-/* The pipe is always writable: what changes is who is interested. */
+/* The pipe is always writable: only the interest in it changes. */
 void hf__show_news(hf_client *c)
 {
     bool news = !list_empty(&c->ready) || (!list_empty(&c->changed) && !hf__tells(c));
@@ -377,8 +378,8 @@ static void op_seen(struct hf_op *op)
 
 /* What callbacks start goes out in one piece when they have returned: sent one by one it is
  * a system call for each, here and in the server. Not if another thread is inside: a
- * callback may wait for that one, and it may be asleep. Who comes later sends it all
- * (hf__lead). The teller is not counted as inside. */
+ * callback may wait for that one, and it may be asleep. The next thread that leads sends it
+ * all (hf__lead). The teller is not counted as inside. */
 static bool more_comes(struct client *core)
 {
     const hf_client *c = container_of(core, hf_client, core);

@@ -324,7 +324,7 @@ static void answer_op(struct ask *a, int rc, const hf_error *err)
     struct hf_op *op = a->user;
 
     if (op->done)
-        return; /* a watch that ended for want of memory, and is not freed yet */
+        return; /* a watch that ended because there was no memory; not freed yet */
     if (op->kind == OP_WATCH) {
         hf_list_free(op->list); /* a newer state of the line */
         op->list = a->list;

@@ -4,8 +4,9 @@
  * Each hangs on its hold (changers) until the store has answered. An amend tells the store
  * the whole present state of the ticket (note, owner, weight, ttl); one is under way at a
  * time, and what changes meanwhile is told by another one behind it, so an answer is never
- * about something else. What has no answer is repeated when the store is back, also if the
- * operation that asked for it has given up: the change counts here already.
+ * about something else. A change without an answer is repeated when the store can be
+ * reached again, even if the operation that asked for it has given up: on this side the
+ * change already counts.
  *
  * A renewal of a ticket's own life is answered by the first proof of life that was sent
  * after it was asked for. A life that is shared (a session) is renewed for all its tickets
@@ -63,8 +64,8 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
 /* Another ttl on a life that others share means another life: the driver moves the ticket
  * there, by an amend. Until that is answered the store may count either of both: the old
  * life, which is renewed for its other tickets, or the new one, which nobody renews yet,
- * from the sending on. So the hold ends with the earlier of both (G1), whatever is renewed
- * meanwhile, and also if the operation has given up. */
+ * from the sending on. So the hold ends with the earlier of the two (G1), whatever is
+ * renewed meanwhile, even if the operation has given up. */
 struct ttl_move {
     int64_t began_at;   /* the last request for it */
     int64_t old_ttl_ms; /* what to go back to if it is refused */

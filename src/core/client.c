@@ -236,7 +236,7 @@ static bool refused_by_needs(struct client *c, struct hold *h)
     return true;
 }
 
-/* Renewed by its owner alone, who has not asked for it. */
+/* Renewed by hand, and no renewal was asked for. */
 static bool left_alone(const struct hold *h)
 {
     return hf__hold_by_hand(h) && h->t.life == &h->t.own;

@@ -220,7 +220,7 @@ struct hf_lease {
     unsigned char told; /* the state told last */
     bool telling : 1;   /* its callback runs */
     bool released : 1;  /* given back: its holds are not its own any more */
-    /* and whoever did that waits for the callback, and frees it */
+    /* and the thread that released it waits for the callback and frees it */
     bool awaited : 1;
     uint16_t runs; /* how often its callback has returned */
     struct lease_part parts[];
@@ -229,7 +229,8 @@ struct hf_lease {
 struct hf_lease *hf__lease_new(struct client *, size_t n);
 void hf__lease_attach(struct hf_lease *, size_t i, struct hold *);
 struct hold *hf__lease_detach(struct hf_lease *, size_t i); /* NULL: nothing there */
-/* While a callback has the lease: what it may ask stays, also if the lease is given back.
+/* While a callback uses the lease, what it may ask stays valid, even if the lease is
+ * released meanwhile.
  */
 void hf__lease_pin(struct hf_lease *);
 void hf__lease_unpin(struct hf_lease *);
@@ -398,7 +399,7 @@ void hf__walk_start(struct hold *);   /* now */
 void hf__walk_restart(struct hold *); /* in a second: something has changed */
 void hf__walk_stop(struct walk *);    /* takes NULL */
 
-struct knot {  /* what remains of some lines when everybody who can go on has gone */
+struct knot {  /* the owners that remain when all that can go on are removed */
     bool mine; /* the ticket asked about is part of it */
     unsigned char victim[HF_TOKEN]; /* the waiting ticket that joined last */
     uint64_t signature;             /* of its tickets and their states */

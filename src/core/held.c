@@ -15,8 +15,8 @@ static uint64_t owner_hash(struct owner o)
     return hf__hash(&o, sizeof o);
 }
 
-/* Who looks for a name looks for one owner's hold on it: however many others read the same
- * name, they are elsewhere in the map. */
+/* A search is for one owner's hold on a name, so the owner is part of the hash: the holds
+ * of any number of other readers of that name are elsewhere in the map. */
 static uint64_t place_hash(const struct client *c, const char *name, size_t n,
                            uint64_t owner)
 {
@@ -91,7 +91,8 @@ void hf__hold_adopt(struct hold *h, struct owner owner, bool reentrant)
     }
 }
 
-/* Held, and its time is not over: also if nobody has driven us, and so told us, since then.
+/* Held, and its time is not over. Checks the deadline itself: if no thread has run the loop
+ * since, the expiry has not been noticed yet.
  */
 bool hf__hold_trusted(const struct hold *h)
 {

@@ -297,8 +297,8 @@ static void is_out(struct hold *h)
         hf__op_settled(leaver, 0);
 }
 
-/* While the store is away the release waits a little: the leave is repeated as soon as it
- * is back. */
+/* While the store is unreachable the release waits a little: the leave is repeated as soon
+ * as the store is up. */
 static void unsettled(struct hold *h)
 {
     struct hf_op *leaver = h->leaver;
@@ -375,8 +375,8 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
 
 /* A session or lease lives on, renewed for the others on it, and its tickets with it. So
  * does the life that the waiting tickets of a line share: every join and look of theirs
- * keeps it. While the store is away nobody knows when it does what was sent before: as late
- * as just before UP. */
+ * keeps it. While the store is unreachable it may still execute what was sent before, until
+ * just before UP. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;

@@ -244,7 +244,7 @@ static void fired(struct timer *t)
         hf__life_renew(l);
     }
     if (!by_hand(l) && l->store->client->up && now >= renew_at(l)) {
-        l->tried_at = now; /* also if the store is not asked in this turn: no busy loop */
+        l->tried_at = now; /* even if the store is not asked in this turn: no busy loop */
         hf__life_renew(l);
     }
     hf__life_plan(l);

@@ -26,8 +26,10 @@
     X(CAPS_AT_CALL, "caps-at-call",                                                        \
       "what a store cannot do is known at its first UP, and granted all the same")         \
     X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")      \
-    X(RETRY_AT_ONCE, "retry-at-once", "who shall join again after a delay joins at once")  \
-    X(RETRY_FORGOTTEN, "retry-forgotten", "who shall join again after a delay never does") \
+    X(RETRY_AT_ONCE, "retry-at-once",                                                      \
+      "a ticket that must wait before it joins again joins at once")                       \
+    X(RETRY_FORGOTTEN, "retry-forgotten",                                                  \
+      "a ticket that must wait before it joins again never joins")                         \
     X(STOP_RELEASES, "stop-releases", "a client that is stopped gives up what it holds")   \
     X(STOP_NO_RENEW, "stop-no-renew", "a client that is stopped does not renew any more")  \
     X(STOP_STARTS, "stop-starts", "a client that is stopped still takes places in lines")

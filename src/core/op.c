@@ -403,7 +403,7 @@ static const struct hold *awaited(const struct hf_op *op)
                : NULL;
 }
 
-/* It is known to stand in line: that the store is away for a while is waited out. */
+/* It is known to be in line: an outage of the store is waited out. */
 static bool stands(const struct hf_op *op)
 {
     const struct hold *h = awaited(op);
@@ -432,8 +432,8 @@ static void out_of_time(struct hf_op *op)
     hf__cancel(op, rc);
 }
 
-/* The store has answered nothing about it: if it is away when the time is over, then that
- * is why. */
+/* The store has not answered anything about it: if the store is unreachable when the time
+ * is over, that is the reason to give. */
 static bool unanswered(const struct hf_op *op)
 {
     const struct hold *h = awaited(op);
@@ -507,7 +507,7 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
     for (size_t i = 0; i < l->n; i++) {
         struct hold *h = hf__lease_detach(l, i);
 
-        /* also if nobody has driven us, and so told us, since its time was over */
+        /* the deadline counts even if no thread has run the loop since */
         bool over = h->lost || atomic_load(&h->until_at) <= now;
 
         lost = lost || over;

@@ -3,15 +3,15 @@
  *
  * Not a search for cycles: with shared holds and permits a cycle need not be a deadlock. We
  * remove every owner that does not wait, and every owner of a waiting ticket that would fit
- * once the tickets of the removed owners are gone; and repeat. Whoever remains waits for
- * somebody who remains. The knot is those of them that we wait for and that wait for us,
- * over any number of steps, and that would wait for ever even if all others went on: who
- * only stands behind a knot is served when it is untied, and would, as its victim, not
- * untie it. A ticket that does not fit its line's kind will be withdrawn: its owner goes
- * on. The victim is the one that joined last among those that hold a line in which another
- * of the knot waits, because only they follow it (walk.c). Tickets that belong to nobody
- * are taken as removed: we cannot know what they wait for, and a false alarm is worse than
- * a deadlock that its own time-out ends. */
+ * once the tickets of the removed owners are gone; and repeat. Every owner that remains
+ * waits for another one that remains. The knot is those of them that we wait for and that
+ * wait for us, over any number of steps, and that would wait for ever even if all others
+ * went on: an owner that only stands behind a knot is served when the knot is untied, and
+ * as a victim would not untie it. A ticket that does not fit its line's kind will be
+ * withdrawn: its owner goes on. The victim is the one that joined last among those that
+ * hold a line in which another of the knot waits, because only they follow it (walk.c).
+ * Tickets that belong to nobody are taken as removed: we cannot know what they wait for,
+ * and a false alarm is worse than a deadlock that its own time-out ends. */
 #include "core/core.h"
 #include "core/mutate.h"
 
@@ -111,8 +111,8 @@ static bool pass(struct graph *g, const struct hf_list *l)
     return changed;
 }
 
-/* Whom `me` waits for, and whom those wait for; true if there is one more. An owner waits
- * for everybody in front of its waiting ticket. */
+/* Marks the owners that `me` waits for, directly or not; true if there is one more. An
+ * owner waits for every ticket in front of its own. */
 static bool look_ahead(struct graph *g, const struct hf_list *l, size_t me)
 {
     const struct entry *e = g->entries + g->n;
@@ -133,7 +133,7 @@ static bool look_ahead(struct graph *g, const struct hf_list *l, size_t me)
     return changed;
 }
 
-/* Who waits for `me`, and who for those. */
+/* Marks the owners that wait for `me`, directly or not. */
 static bool look_behind(struct graph *g, const struct hf_list *l, size_t me)
 {
     const struct entry *e = g->entries;
@@ -179,7 +179,7 @@ static bool joined_later(const struct hf_ticket *a, const struct hf_ticket *b)
     return memcmp(a->token, b->token, HF_TOKEN) > 0;
 }
 
-/* Which owners hold a line in which somebody waits who remains: only they see the knot. */
+/* The owners that hold a line in which a remaining owner waits: only they see the knot. */
 static void find_blockers(struct graph *g, const struct hf_list *l)
 {
     const struct entry *e = g->entries;

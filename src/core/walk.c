@@ -29,9 +29,9 @@
  * waiter in a line that the owner holds, or a grant to the owner, starts again with a
  * second. One walk at a time is under way for a client and a line that it waits in.
  *
- * Of the line that the owner waits in, tickets behind its own are not read. Whoever stands
- * there joined later: in a deadlock that needs such a ticket, that one or a later one is
- * the victim.
+ * Of the line that the owner waits in, tickets behind its own are not read. Those tickets
+ * joined later: in a deadlock that needs one of them, that one or a later one is the
+ * victim.
  *
  * No memory, a store that does not answer, a line that is gone: the walk ends without a
  * verdict, and is repeated after the same time. */

@@ -20,13 +20,13 @@
  * every handler reads until EAGAIN, so that costs a system call and harms nobody.
  *
  * A descriptor that is closed while it is watched is forgotten by epoll without a word, and
- * a new one often gets its number. Whoever watches that number again with the same events
- * is believed to know what it does and watches nothing (env.h has the rule): to ask the
- * kernel each time would cost a system call per step of a connection. With other events, by
- * another watch, or after unwatch it is watched as it should be.
+ * a new one often gets its number. A caller that watches that number again with the same
+ * events is believed, and then watches nothing (env.h has the rule): to ask the kernel each
+ * time would cost a system call per step of a connection. With other events, by another
+ * watch, or after unwatch it is watched as it should be.
  *
- * What goes wrong: epoll_ctl may fail for want of memory or watches (reported to the
- * caller); clock reads with valid arguments do not fail.
+ * What goes wrong: epoll_ctl may fail because memory or watches are used up (reported to
+ * the caller); clock reads with valid arguments do not fail.
  */
 #include "loop/loop.h"
 

@@ -44,7 +44,7 @@ struct loop {
     bool broken; /* they are not */
     struct heap timers;
     int64_t armed;        /* what timerfd is set to; INT64_MAX: disarmed */
-    struct watch **slots; /* by descriptor: who watches it now */
+    struct watch **slots; /* by descriptor: its present watch */
     size_t nslots;
     struct list ready;
     bool woken; /* a wake is under way */

@@ -26,7 +26,7 @@ struct addresses {
 void hf__stream_down(struct stream *, const hf_error *why);
 void hf__stream_drop(struct stream *, bool tell_peer); /* session and descriptor */
 void hf__stream_up(struct stream *);
-void hf__stream_where(const struct stream *, hf_error *); /* whom the error is about */
+void hf__stream_where(const struct stream *, hf_error *); /* adds the peer to the error */
 
 /* ---- connect.c ------------------------------------------------------------------- */
 

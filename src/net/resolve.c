@@ -6,13 +6,13 @@
  * the loop watches, and ends. At most THREADS_MAX threads live in a process: more names
  * wait in the queue.
  *
- * Who frees a job: the loop's side, unless it cancels while a thread is at work on it;
- * then the job is an orphan and that thread frees it. `mutex` guards the queue, the count
- * and the state of every job. A thread never touches a stream or a loop.
+ * A job is freed by the loop's side, unless that cancels while a thread is at work on it;
+ * then the thread frees it. `mutex` guards the queue, the count and the state of every job.
+ * A thread never touches a stream or a loop.
  *
  * Fork: the threads do not exist in the child. The handlers of pthread_atfork make queue
- * and count whole there and empty, so that the child may look names up itself; a job of
- * the parent is then nobody's but the stream's, which frees it without the mutex
+ * and count whole there and empty, so that the child may look names up itself; a job of the
+ * parent then belongs to the stream alone, which frees it without the mutex
  * (hf__resolve_forked).
  *
  * Signals are blocked in these threads: handlers of the application run on its own.
@@ -232,7 +232,7 @@ static void on_done(struct watch *w, uint32_t events)
         tell(job);
 }
 
-/* 0, or why there is nobody who would do it. */
+/* 0, or why no thread could be started for it. */
 static int enqueue(struct resolve *job)
 {
     int sys = 0;

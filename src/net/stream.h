@@ -9,7 +9,7 @@
  * hf__stream_open, hf__stream_write. A callback may close its stream.
  *
  * Reading: on->data gets what came; it must take all of it. Writing: hf__stream_write
- * appends to a buffer and fails only for want of memory (or at WRITE_MAX bytes, a peer that
+ * appends to a buffer and fails only without memory (or at WRITE_MAX bytes, a peer that
  * does not read, or when CLOSED); hf__stream_flush sends what it can and waits for room for
  * the rest. What is written before UP is sent then.
  *

@@ -6,7 +6,7 @@
  *
  * Reading never goes beyond the end: what is cut short or has an impossible length sets
  * `bad` and gives zeros from then on, so a reader may take a whole message and ask once.
- * Writing fails only for want of memory, which is asked once too. */
+ * Writing fails only without memory; that too is checked once at the end. */
 #ifndef HF_PROTO_JUTE_H
 #define HF_PROTO_JUTE_H
 

@@ -6,7 +6,7 @@
 
 enum { PRF_KEY = 32, PRF_BLOCK = 64 };
 
-/* Another block for each number. Who does not know the key cannot tell the blocks from
+/* Another block for each number. Without the key the blocks cannot be told from
  * random bytes, nor one from the others. */
 void hf__prf(unsigned char out[PRF_BLOCK], const unsigned char key[PRF_KEY],
              uint64_t number);

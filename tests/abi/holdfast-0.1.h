@@ -64,7 +64,7 @@ extern "C" {
 typedef struct hf_client hf_client; /* one opened store */
 typedef struct hf_lease hf_lease;   /* one per successful acquire, never shared */
 typedef struct hf_op hf_op;         /* one started operation (async.h) */
-typedef struct hf_cancel hf_cancel; /* a reusable stop button for waits */
+typedef struct hf_cancel hf_cancel; /* a reusable cancel token for waits */
 typedef struct hf_list hf_list;     /* a snapshot of lines */
 typedef struct hf_line hf_line;     /* one line of a snapshot */
 typedef struct hf_ticket hf_ticket; /* one place in a line of a snapshot */
@@ -279,7 +279,7 @@ int hf_lease_adopt(hf_lease *, uint64_t owner, hf_error *);
  * holds. Returns the length needed, as snprintf does. */
 int hf_lease_owner(const hf_lease *, char *buf, size_t size);
 
-/* ---- stop buttons ---------------------------------------------------------------- */
+/* ---- cancel tokens ---------------------------------------------------------------- */
 
 int hf_cancel_new(hf_cancel **ret, hf_error *);
 void hf_cancel_fire(hf_cancel *);  /* any thread, any signal handler; stays fired */

@@ -545,7 +545,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* The storm of signals: fires a stop button now and then, and interrupts everything. */
+/* The storm of signals: fires a cancel token now and then, and interrupts everything. */
 static void on_signal(int sig)
 {
     static atomic_uint n;

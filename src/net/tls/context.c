@@ -1,4 +1,4 @@
-/* context.c: what the files say: whom to trust, and who we are.
+/* context.c: certificates and keys from the files that the URL names.
  *
  * Read once, when a client is opened. Goes wrong: HF_EINVAL with the name of the file. A
  * key with a passphrase is refused: OpenSSL would ask for it on the terminal, and a
