@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a wait with a cancel token says when it finds no descriptor to watch the button with.
+/* What a wait with a cancel token says when it finds no descriptor to watch the button
+ * with.
  */
 static void no_descriptor_for_a_stop_button(void **state)
 {
