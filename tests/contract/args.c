@@ -113,15 +113,15 @@ static void bad_opens(void)
                                         "%zz:",
                                         " local:" };
     const char *url = rig.place->url;
-    char more[600];
+    char next = strchr(url, '?') ? '&' : '?', more[600];
 
     for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++)
         not_opened(urls[i], NULL);
-    snprintf(more, sizeof(more), "%s?nosuch=1", url);
+    snprintf(more, sizeof(more), "%s%cnosuch=1", url, next);
     not_opened(more, NULL);
-    snprintf(more, sizeof(more), "%s?ttl=abc", url);
+    snprintf(more, sizeof(more), "%s%cttl=abc", url, next);
     not_opened(more, NULL);
-    snprintf(more, sizeof(more), "%s?ttl=10s&ttl=20s", url);
+    snprintf(more, sizeof(more), "%s%cttl=10s&ttl=20s", url, next);
     not_opened(more, NULL);
     snprintf(more, sizeof(more), "%s?connect_timeout=-1", url);
     not_opened(more, NULL);
