@@ -123,7 +123,7 @@ static void bad_opens(void)
     not_opened(more, NULL);
     snprintf(more, sizeof(more), "%s%cttl=10s&ttl=20s", url, next);
     not_opened(more, NULL);
-    snprintf(more, sizeof(more), "%s?connect_timeout=-1", url);
+    snprintf(more, sizeof(more), "%s%cconnect_timeout=-1", url, next);
     not_opened(more, NULL);
     not_opened(url, &(hf_options){ .size = 0 });
     not_opened(url, &(hf_options){ .size = 4 });
