@@ -1,4 +1,5 @@
-/* cli.h: what the verbs of the command share. The command uses public symbols only. */
+/* cli.h: what the verbs of the command share. The command uses public symbols only. What
+ * common.c, options.c and text.c have is shared with holdfast-bench, too. */
 #ifndef HF_CLI_H
 #define HF_CLI_H
 
@@ -47,6 +48,9 @@ struct cli_verb {
 extern const struct cli_verb verb_run, verb_ls, verb_show, verb_wait, verb_break,
     verb_bench, verb_backends, verb_version;
 
+/* Of a verb that is a program of its own: the rest of its help stands there. */
+#define CLI_BENCH_HELP "Measure holdfast beside the least that this machine could do."
+
 enum { CLI_HELP = -1000 }; /* help was asked for and printed */
 
 typedef int cli_set(void *ctx, const struct cli_option *, const char *value);
@@ -69,6 +73,11 @@ int cli_ended(int result);
 void cli_help(FILE *, const struct cli_verb *);
 
 /* ---- common.c -------------------------------------------------------------------- */
+
+/* The first and the last call of a program. The latter returns the exit status: 71 if the
+ * output of what went well could not be written. */
+void cli_begin(void);
+int cli_end(int status);
 
 /* The URL: -u, else $HOLDFAST_URL, else the file of $HOLDFAST_URL_FILE (refused if others
  * may read it), else "local:". *ret is malloc'd. Returns 0 or an exit status, having said

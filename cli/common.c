@@ -1,5 +1,5 @@
-/* common.c: where the URL comes from, times and numbers, and errors as messages and
- * statuses.
+/* common.c: the beginning and the end of a process, where the URL comes from, times and
+ * numbers, and errors as messages and statuses.
  *
  * Goes well: a client of the store that -u, the environment or the default names. Goes
  * wrong: a setting that is there but cannot be used is an error, never a reason to fall
@@ -48,6 +48,30 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     fprintf(stderr, "Try: holdfast help%s%s\n", cli->verb ? " " : "",
             cli->verb ? cli->verb : "");
     return EXIT_USAGE;
+}
+
+/* ---- the process ----------------------------------------------------------------- */
+
+/* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
+ * then be written into the store. */
+void cli_begin(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
+int cli_end(int status)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+        cli_say("cannot write the output: %s", strerror(errno));
+        status = EXIT_SYSTEM;
+    }
+    return status;
 }
 
 /* ---- the URL --------------------------------------------------------------------- */

@@ -6,11 +6,8 @@
  * error like a full disk, no death by SIGXFSZ in the midst of a store. */
 #include "cli.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &verb_show,
                                                 &verb_wait,     &verb_break,  &verb_bench,
@@ -90,7 +87,7 @@ static int no_verb(const char *name)
 
 static int help_verb(int argc, char **argv)
 {
-    const struct cli cli = { NULL, NULL };
+    struct cli cli = { NULL, NULL };
     const struct cli_verb *verb;
 
     if (argc == 1) {
@@ -102,8 +99,7 @@ static int help_verb(int argc, char **argv)
     verb = find_verb(argv[1]);
     if (!verb)
         return no_verb(argv[1]);
-    cli_help(stdout, verb);
-    return 0;
+    return verb->run(&cli, 2, (char *[]){ argv[1], "--help", NULL });
 }
 
 static int dispatch(int argc, char **argv)
@@ -133,28 +129,8 @@ static int dispatch(int argc, char **argv)
     return verb->run(&w.cli, argc - at, argv + at);
 }
 
-/* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
- * then be written into the store. */
-static void fill_standard_fds(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO)
-        close(fd);
-}
-
 int main(int argc, char **argv)
 {
-    int status;
-
-    fill_standard_fds();
-    status = dispatch(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
-        cli_say("cannot write the output: %s", strerror(errno));
-        status = EXIT_SYSTEM;
-    }
-    return status;
+    cli_begin();
+    return cli_end(dispatch(argc, argv));
 }

@@ -700,6 +700,11 @@ expect 0 'bench on a store of ours' env "HOLDFAST_URL=local://$tmp/benched" \
     "$H" bench --json --time 20ms uncontended
 expect 0 'ls of that store' env "HOLDFAST_URL=local://$tmp/benched" "$H" ls --json
 json 'd == []' 'bench leaves no lock behind'
+expect 0 'bench on a store named by -u' "$H" -u "local://$tmp/benched" bench --json --time 20ms run
+expect 64 'bench: -u behind the verb: 64' "$H" bench -u "local://$tmp/benched"
+says 'before the verb' 'bench: -u behind the verb: says where it goes'
+expect 64 'bench: an empty -u: 64' "$H" -u '' bench
+says '^holdfast: -u is empty' 'bench: an empty -u: says so'
 unset TMPDIR
 
 echo "1..$n"

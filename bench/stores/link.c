@@ -1,10 +1,10 @@
-/* bench_link.c: a bare connection to a server.
+/* link.c: a bare connection to a server.
  *
  * Reads the few parts of a URL that lead to one server without TLS; whatever else is
  * in it was judged by the library, which has opened the same URL before. Goes wrong:
  * says why and returns an exit status; a server that never answers is ended by the
  * bench's own alarm. */
-#include "bench_link.h"
+#include "stores/link.h"
 
 #include <errno.h>
 #include <netdb.h>
