@@ -9,6 +9,7 @@
  * ends. Goes wrong: a case that cannot be measured ends the run with the status of its
  * error; one that hangs is ended by an alarm, so the load is bounded. */
 #include "stores/wire.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -47,7 +48,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         b->json = true;
         return 0;
     }
-    if (cli_time(value, &ms) && ms >= 10 && ms <= 600000) {
+    if (hf__parse_time(value, &ms) && ms >= 10 && ms <= 600000) {
         b->time_ns = ms * 1000000;
         return 0;
     }

@@ -1,4 +1,5 @@
-/* cli.h: what the verbs of the command share. The command uses public symbols only. What
+/* cli.h: what the verbs of the command share. The command uses public symbols only; of the
+ * library's own helpers util/text.c and util/secret.c are compiled in. What
  * common.c, options.c and text.c have is shared with holdfast-bench, too. */
 #ifndef HF_CLI_H
 #define HF_CLI_H
@@ -85,9 +86,7 @@ int cli_end(int status);
 int cli_url(const struct cli *, char **ret);
 int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the same */
 
-/* "2.5" (seconds), "500ms", "30s", "5m", "1h" to milliseconds; a year at most. A fraction
- * of a millisecond is rounded up: only a written zero is 0. */
-bool cli_time(const char *text, int64_t *ret_ms);
+/* What hf__parse_time (util/text.h) takes. */
 #define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"
 bool cli_number(const char *text, uint64_t most, uint64_t *ret);
 int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */

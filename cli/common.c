@@ -7,6 +7,7 @@
  * message quotes the URL itself, which may hold a password; the library's texts carry
  * none either (G11). */
 #include "cli.h"
+#include "util/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -170,37 +171,14 @@ static int read_url_file(const char *path, char **ret)
     return rc;
 }
 
-/* One parameter of a URL, up to '&' or the end: has it a name such as auth, and a value? */
-static bool is_secret(const char *param)
+static void warn_of_password(const char *url)
 {
-    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
-    const char *value = param + strcspn(param, "=&");
+    char *shown = hf__without_secrets(url);
 
-    if (*value != '=' || !value[1] || value[1] == '&')
-        return false;
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
-        const char *found = strcasestr(param, words[w]);
-
-        if (found && found < value)
-            return true;
-    }
-    return false;
-}
-
-static bool has_password(const char *url)
-{
-    const char *s = strstr(url, "://");
-    const char *at, *colon;
-
-    for (const char *p = strchr(url, '?'); p; p = strchr(p + 1, '&'))
-        if (is_secret(p + 1))
-            return true;
-    if (!s)
-        return false;
-    s += 3;
-    at = memrchr(s, '@', strcspn(s, "/?"));
-    colon = at ? memchr(s, ':', (size_t)(at - s)) : NULL;
-    return colon && colon + 1 < at;
+    if (shown && strcmp(shown, url) != 0)
+        cli_say("warning: everybody on this machine can see the password after -u; put "
+                "the URL into a file (chmod 600) and name it in HOLDFAST_URL_FILE");
+    free(shown);
 }
 
 int cli_url(const struct cli *cli, char **ret)
@@ -208,9 +186,7 @@ int cli_url(const struct cli *cli, char **ret)
     const char *url = getenv("HOLDFAST_URL"), *file = getenv("HOLDFAST_URL_FILE");
 
     if (cli->url) {
-        if (has_password(cli->url))
-            cli_say("warning: everybody on this machine can see the password after -u; put "
-                    "the URL into a file (chmod 600) and name it in HOLDFAST_URL_FILE");
+        warn_of_password(cli->url);
         return given_url(cli->url, "-u", ret);
     }
     if (url)
@@ -251,41 +227,6 @@ bool cli_number(const char *text, uint64_t most, uint64_t *ret)
     }
     *ret = n;
     return true;
-}
-
-bool cli_time(const char *text, int64_t *ret_ms)
-{
-    static const struct {
-        const char *unit;
-        int64_t ms;
-    } units[] = {
-        { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }
-    };
-    const int64_t most = (int64_t)366 * 24 * 3600000;
-    int64_t whole = 0, part = 0, scale = 1;
-    bool digits = false;
-
-    for (; *text >= '0' && *text <= '9'; text++, digits = true) {
-        whole = whole * 10 + (*text - '0');
-        if (whole > most)
-            return false;
-    }
-    if (*text == '.')
-        for (text++; *text >= '0' && *text <= '9'; text++, digits = true)
-            if (scale < 1000000000) {
-                part = part * 10 + (*text - '0');
-                scale *= 10;
-            }
-    if (!digits)
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(text, units[i].unit) == 0) {
-            if (whole > most / units[i].ms)
-                return false;
-            *ret_ms = whole * units[i].ms + (part * units[i].ms + scale - 1) / scale;
-            return true;
-        }
-    return false;
 }
 
 int64_t cli_now_ms(void)

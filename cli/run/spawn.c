@@ -44,7 +44,7 @@ static _Noreturn void child_main(struct run *r)
     if (r->terminal.own_group && setpgid(0, 0) == 0)
         page->family.group = self;
     page->family.child = self;
-    if (r->inherit_life)
+    if (r->nlife > 0)
         page->family.life_fd = inherit(r->life[0]);
     atomic_store(&page->running, 1);
     int pidfd = (int)syscall(SYS_pidfd_open, self, 0);
