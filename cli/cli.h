@@ -9,18 +9,28 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Exit statuses; the table stands in holdfast(1) and in --help. */
+/* Exit statuses: X(name, status, what --help says, the errors that end so or HF_OK). All of
+ * them stand in holdfast(1), and those of errors in holdfast-errors(7): tools/check-docs
+ * compares. */
+#define CLI_EXITS(X)                                                                       \
+    X(USAGE, 64, "bad usage", HF_EINVAL, HF_EMISMATCH)                                     \
+    X(UNREACHABLE, 69, "the store cannot be reached or used", HF_EUNKNOWN,                 \
+      HF_EUNREACHABLE, HF_EBUSYSTORE, HF_EFULL, HF_EDAMAGED, HF_EVERSION, HF_EFOREIGN,     \
+      HF_EPROTO, HF_EMODULE, HF_EREPLICAS)                                                 \
+    X(BUG, 70, "a defect in holdfast", HF_EBUG, HF_ECLOSED, HF_EFORKED, HF_EREENTRANT)     \
+    X(SYSTEM, 71, "a system error: memory, processes, files", HF_ENOMEM, HF_ESYS)          \
+    X(BUSY, 75, "busy, not granted in time, or nothing to break", HF_EBUSY, HF_ETIMEDOUT,  \
+      HF_ECANCELED, HF_EDEADLK, HF_ENOENT, HF_EEVICTED)                                    \
+    X(LOST, 76, "the lock was lost while the command ran", HF_ELOST)                       \
+    X(REFUSED, 77, "refused by the store: login or rights", HF_EAUTH)                      \
+    X(NOTSUP, 78, "not supported by this store", HF_ENOTSUP)                               \
+    X(NOEXEC, 126, "the command cannot be executed", HF_OK)                                \
+    X(NOTFOUND, 127, "the command was not found", HF_OK)
+
 enum {
-    EXIT_USAGE = 64,       /* bad usage */
-    EXIT_UNREACHABLE = 69, /* the store cannot be reached or used */
-    EXIT_BUG = 70,
-    EXIT_SYSTEM = 71,  /* fork, memory, files */
-    EXIT_BUSY = 75,    /* busy, timed out, deadlock victim */
-    EXIT_LOST = 76,    /* the lock was lost while the command ran */
-    EXIT_REFUSED = 77, /* login or rights */
-    EXIT_NOTSUP = 78,  /* not supported by this store */
-    EXIT_NOEXEC = 126,
-    EXIT_NOTFOUND = 127
+#define CLI_X(name, status, help, ...) EXIT_##name = status,
+    CLI_EXITS(CLI_X)
+#undef CLI_X
 };
 
 struct cli {
@@ -91,7 +101,7 @@ int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the sa
 bool cli_number(const char *text, uint64_t most, uint64_t *ret);
 int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
 
-int cli_exit_of(int rc);        /* HF_E* to exit status */
+int cli_exit_of(int rc);        /* HF_E* to exit status; one that is not known: EXIT_BUG */
 int cli_fail(const hf_error *); /* says it, returns the exit status */
 
 /* One line on stderr after "holdfast: ". cli_usage names the verb and returns EXIT_USAGE.

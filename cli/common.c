@@ -241,42 +241,21 @@ int64_t cli_now_ms(void)
 
 int cli_exit_of(int rc)
 {
-    switch (rc) {
-    case 0:
+    static const struct {
+        int status, errors[16]; /* the rest are HF_OK */
+    } exits[] = {
+#define CLI_X(name, status, help, ...) { status, { __VA_ARGS__ } },
+        CLI_EXITS(CLI_X)
+#undef CLI_X
+    };
+
+    if (rc == 0)
         return 0;
-    case HF_EINVAL:
-    case HF_EMISMATCH:
-        return EXIT_USAGE;
-    case HF_ENOMEM:
-    case HF_ESYS:
-        return EXIT_SYSTEM;
-    case HF_EBUSY:
-    case HF_ETIMEDOUT:
-    case HF_ECANCELED:
-    case HF_EDEADLK:
-    case HF_ENOENT:
-    case HF_EEVICTED:
-        return EXIT_BUSY;
-    case HF_ELOST:
-        return EXIT_LOST;
-    case HF_EAUTH:
-        return EXIT_REFUSED;
-    case HF_ENOTSUP:
-        return EXIT_NOTSUP;
-    case HF_EUNKNOWN:
-    case HF_EUNREACHABLE:
-    case HF_EBUSYSTORE:
-    case HF_EFULL:
-    case HF_EDAMAGED:
-    case HF_EVERSION:
-    case HF_EFOREIGN:
-    case HF_EPROTO:
-    case HF_EMODULE:
-    case HF_EREPLICAS:
-        return EXIT_UNREACHABLE;
-    default:
-        return EXIT_BUG;
-    }
+    for (size_t i = 0; i < sizeof exits / sizeof *exits; i++)
+        for (size_t k = 0; k < sizeof exits[i].errors / sizeof *exits[i].errors; k++)
+            if (exits[i].errors[k] == rc)
+                return exits[i].status;
+    return EXIT_BUG;
 }
 
 /* What to do about it, where the text alone does not say so. */

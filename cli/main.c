@@ -55,18 +55,11 @@ static void print_help(FILE *out)
           "(chmod 600), else local:, which needs no server. 'holdfast backends' lists "
           "them.\n"
           "\nExit status:\n"
-          "   0  done (run: the command's own status, or its signal)\n"
-          "  64  bad usage\n"
-          "  69  the store cannot be reached or used\n"
-          "  70  a defect in holdfast\n"
-          "  71  a system error: memory, processes, files\n"
-          "  75  busy, not granted in time, or nothing to break\n"
-          "  76  the lock was lost while the command ran\n"
-          "  77  refused by the store: login or rights\n"
-          "  78  not supported by this store\n"
-          " 126  the command cannot be executed\n"
-          " 127  the command was not found\n",
+          "   0  done (run: the command's own status, or its signal)\n",
           out);
+#define CLI_X(name, status, help, ...) fprintf(out, "%4d  %s\n", status, help);
+    CLI_EXITS(CLI_X)
+#undef CLI_X
 }
 
 static const struct cli_verb *find_verb(const char *name)
