@@ -12,16 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Cuts the last part off a path; "/" and "" stay. */
+/* Cuts the last part off a path; the root is "". */
 static void to_parent(char *path)
 {
     char *slash = strrchr(path, '/');
 
     if (slash)
-        slash[slash == path && slash[1]] = '\0';
+        *slash = '\0';
 }
 
-/* Where the program is, for the command at `self`: beside it in a build tree, else where
+/* Where the program is, for the command at `self`: that of the same build tree, else where
  * BENCH_PROGRAM says, which is relative to the command's folder. So a tree that was
  * installed elsewhere (DESTDIR) or moved uses its own. */
 static void find(const char *self, char *ret, size_t size)

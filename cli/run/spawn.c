@@ -26,7 +26,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A number that scripts hardly ever use themselves; else any. */
+/* Gives the command and its descendants a copy of the descriptor by which the store sees
+ * that we live: should we and the guard both be killed, the name stays taken while one of
+ * them lives. Under a number that scripts hardly ever use themselves; else any. */
 static int inherit(int fd)
 {
     int copy = fcntl(fd, F_DUPFD, 100);
