@@ -1,292 +1,73 @@
-/* bench.c: how fast is it here, beside what this machine could do at best?
+/* bench.c: starts holdfast-bench, the program behind `holdfast bench`.
  *
- * Goes well: one row per case, in the order asked for; 0 also when a target was missed,
- * because the figures are the answer. Without a URL everything happens in a private
- * folder, and a first process stays behind only to remove it, however the second one
- * ends. Goes wrong: a case that cannot be measured ends the run with the status of its
- * error; one that hangs is ended by an alarm, so the load is bounded. */
-#include "bench_wire.h"
+ * It is a program of its own because few need it: it knows the protocols of the stores.
+ * Goes well: it takes the place of this process, with the same arguments behind the path
+ * of this command, so its output, its help and its exit status are those of the verb.
+ * Goes wrong: 71 if it is not installed; the message names where it was looked for. */
+#include "cli.h"
 
 #include <errno.h>
-#include <ftw.h>
-#include <signal.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name;
-    bench_case *run;
-} cases[] = {
-    { "uncontended", bench_uncontended },
-    { "inflight", bench_inflight },
-    { "contended", bench_contended },
-    { "hand-off", bench_handoff },
-    { "waiters", bench_waiters },
-    { "held", bench_held },
-#ifdef BENCH_REDIS
-    { "server", bench_server },
-#endif
-    { "run", bench_run },
-};
-enum { CASES = sizeof cases / sizeof *cases, HANG_S = 120, HANG_FAR_S = 600 };
-
-static int set(void *ctx, const struct cli_option *o, const char *value)
+/* Cuts the last part off a path; the root is "". */
+static void to_parent(char *path)
 {
-    const struct cli cli = { NULL, "bench" };
-    struct bench *b = ctx;
-    int64_t ms;
+    char *slash = strrchr(path, '/');
 
-    if (o->name[0] == 'j') {
-        b->json = true;
-        return 0;
-    }
-    if (cli_time(value, &ms) && ms >= 10 && ms <= 600000) {
-        b->time_ns = ms * 1000000;
-        return 0;
-    }
-    cli_usage(&cli, "--time: a time from 10ms to 10m is needed");
-    return -1;
+    if (slash)
+        *slash = '\0';
 }
 
-static int find_case(const char *name)
+/* Where the program is, for the command at `self`: that of the same build tree, else where
+ * BENCH_PROGRAM says, which is relative to the command's folder. So a tree that was
+ * installed elsewhere (DESTDIR) or moved uses its own. */
+static void find(const char *self, char *ret, size_t size)
 {
-    for (int i = 0; i < CASES; i++)
-        if (strcmp(cases[i].name, name) == 0)
-            return i;
-    return -1;
-}
+    const char *rest = BENCH_PROGRAM;
+    char folder[PATH_MAX], *last;
 
-/* ---- the private folder ---------------------------------------------------------- */
-
-static char *folder_url(const char *dir)
-{
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                               "0123456789/-_.~";
-    static const char start[] = "local://", end[] = "/store";
-    char *url = malloc(sizeof start + 3 * strlen(dir) + sizeof end), *o;
-
-    if (!url)
-        return NULL;
-    o = stpcpy(url, start);
-    for (; *dir; dir++)
-        if (strchr(safe, *dir))
-            *o++ = *dir;
-        else
-            o += sprintf(o, "%%%02X", (unsigned char)*dir);
-    strcpy(o, end);
-    return url;
-}
-
-static int make_folder(struct bench *b)
-{
-    const char *tmp = getenv("TMPDIR");
-    int n = snprintf(b->dir, sizeof b->dir, "%s/holdfast-bench-XXXXXX",
-                     tmp && tmp[0] == '/' ? tmp : "/tmp");
-
-    if (n >= (int)sizeof b->dir - 16 || !mkdtemp(b->dir)) {
-        cli_say("cannot make a private folder: %s",
-                strerror(n < 400 ? errno : ENAMETOOLONG));
-        return EXIT_SYSTEM;
-    }
-    return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    remove(path); /* what stays behind shows as a folder that stays */
-    return 0;
-}
-
-static void remove_folder(const struct bench *b)
-{
-    nftw(b->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-/* The first process: hands signals on to the second, removes the folder when it has
- * ended, and ends as it did. */
-static _Noreturn void stay_behind(const struct bench *b, pid_t child, const sigset_t *set)
-{
-    int status = 0, sig;
-
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        sig = sigwaitinfo(set, NULL);
-        if (sig > 0 && sig != SIGCHLD)
-            kill(child, sig);
-    }
-    remove_folder(b);
-    if (WIFSIGNALED(status)) {
-        sigset_t all;
-
-        cli_say("bench was ended by signal %d", WTERMSIG(status));
-        signal(WTERMSIG(status), SIG_DFL);
-        sigfillset(&all);
-        sigprocmask(SIG_UNBLOCK, &all, NULL);
-        raise(WTERMSIG(status));
-    }
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_SYSTEM);
-}
-
-/* Returns in the second process only. */
-static int split(const struct bench *b)
-{
-    static const int signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-    sigset_t set_, old;
-    pid_t parent = getpid(), child;
-
-    signal(SIGCHLD, SIG_DFL); /* ignored it would reap for us, and the status be lost */
-    sigemptyset(&set_);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaddset(&set_, signals[i]);
-    sigprocmask(SIG_BLOCK, &set_, &old);
-    child = fork();
-    if (child > 0)
-        stay_behind(b, child, &set_);
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(EXIT_SYSTEM);
-    }
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    if (child < 0) {
-        cli_say("cannot make a process: %s", strerror(errno));
-        remove_folder(b);
-        return EXIT_SYSTEM;
-    }
-    return 0;
-}
-
-/* ---- the run --------------------------------------------------------------------- */
-
-#ifdef BENCH_ZOOKEEPER
-/* Of several the library chooses one, and the limit must be that of the same server. */
-static bool one_host(const char *url)
-{
-    const char *hosts = strstr(url, "://");
-
-    return hosts && !memchr(hosts + 3, ',', strcspn(hosts + 3, "/?"));
-}
-#endif
-
-static void choose_raw(struct bench *b)
-{
-    b->local = strcmp(b->backend, "local") == 0;
-    if (b->local)
-        b->raw = &bench_raw_local;
-#ifdef BENCH_REDIS
-    else if (wire_possible(b->url))
-        b->raw = &bench_raw_redis;
-    else if (strcmp(b->backend, "redlock") == 0)
-        b->raw = &bench_raw_redlock;
-#endif
-#ifdef BENCH_ZOOKEEPER
-    else if (strcmp(b->backend, "zk") == 0 && one_host(b->url))
-        b->raw = &bench_raw_zookeeper;
-#endif
-    else
-        cli_say("bench: raw limits are not measured for this URL (they are for local:, "
-                "redis:, redis+unix:, redlock:, and zk: with one host)");
-}
-
-static int choose_store(struct cli *cli, struct bench *b)
-{
-    int status = 0;
-
-    b->own = !cli->url && !getenv("HOLDFAST_URL") && !getenv("HOLDFAST_URL_FILE");
-    if (!b->own)
-        status = cli_url(cli, &b->url);
-    if (status == 0)
-        status = make_folder(b);
-    if (status)
-        return status;
-    if (b->own)
-        b->url = folder_url(b->dir);
-    if (!b->url) {
-        remove_folder(b);
-        cli_say("out of memory");
-        return EXIT_SYSTEM;
-    }
-    snprintf(b->backend, sizeof b->backend, "%.*s", (int)strcspn(b->url, ":"), b->url);
-    snprintf(b->prefix, sizeof b->prefix, "holdfast-bench/%d", (int)getpid());
-    choose_raw(b);
-    return 0;
-}
-
-static int run_cases(const struct bench *b, int n, char **names)
-{
-    int status = 0;
-
-    bench_head(b);
-    for (int i = 0; i < (n ? n : CASES) && status == 0; i++) {
-        alarm((unsigned)(b->time_ns / 1000000000 * 10) + (b->local ? HANG_S : HANG_FAR_S));
-        status = cases[n ? find_case(names[i]) : i].run(b);
-    }
-    bench_quiet(b);
-    return status;
+    snprintf(folder, sizeof folder, "%s", self);
+    to_parent(folder);
+    last = strrchr(folder, '/');
+    if (last && strcmp(last, "/cli") == 0)
+        rest = "../bench/holdfast-bench";
+    for (; strncmp(rest, "../", 3) == 0; rest += 3)
+        to_parent(folder);
+    snprintf(ret, size, "%s%s%s", rest[0] == '/' ? "" : folder, rest[0] == '/' ? "" : "/",
+             rest);
 }
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    struct bench b = { .time_ns = INT64_C(2000000000) };
-    int at = cli_arguments(&verb_bench, argc, argv, set, &b, 0, 64, "CASE"), status;
+    char self[PATH_MAX], program[2 * PATH_MAX], shown[CLI_TEXT];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char **args = calloc((size_t)argc + 4, sizeof *args);
+    int at = 0;
 
-    if (at < 0)
-        return cli_ended(at);
-    for (int i = at; i < argc; i++)
-        if (find_case(argv[i]) < 0) {
-            char shown[256];
-
-            return cli_usage(cli, "there is no case %s",
-                             cli_text(shown, sizeof shown, argv[i]));
-        }
-    b.named = argc > at;
-    b.progress = isatty(STDERR_FILENO);
-    status = choose_store(cli, &b);
-    if (status == 0)
-        status = split(&b);
-    if (status == 0)
-        status = run_cases(&b, argc - at, argv + at);
-    free(b.url);
-    return status;
+    if (n < 0 || !args) {
+        cli_say("bench: %s", n < 0 ? "cannot read /proc/self/exe" : "out of memory");
+        free(args);
+        return EXIT_SYSTEM;
+    }
+    self[n] = '\0';
+    find(self, program, sizeof program);
+    args[at++] = self;
+    if (cli->url) {
+        args[at++] = "-u";
+        args[at++] = (char *)cli->url;
+    }
+    memcpy(&args[at], argv, (size_t)argc * sizeof *args);
+    execv(program, args);
+    cli_text(shown, sizeof shown, program);
+    if (errno == ENOENT)
+        cli_say("bench is not installed: there is no %s", shown);
+    else
+        cli_say("bench: cannot start %s: %s", shown, strerror(errno));
+    free(args);
+    return EXIT_SYSTEM;
 }
 
-static const struct cli_option options[] = {
-    { 0, "json", NULL, "print one object per line" },
-    { 0, "time", "T", "measure each case for about so long (2s)" },
-    { 0, NULL, NULL, NULL },
-};
-
-const struct cli_verb verb_bench = {
-    .name = "bench",
-    .usage = "holdfast [-u URL] bench [--json] [--time T] [CASE...]",
-    .help = "Measure holdfast beside the least that this machine could do.",
-    .details =
-        "Cases:\n"
-        "  uncontended  acquire and release, one thread; raw: flock(2) and unlock\n"
-        "  inflight     64 of them at once by one client, with callbacks\n"
-        "  contended    the same by 4 threads, then by 4 processes on one name\n"
-        "  hand-off     between two processes, there and back; raw: a byte over a "
-        "socket\n"
-        "  waiters      hand-offs in a queue of 10 to 10,000; raw: the queue of 10\n"
-        "  held         beside 10,000 and 100,000 held names; raw: with nothing held\n"
-        "  server       redis: time of the server for a pair; raw: a lock that is neither\n"
-        "               fair nor fenced, by Redisson's scheme\n"
-        "  run          'holdfast run NAME -- true'; raw: flock(1) FILE true\n"
-        "Without a URL a private store in a temporary folder is used and removed again. "
-        "On\n"
-        "redis: and redis+unix: raw is the same scripts on a plain socket: two EVALSHA, "
-        "one\n"
-        "connection with 64 in flight, EVALSHA and PUBLISH to a subscriber. On zk: raw is\n"
-        "create and delete of such a node, 64 of them in flight, and a delete, its event\n"
-        "and one read by the other. On redlock: raw is PING to a majority of the nodes\n"
-        "(the limit), and in a second row the same scripts to all of them.\n"
-        "The figures are medians of alternating rounds; ratio is our time / raw time.",
-    .options = options,
-    .run = run,
-};
+const struct cli_verb verb_bench = { .name = "bench", .help = CLI_BENCH_HELP, .run = run };

@@ -1,4 +1,6 @@
-/* cli.h: what the verbs of the command share. The command uses public symbols only. */
+/* cli.h: what the verbs of the command share. The command uses public symbols only; of the
+ * library's own helpers util/text.c and util/secret.c are compiled in. What
+ * common.c, options.c and text.c have is shared with holdfast-bench, too. */
 #ifndef HF_CLI_H
 #define HF_CLI_H
 
@@ -7,18 +9,28 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Exit statuses; the table stands in holdfast(1) and in --help. */
+/* Exit statuses: X(name, status, what --help says, the errors that end so or HF_OK). All of
+ * them stand in holdfast(1), and those of errors in holdfast-errors(7): tools/check-docs
+ * compares. */
+#define CLI_EXITS(X)                                                                       \
+    X(USAGE, 64, "bad usage", HF_EINVAL, HF_EMISMATCH)                                     \
+    X(UNREACHABLE, 69, "the store cannot be reached or used", HF_EUNKNOWN,                 \
+      HF_EUNREACHABLE, HF_EBUSYSTORE, HF_EFULL, HF_EDAMAGED, HF_EVERSION, HF_EFOREIGN,     \
+      HF_EPROTO, HF_EMODULE, HF_EREPLICAS)                                                 \
+    X(BUG, 70, "a defect in holdfast", HF_EBUG, HF_ECLOSED, HF_EFORKED, HF_EREENTRANT)     \
+    X(SYSTEM, 71, "a system error: memory, processes, files", HF_ENOMEM, HF_ESYS)          \
+    X(BUSY, 75, "busy, not granted in time, or nothing to break", HF_EBUSY, HF_ETIMEDOUT,  \
+      HF_ECANCELED, HF_EDEADLK, HF_ENOENT, HF_EEVICTED)                                    \
+    X(LOST, 76, "the lock was lost while the command ran", HF_ELOST)                       \
+    X(REFUSED, 77, "refused by the store: login or rights", HF_EAUTH)                      \
+    X(NOTSUP, 78, "not supported by this store", HF_ENOTSUP)                               \
+    X(NOEXEC, 126, "the command cannot be executed", HF_OK)                                \
+    X(NOTFOUND, 127, "the command was not found", HF_OK)
+
 enum {
-    EXIT_USAGE = 64,       /* bad usage */
-    EXIT_UNREACHABLE = 69, /* the store cannot be reached or used */
-    EXIT_BUG = 70,
-    EXIT_SYSTEM = 71,  /* fork, memory, files */
-    EXIT_BUSY = 75,    /* busy, timed out, deadlock victim */
-    EXIT_LOST = 76,    /* the lock was lost while the command ran */
-    EXIT_REFUSED = 77, /* login or rights */
-    EXIT_NOTSUP = 78,  /* not supported by this store */
-    EXIT_NOEXEC = 126,
-    EXIT_NOTFOUND = 127
+#define CLI_X(name, status, help, ...) EXIT_##name = status,
+    CLI_EXITS(CLI_X)
+#undef CLI_X
 };
 
 struct cli {
@@ -47,6 +59,9 @@ struct cli_verb {
 extern const struct cli_verb verb_run, verb_ls, verb_show, verb_wait, verb_break,
     verb_bench, verb_backends, verb_version;
 
+/* Of a verb that is a program of its own: the rest of its help stands there. */
+#define CLI_BENCH_HELP "Measure holdfast beside the least that this machine could do."
+
 enum { CLI_HELP = -1000 }; /* help was asked for and printed */
 
 typedef int cli_set(void *ctx, const struct cli_option *, const char *value);
@@ -70,20 +85,23 @@ void cli_help(FILE *, const struct cli_verb *);
 
 /* ---- common.c -------------------------------------------------------------------- */
 
+/* The first and the last call of a program. The latter returns the exit status: 71 if the
+ * output of what went well could not be written. */
+void cli_begin(void);
+int cli_end(int status);
+
 /* The URL: -u, else $HOLDFAST_URL, else the file of $HOLDFAST_URL_FILE (refused if others
  * may read it), else "local:". *ret is malloc'd. Returns 0 or an exit status, having said
  * why. */
 int cli_url(const struct cli *, char **ret);
 int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the same */
 
-/* "2.5" (seconds), "500ms", "30s", "5m", "1h" to milliseconds; a year at most. A fraction
- * of a millisecond is rounded up: only a written zero is 0. */
-bool cli_time(const char *text, int64_t *ret_ms);
+/* What hf__parse_time (util/text.h) takes. */
 #define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"
 bool cli_number(const char *text, uint64_t most, uint64_t *ret);
 int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
 
-int cli_exit_of(int rc);        /* HF_E* to exit status */
+int cli_exit_of(int rc);        /* HF_E* to exit status; one that is not known: EXIT_BUG */
 int cli_fail(const hf_error *); /* says it, returns the exit status */
 
 /* One line on stderr after "holdfast: ". cli_usage names the verb and returns EXIT_USAGE.

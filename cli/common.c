@@ -1,5 +1,5 @@
-/* common.c: where the URL comes from, times and numbers, and errors as messages and
- * statuses.
+/* common.c: the beginning and the end of a process, where the URL comes from, times and
+ * numbers, and errors as messages and statuses.
  *
  * Goes well: a client of the store that -u, the environment or the default names. Goes
  * wrong: a setting that is there but cannot be used is an error, never a reason to fall
@@ -7,6 +7,7 @@
  * message quotes the URL itself, which may hold a password; the library's texts carry
  * none either (G11). */
 #include "cli.h"
+#include "util/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +49,30 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     fprintf(stderr, "Try: holdfast help%s%s\n", cli->verb ? " " : "",
             cli->verb ? cli->verb : "");
     return EXIT_USAGE;
+}
+
+/* ---- the process ----------------------------------------------------------------- */
+
+/* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
+ * then be written into the store. */
+void cli_begin(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
+int cli_end(int status)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+        cli_say("cannot write the output: %s", strerror(errno));
+        status = EXIT_SYSTEM;
+    }
+    return status;
 }
 
 /* ---- the URL --------------------------------------------------------------------- */
@@ -146,37 +171,14 @@ static int read_url_file(const char *path, char **ret)
     return rc;
 }
 
-/* One parameter of a URL, up to '&' or the end: has it a name such as auth, and a value? */
-static bool is_secret(const char *param)
+static void warn_of_password(const char *url)
 {
-    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
-    const char *value = param + strcspn(param, "=&");
+    char *shown = hf__without_secrets(url);
 
-    if (*value != '=' || !value[1] || value[1] == '&')
-        return false;
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
-        const char *found = strcasestr(param, words[w]);
-
-        if (found && found < value)
-            return true;
-    }
-    return false;
-}
-
-static bool has_password(const char *url)
-{
-    const char *s = strstr(url, "://");
-    const char *at, *colon;
-
-    for (const char *p = strchr(url, '?'); p; p = strchr(p + 1, '&'))
-        if (is_secret(p + 1))
-            return true;
-    if (!s)
-        return false;
-    s += 3;
-    at = memrchr(s, '@', strcspn(s, "/?"));
-    colon = at ? memchr(s, ':', (size_t)(at - s)) : NULL;
-    return colon && colon + 1 < at;
+    if (shown && strcmp(shown, url) != 0)
+        cli_say("warning: everybody on this machine can see the password after -u; put "
+                "the URL into a file (chmod 600) and name it in HOLDFAST_URL_FILE");
+    free(shown);
 }
 
 int cli_url(const struct cli *cli, char **ret)
@@ -184,9 +186,7 @@ int cli_url(const struct cli *cli, char **ret)
     const char *url = getenv("HOLDFAST_URL"), *file = getenv("HOLDFAST_URL_FILE");
 
     if (cli->url) {
-        if (has_password(cli->url))
-            cli_say("warning: everybody on this machine can see the password after -u; put "
-                    "the URL into a file (chmod 600) and name it in HOLDFAST_URL_FILE");
+        warn_of_password(cli->url);
         return given_url(cli->url, "-u", ret);
     }
     if (url)
@@ -229,41 +229,6 @@ bool cli_number(const char *text, uint64_t most, uint64_t *ret)
     return true;
 }
 
-bool cli_time(const char *text, int64_t *ret_ms)
-{
-    static const struct {
-        const char *unit;
-        int64_t ms;
-    } units[] = {
-        { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }
-    };
-    const int64_t most = (int64_t)366 * 24 * 3600000;
-    int64_t whole = 0, part = 0, scale = 1;
-    bool digits = false;
-
-    for (; *text >= '0' && *text <= '9'; text++, digits = true) {
-        whole = whole * 10 + (*text - '0');
-        if (whole > most)
-            return false;
-    }
-    if (*text == '.')
-        for (text++; *text >= '0' && *text <= '9'; text++, digits = true)
-            if (scale < 1000000000) {
-                part = part * 10 + (*text - '0');
-                scale *= 10;
-            }
-    if (!digits)
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(text, units[i].unit) == 0) {
-            if (whole > most / units[i].ms)
-                return false;
-            *ret_ms = whole * units[i].ms + (part * units[i].ms + scale - 1) / scale;
-            return true;
-        }
-    return false;
-}
-
 int64_t cli_now_ms(void)
 {
     struct timespec t;
@@ -276,42 +241,21 @@ int64_t cli_now_ms(void)
 
 int cli_exit_of(int rc)
 {
-    switch (rc) {
-    case 0:
+    static const struct {
+        int status, errors[16]; /* the rest are HF_OK */
+    } exits[] = {
+#define CLI_X(name, status, help, ...) { status, { __VA_ARGS__ } },
+        CLI_EXITS(CLI_X)
+#undef CLI_X
+    };
+
+    if (rc == 0)
         return 0;
-    case HF_EINVAL:
-    case HF_EMISMATCH:
-        return EXIT_USAGE;
-    case HF_ENOMEM:
-    case HF_ESYS:
-        return EXIT_SYSTEM;
-    case HF_EBUSY:
-    case HF_ETIMEDOUT:
-    case HF_ECANCELED:
-    case HF_EDEADLK:
-    case HF_ENOENT:
-    case HF_EEVICTED:
-        return EXIT_BUSY;
-    case HF_ELOST:
-        return EXIT_LOST;
-    case HF_EAUTH:
-        return EXIT_REFUSED;
-    case HF_ENOTSUP:
-        return EXIT_NOTSUP;
-    case HF_EUNKNOWN:
-    case HF_EUNREACHABLE:
-    case HF_EBUSYSTORE:
-    case HF_EFULL:
-    case HF_EDAMAGED:
-    case HF_EVERSION:
-    case HF_EFOREIGN:
-    case HF_EPROTO:
-    case HF_EMODULE:
-    case HF_EREPLICAS:
-        return EXIT_UNREACHABLE;
-    default:
-        return EXIT_BUG;
-    }
+    for (size_t i = 0; i < sizeof exits / sizeof *exits; i++)
+        for (size_t k = 0; k < sizeof exits[i].errors / sizeof *exits[i].errors; k++)
+            if (exits[i].errors[k] == rc)
+                return exits[i].status;
+    return EXIT_BUG;
 }
 
 /* What to do about it, where the text alone does not say so. */

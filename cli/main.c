@@ -6,11 +6,8 @@
  * error like a full disk, no death by SIGXFSZ in the midst of a store. */
 #include "cli.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &verb_show,
                                                 &verb_wait,     &verb_break,  &verb_bench,
@@ -58,18 +55,11 @@ static void print_help(FILE *out)
           "(chmod 600), else local:, which needs no server. 'holdfast backends' lists "
           "them.\n"
           "\nExit status:\n"
-          "   0  done (run: the command's own status, or its signal)\n"
-          "  64  bad usage\n"
-          "  69  the store cannot be reached or used\n"
-          "  70  a defect in holdfast\n"
-          "  71  a system error: memory, processes, files\n"
-          "  75  busy, not granted in time, or nothing to break\n"
-          "  76  the lock was lost while the command ran\n"
-          "  77  refused by the store: login or rights\n"
-          "  78  not supported by this store\n"
-          " 126  the command cannot be executed\n"
-          " 127  the command was not found\n",
+          "   0  done (run: the command's own status, or its signal)\n",
           out);
+#define CLI_X(name, status, help, ...) fprintf(out, "%4d  %s\n", status, help);
+    CLI_EXITS(CLI_X)
+#undef CLI_X
 }
 
 static const struct cli_verb *find_verb(const char *name)
@@ -90,7 +80,7 @@ static int no_verb(const char *name)
 
 static int help_verb(int argc, char **argv)
 {
-    const struct cli cli = { NULL, NULL };
+    struct cli cli = { NULL, NULL };
     const struct cli_verb *verb;
 
     if (argc == 1) {
@@ -102,8 +92,7 @@ static int help_verb(int argc, char **argv)
     verb = find_verb(argv[1]);
     if (!verb)
         return no_verb(argv[1]);
-    cli_help(stdout, verb);
-    return 0;
+    return verb->run(&cli, 2, (char *[]){ argv[1], "--help", NULL });
 }
 
 static int dispatch(int argc, char **argv)
@@ -133,28 +122,8 @@ static int dispatch(int argc, char **argv)
     return verb->run(&w.cli, argc - at, argv + at);
 }
 
-/* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
- * then be written into the store. */
-static void fill_standard_fds(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO)
-        close(fd);
-}
-
 int main(int argc, char **argv)
 {
-    int status;
-
-    fill_standard_fds();
-    status = dispatch(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
-        cli_say("cannot write the output: %s", strerror(errno));
-        status = EXIT_SYSTEM;
-    }
-    return status;
+    cli_begin();
+    return cli_end(dispatch(argc, argv));
 }

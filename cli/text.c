@@ -6,33 +6,13 @@
  * shown as escapes, and a backslash is doubled so that an escape cannot be forged. JSON
  * stays valid whatever comes: broken bytes become U+FFFD, and the same characters are
  * written as \uXXXX (G11). */
+#include "util/text.h"
 #include "cli.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Decodes one character; its length, or 0 if these bytes are not UTF-8. */
-static size_t decode(const unsigned char *p, uint32_t *ret)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    uint32_t c = p[0];
-
-    if (n > 1) {
-        if (p[0] < 0xc2 || p[0] > 0xf4)
-            return 0;
-        c &= 0x7fu >> n;
-        for (size_t i = 1; i < n; i++) {
-            if ((p[i] & 0xc0) != 0x80)
-                return 0;
-            c = c << 6 | (p[i] & 0x3fu);
-        }
-        if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-            return 0;
-    }
-    *ret = c;
-    return n;
-}
+enum { CHAR_MOST = 4 }; /* the NUL ends a character that is not whole */
 
 static bool harmful(uint32_t c)
 {
@@ -45,8 +25,8 @@ static bool harmful(uint32_t c)
  * for. */
 static size_t show_char(const unsigned char *p, char out[16])
 {
-    uint32_t c = 0;
-    size_t n = decode(p, &c);
+    uint32_t c;
+    size_t n = hf__utf8_char((const char *)p, CHAR_MOST, &c);
 
     if (n == 0) {
         snprintf(out, 16, "\\x%02x", p[0]);
@@ -109,12 +89,14 @@ void json_string(FILE *out, const char *text)
 
     putc('"', out);
     while (*p) {
-        uint32_t c = 0xfffd;
-        size_t n = decode(p, &c);
+        uint32_t c;
+        size_t n = hf__utf8_char((const char *)p, CHAR_MOST, &c);
 
-        if (c == '"' || c == '\\')
+        if (n == 0)
+            fputs("\\ufffd", out);
+        else if (c == '"' || c == '\\')
             fprintf(out, "\\%c", (char)c);
-        else if (n == 0 || harmful(c))
+        else if (harmful(c))
             fprintf(out, "\\u%04" PRIx32, c);
         else
             fwrite(p, 1, n, out);

@@ -6,6 +6,7 @@
  * earliest expiry in it, at most every 10 s. "Free" is news of a moment: only a lock of
  * one's own keeps it so. */
 #include "cli.h"
+#include "util/text.h"
 
 #include <string.h>
 
@@ -24,7 +25,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     char shown[256];
 
     (void)o;
-    if (cli_time(value, ctx))
+    if (hf__parse_time(value, ctx))
         return 0;
     cli_usage(&cli, "--wait '%s': " CLI_TIME, cli_text(shown, sizeof shown, value));
     return -1;

@@ -5,6 +5,7 @@
  * status is 64 (G11).
  */
 #include "run.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +84,7 @@ static int set_time(struct run *r, const struct cli_option *o, const char *value
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         if (strcmp(o->name, times[i].name) != 0)
             continue;
-        if (!cli_time(value, times[i].at))
+        if (!hf__parse_time(value, times[i].at))
             return bad(r, o, value, CLI_TIME);
         if (*times[i].at == 0 && !times[i].zero)
             return bad(r, o, value, "must be more than 0");

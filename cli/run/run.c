@@ -105,7 +105,6 @@ static int run_command(struct run *r)
     size_t room = sizeof r->life / sizeof *r->life;
     int n = hf_client_life_fds(r->client, r->life, room);
     r->nlife = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
-    r->inherit_life = r->nlife && strncmp(hf_client_url(r->client), "local:", 6) == 0;
     if (!run_set_environment(r))
         return system_error("cannot set the environment", errno);
     if (r->opt.verbose)

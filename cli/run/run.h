@@ -71,7 +71,6 @@ struct run {
     hf_lease *lease;
     int life[4];
     size_t nlife;
-    bool inherit_life;
 
     /* the wait */
     hf_op *op;

@@ -26,7 +26,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A number that scripts hardly ever use themselves; else any. */
+/* Gives the command and its descendants a copy of the descriptor by which the store sees
+ * that we live: should we and the guard both be killed, the name stays taken while one of
+ * them lives. Under a number that scripts hardly ever use themselves; else any. */
 static int inherit(int fd)
 {
     int copy = fcntl(fd, F_DUPFD, 100);
@@ -44,7 +46,7 @@ static _Noreturn void child_main(struct run *r)
     if (r->terminal.own_group && setpgid(0, 0) == 0)
         page->family.group = self;
     page->family.child = self;
-    if (r->inherit_life)
+    if (r->nlife > 0)
         page->family.life_fd = inherit(r->life[0]);
     atomic_store(&page->running, 1);
     int pidfd = (int)syscall(SYS_pidfd_open, self, 0);

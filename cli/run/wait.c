@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const int64_t ms = 1000000, second = 1000000000;
-enum { DEFAULT_TTL_MS = 30000, TELL_MS = 300 };
+enum { TELL_MS = 300 };
 
 static int busy(const struct run *r)
 {
@@ -24,24 +24,6 @@ static int busy(const struct run *r)
 }
 
 /* ---- the store ------------------------------------------------------------------- */
-
-/* The ttl= of a URL: what the library takes when the request names none. */
-static int64_t ttl_of(const char *url)
-{
-    const char *query = strchr(url, '?');
-    for (const char *p = query; p; p = strchr(p, '&')) {
-        p++;
-        if (strncmp(p, "ttl=", 4) != 0)
-            continue;
-        char *text = strndup(p + 4, strcspn(p + 4, "&#"));
-        int64_t ttl = 0;
-        bool good = text && cli_time(text, &ttl) && ttl > 0;
-        free(text);
-        if (good)
-            return ttl;
-    }
-    return DEFAULT_TTL_MS;
-}
 
 static int check_grace(const struct run *r, int64_t ttl_ms)
 {
@@ -78,10 +60,13 @@ void run_set_times(struct run *r)
     r->margin = (margin < ttl_ms / 5 ? margin : ttl_ms / 5) * ms;
 }
 
-/* Of what we put into hf_options only the owner comes from outside. */
-static int cannot_open(const struct run *r)
+/* The library has one code for a bad URL and a bad owner: try without the owner. */
+static int cannot_open(struct run *r, const char *url, hf_options *o)
 {
-    if (strncmp(r->err.text, "hf_options: owner", 17) != 0)
+    if (r->err.code != HF_EINVAL || !o->owner)
+        return cli_fail(&r->err);
+    o->owner = NULL;
+    if (hf_open(url, o, &r->client, &r->err) < 0)
         return cli_fail(&r->err);
     cli_say("HOLDFAST_OWNER is not what a holdfast run has set: unset it");
     return EXIT_USAGE;
@@ -95,15 +80,15 @@ int run_open(struct run *r)
     int rc = cli_url(r->cli, &url);
     if (rc)
         return rc;
-    rc = check_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : ttl_of(url));
-    if (rc == 0) {
-        o.drive = HF_DRIVE_APP;
-        o.owner = parent && *parent ? parent : NULL;
-        /* without a parent we are an owner ourselves, so that our children can name us */
-        r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;
-        if (hf_open(url, &o, &r->client, &r->err) < 0)
-            rc = cannot_open(r);
-    }
+    o.drive = HF_DRIVE_APP;
+    o.owner = parent && *parent ? parent : NULL;
+    /* without a parent we are an owner ourselves, so that our children can name us */
+    r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;
+    if (hf_open(url, &o, &r->client, &r->err) < 0)
+        rc = cannot_open(r, url, &o);
+    else
+        rc =
+            check_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : hf_client_ttl_ms(r->client));
     explicit_bzero(url, strlen(url));
     free(url);
     return rc ? rc : RUN_ON;

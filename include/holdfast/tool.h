@@ -18,6 +18,10 @@ extern "C" {
  * why. */
 int hf_client_life_fds(hf_client *, int *fds, size_t n);
 
+/* The ttl that requests ask for which name none: hf_options.ttl_ms, the URL's ttl=, or 30 s. The
+ * store may give less: hf_lease_ttl_ms. */
+int64_t hf_client_ttl_ms(const hf_client *);
+
 /* The owner as text, for hf_options.owner of a process that acts for it, with the names it
  * holds. Returns the length needed, as snprintf does. */
 int hf_lease_owner(const hf_lease *, char *buf, size_t size);

@@ -372,6 +372,11 @@ const char *hf_client_url(const hf_client *c)
     return c ? c->core.url.shown : NULL;
 }
 
+int64_t hf_client_ttl_ms(const hf_client *c)
+{
+    return c ? c->core.ttl_ms : 0;
+}
+
 static int life_fds(hf_client *c, int *fds, size_t n)
 {
     int rc = hf__enter(c, NULL), saved;

@@ -7,6 +7,7 @@
  * could give one away. */
 #include "core/url.h"
 
+#include "util/secret.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -14,15 +15,6 @@
 #include <string.h>
 
 enum { CONNECT_MS = 5000, NAMESPACE_MAX = 64 };
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Decodes [s, e) into a new string; what names the part in the error. */
 static int decode(char **ret, const char *s, const char *e, const char *what, hf_error *err)
@@ -35,7 +27,8 @@ static int decode(char **ret, const char *s, const char *e, const char *what, hf
         int c = (unsigned char)*s;
 
         if (c == '%') {
-            int hi = e - s > 2 ? hex(s[1]) : -1, lo = hi < 0 ? -1 : hex(s[2]);
+            int hi = e - s > 2 ? hf__hex_digit(s[1]) : -1,
+                lo = hi < 0 ? -1 : hf__hex_digit(s[2]);
 
             c = lo < 0 ? 0 : hi << 4 | lo;
             s += 2;
@@ -172,31 +165,6 @@ static int add_param(struct url *u, char *key, char *value, hf_error *err)
     return 0;
 }
 
-/* However it is written: PassWord, pass%77ord. */
-static bool secret(const char *key, size_t n)
-{
-    static const char *const words[] = { "pass", "auth", "secret", "token", "pwd" };
-    char name[64];
-    size_t len = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        int c = (unsigned char)key[i];
-
-        if (c == '%' && n - i > 2 && hex(key[i + 1]) >= 0 && hex(key[i + 2]) >= 0) {
-            c = hex(key[i + 1]) << 4 | hex(key[i + 2]);
-            i += 2;
-        }
-        if (len + 1 == sizeof name)
-            return true; /* nothing that we know */
-        name[len++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    }
-    name[len] = '\0';
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-        if (strstr(name, words[w]))
-            return true;
-    return false;
-}
-
 /* One option of the query, [s, e), and how a refusal names it. */
 struct option {
     const char *s, *eq, *e; /* eq: NULL if there is none */
@@ -216,7 +184,7 @@ static void next_option(struct option *o, const char *s, unsigned number, bool a
     o->eq = memchr(s, '=', (size_t)(o->e - s));
     end = o->eq ? o->eq : o->e;
     hf__escape(name, sizeof name, s, (size_t)(end - s));
-    if (end == s || after_secret || (!o->eq && secret(s, (size_t)(end - s))))
+    if (end == s || after_secret || (!o->eq && hf__secret_name(s, (size_t)(end - s))))
         snprintf(o->label, sizeof o->label, "option %u", number);
     else
         snprintf(o->label, sizeof o->label, "option %u ('%s')", number, name);
@@ -260,40 +228,11 @@ static int take_query(struct url *u, const char *s, hf_error *err)
     for (unsigned number = 1; rc == 0 && *s; number++) {
         next_option(&o, s, number, after_secret);
         rc = take_option(u, &o, err);
-        after_secret = after_secret || (rc == 0 && secret(o.s, (size_t)(o.eq - o.s)));
+        after_secret =
+            after_secret || (rc == 0 && hf__secret_name(o.s, (size_t)(o.eq - o.s)));
         s = *o.e ? o.e + 1 : o.e;
     }
     return rc;
-}
-
-bool hf__parse_time(const char *s, int64_t *ret_ms)
-{
-    static const struct {
-        const char *unit;
-        double ms;
-    } units[] = { { "", 1e3 }, { "ms", 1 }, { "s", 1e3 }, { "m", 6e4 }, { "h", 36e5 } };
-    double n = 0, scale = 1;
-    const char *p = s;
-    bool digits = false;
-
-    for (; *p >= '0' && *p <= '9' && n < 1e12; p++, digits = true)
-        n = n * 10 + (*p - '0');
-    if (*p == '.')
-        for (p++; *p >= '0' && *p <= '9' && scale > 1e-9; p++, digits = true) {
-            scale /= 10;
-            n += (*p - '0') * scale;
-        }
-    if (!digits)
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(p, units[i].unit) == 0) {
-            n = n * units[i].ms + 0.5;
-            if (n > 366.0 * 24 * 36e5)
-                return false;
-            *ret_ms = (int64_t)n;
-            return true;
-        }
-    return false;
 }
 
 /* Takes one parameter out of the list; NULL: not given. The caller frees it. */
@@ -346,47 +285,6 @@ static int take_common(struct url *u, hf_error *err)
     return 0;
 }
 
-/* The text as it was given, less the password and the values of secret options. */
-static char *without_secrets(const struct url *u, const char *text)
-{
-    size_t size = strlen(text) + 16, n = 0;
-    char *out = calloc(1, size + 4 * u->nparams);
-    const char *query = strchr(text, '?'), *rest = text, *at = NULL;
-    const char *s = strchr(text, ':') + 1; /* where the authority begins, if there is one */
-
-    if (!out)
-        return NULL;
-    if (strncmp(s, "//", 2) == 0) {
-        s += 2;
-        for (const char *p = s, *e = s + strcspn(s, "/?"); p < e; p++)
-            if (*p == '@')
-                at = p;
-    }
-    if (at) {
-        const char *colon = memchr(s, ':', (size_t)(at - s)), *end = colon ? colon : at;
-
-        memcpy(out, text, n = (size_t)(end - text));
-        rest = at;
-    }
-    if (!query)
-        return strcat(out, rest);
-    memcpy(out + n, rest, (size_t)(query - rest));
-    n += (size_t)(query - rest);
-    for (const char *p = query; *p;) {
-        size_t len = strcspn(p + 1, "&") + 1, key = strcspn(p + 1, "=&");
-        size_t keep = secret(p + 1, key) && key + 1 < len ? key + 2 : len;
-
-        memcpy(out + n, p, keep);
-        n += keep;
-        if (keep < len) {
-            memcpy(out + n, "***", 3);
-            n += 3;
-        }
-        p += len;
-    }
-    return out;
-}
-
 static int parse(struct url *u, const char *text, hf_error *err)
 {
     const char *p = text;
@@ -411,7 +309,7 @@ static int parse(struct url *u, const char *text, hf_error *err)
     if (rc == 0 && p[path] == '?')
         rc = take_query(u, p + path + 1, err);
     if (rc == 0) {
-        u->shown = without_secrets(u, text);
+        u->shown = hf__without_secrets(text);
         rc = u->shown ? take_common(u, err)
                       : hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for the URL");
     }

@@ -83,8 +83,6 @@ struct url { /* every part percent-decoded; absent parts are NULL (path: "") */
  * space-separated words of `keys`. */
 const char *hf__url_param(const struct url *, const char *key);
 int hf__url_known(const struct url *, const char *keys, hf_error *);
-/* "2.5" (seconds), "500ms", "30s", "5m", "1h"; false: not a time, or beyond a year. */
-bool hf__parse_time(const char *, int64_t *ret_ms);
 
 /* ---- what stands in a line ------------------------------------------------------- */
 

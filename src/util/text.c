@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of the valid UTF-8 character at p (1 to 4), or 0. */
-static size_t char_len(const unsigned char *p, size_t left)
+size_t hf__utf8_char(const char *s, size_t left, uint32_t *ret)
 {
+    const unsigned char *p = (const unsigned char *)s;
     size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
     uint32_t c = p[0];
 
+    *ret = c;
     if (n == 1)
         return 1;
     if (p[0] < 0xc2 || p[0] > 0xf4 || n > left)
@@ -25,19 +26,20 @@ static size_t char_len(const unsigned char *p, size_t left)
     if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)) ||
         (c >= 0xd800 && c <= 0xdfff))
         return 0;
+    *ret = c;
     return n;
 }
 
 bool hf__utf8_valid(const char *s, size_t len)
 {
-    const unsigned char *p = (const unsigned char *)s;
+    uint32_t c;
 
     while (len > 0) {
-        size_t n = char_len(p, len);
+        size_t n = hf__utf8_char(s, len, &c);
 
         if (n == 0)
             return false;
-        p += n;
+        s += n;
         len -= n;
     }
     return true;
@@ -50,9 +52,10 @@ char *hf__escape(char *dst, size_t size, const char *src, size_t len)
     size_t out = 0, safe = 0; /* safe: where "..." still fits */
 
     while (len > 0) {
-        size_t n = char_len(p, len), need;
-        bool c1 = n == 2 && p[0] == 0xc2 && p[1] < 0xa0;
-        bool raw = n > 0 && !c1 && p[0] >= 0x20 && p[0] != 0x7f;
+        uint32_t c;
+        size_t n = hf__utf8_char((const char *)p, len, &c), need;
+        bool c1 = n == 2 && c < 0xa0;
+        bool raw = n > 0 && !c1 && c >= 0x20 && c != 0x7f;
         size_t take = raw || c1 ? n : 1;
 
         need = raw ? n : 4 * take;
@@ -80,6 +83,50 @@ char *hf__escape(char *dst, size_t size, const char *src, size_t len)
     if (size > 0)
         dst[out] = '\0';
     return dst;
+}
+
+bool hf__parse_time(const char *s, int64_t *ret_ms)
+{
+    static const struct {
+        const char *unit;
+        int64_t ms;
+    } units[] = {
+        { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }
+    };
+    const int64_t most = (int64_t)366 * 24 * 3600000;
+    int64_t whole = 0, part = 0, scale = 1, more = 0; /* more: digits beyond the ninth */
+    bool digits = false;
+
+    for (; *s >= '0' && *s <= '9' && whole <= most; s++, digits = true)
+        whole = whole * 10 + (*s - '0');
+    if (*s == '.')
+        for (s++; *s >= '0' && *s <= '9'; s++, digits = true) {
+            if (scale == 1000000000) {
+                more = more || *s > '0';
+                continue;
+            }
+            part = part * 10 + (*s - '0');
+            scale *= 10;
+        }
+    for (size_t i = 0; digits && i < sizeof units / sizeof *units; i++)
+        if (strcmp(s, units[i].unit) == 0) {
+            int64_t ms =
+                whole * units[i].ms + (part * units[i].ms + more + scale - 1) / scale;
+
+            if (ms <= most)
+                *ret_ms = ms;
+            return ms <= most;
+        }
+    return false;
+}
+
+int hf__hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 void hf__hex(char *dst, const void *src, size_t len)

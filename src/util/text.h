@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The length of the valid UTF-8 character at the first of `left` bytes, and its number; 0:
+ * there is none. */
+size_t hf__utf8_char(const char *, size_t left, uint32_t *ret);
 bool hf__utf8_valid(const char *, size_t);
 
 /* Copies `len` bytes of text into dst as one line: control characters, DEL, C1 controls and
@@ -13,6 +16,11 @@ bool hf__utf8_valid(const char *, size_t);
  * or an escape; what does not fit ends in "...". Returns dst. */
 char *hf__escape(char *dst, size_t size, const char *src, size_t len);
 
+/* "2.5" (seconds), "500ms", "30s", "5m", "1h" to milliseconds; false: not a time, or beyond
+ * a year. A fraction of a millisecond is rounded up: only a written zero is 0. */
+bool hf__parse_time(const char *, int64_t *ret_ms);
+
+int hf__hex_digit(char);                                /* of either case; -1: none */
 void hf__hex(char *dst, const void *src, size_t len);   /* 2 * len digits and NUL */
 bool hf__unhex(void *dst, size_t len, const char *src); /* exactly 2 * len digits and NUL */
 

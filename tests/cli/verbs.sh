@@ -196,7 +196,7 @@ run "$H" -u 'frobnicate://user:hunter2@host/x?password=hunter3' ls
 ok $? 'a failing URL does not show its password'
 says 'HOLDFAST_URL_FILE' '-u with a password: warns and says what to do'
 for q in 'auth=u:hunter2' 'x=1&PassWord=hunter2' 'apitoken=hunter2' 'auth=hunter2%zz' \
-    'auth=a&hunter2'; do
+    'auth=a&hunter2' 'pas%73=hunter2'; do
     run "$H" -u "frobnicate://host/x?$q" ls
     says 'HOLDFAST_URL_FILE' "-u with ?$q: warns"
     ! grep -q 'hunter' "$tmp/err" "$tmp/out"
@@ -282,6 +282,14 @@ expect 64 'a note that is not UTF-8: 64' "$H" run --note "$(printf 'c\377')" a t
 says "the note 'c\\\\xff' is not UTF-8" 'a note that is not UTF-8: names it'
 expect 64 'HOLDFAST_OWNER that is not ours: 64' env HOLDFAST_OWNER=garbage "$H" run a true
 says 'HOLDFAST_OWNER' 'HOLDFAST_OWNER that is not ours: names it'
+expect 64 'HOLDFAST_OWNER beside a bad URL: 64' env HOLDFAST_OWNER=garbage \
+    "$H" -u "local://$tmp/s?frob=1" run a true
+says "no option 'frob'" 'HOLDFAST_OWNER beside a bad URL: names what is wrong with the URL'
+expect 64 'a grace too long for the ttl of the URL: 64' \
+    "$H" -u "local://$tmp/s?t%74l=3s" run --grace 2s a true
+says 'third of the ttl (1.0 s)' 'a grace too long for the ttl of the URL: says why'
+expect 64 'a grace too long for the default ttl: 64' "$H" run --grace 11s a true
+says 'third of the ttl (10 s)' 'a grace too long for the default ttl: says why'
 expect 0 'a name that looks like an option, after --' "$H" show -- --json
 prints '^name  *--json$' 'a name that looks like an option is a name'
 
@@ -700,6 +708,11 @@ expect 0 'bench on a store of ours' env "HOLDFAST_URL=local://$tmp/benched" \
     "$H" bench --json --time 20ms uncontended
 expect 0 'ls of that store' env "HOLDFAST_URL=local://$tmp/benched" "$H" ls --json
 json 'd == []' 'bench leaves no lock behind'
+expect 0 'bench on a store named by -u' "$H" -u "local://$tmp/benched" bench --json --time 20ms run
+expect 64 'bench: -u behind the verb: 64' "$H" bench -u "local://$tmp/benched"
+says 'before the verb' 'bench: -u behind the verb: says where it goes'
+expect 64 'bench: an empty -u: 64' "$H" -u '' bench
+says '^holdfast: -u is empty' 'bench: an empty -u: says so'
 unset TMPDIR
 
 echo "1..$n"

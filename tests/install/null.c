@@ -73,6 +73,7 @@ static void without_a_client(void)
     REFUSED(hf_client_wait(NULL, 0));
     REFUSED(hf_client_life_fds(NULL, NULL, 0));
     IS(hf_client_caps(NULL), 0);
+    IS(hf_client_ttl_ms(NULL), 0);
     IS(hf_client_url(NULL) != NULL, 0);
     IS(lease || list || op, 0);
 }

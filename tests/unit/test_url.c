@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "core/url.h"
+#include "util/text.h"
 
 #include <holdfast/tool.h>
 #include <sys/stat.h>
@@ -144,10 +145,30 @@ static void reads_times(void **state)
     static const struct {
         const char *text;
         int64_t ms;
-    } t[] = { { "2.5", 2500 },   { "500ms", 500 }, { "30s", 30000 }, { "5m", 300000 },
-              { "1h", 3600000 }, { "0.0005", 1 },  { "0", 0 },       { ".5", 500 } };
-    static const char *const bad[] = { "",    ".",  "s",     "-1",          "1e3",
-                                       "1 s", "5x", "1h30m", "99999999999h" };
+    } t[] = { { "2.5", 2500 },
+              { "500ms", 500 },
+              { "30s", 30000 },
+              { "5m", 300000 },
+              { "1h", 3600000 },
+              { "0.0005", 1 },
+              { "0", 0 },
+              { ".5", 500 },
+              { "0.0001", 1 },
+              { "2.0001", 2001 },
+              { "0.00000000001", 1 },
+              { "0.00000000000", 0 },
+              { "8784h", 31622400000 } };
+    static const char *const bad[] = { "",
+                                       ".",
+                                       "s",
+                                       "-1",
+                                       "1e3",
+                                       "1 s",
+                                       "5x",
+                                       "1h30m",
+                                       "99999999999h",
+                                       "8784.1h",
+                                       "99999999999999999999ms" };
     int64_t ms;
 
     (void)state;

@@ -4,6 +4,7 @@
 #include "util/heap.h"
 #include "util/list.h"
 #include "util/map.h"
+#include "util/secret.h"
 #include "util/text.h"
 
 #include <time.h>
@@ -151,6 +152,30 @@ static void utf8_is_checked_strictly(void **state)
         assert_int_equal(hf__utf8_valid(t[i].text, strlen(t[i].text)), t[i].valid);
 }
 
+/* Of any text, also of what is no URL; shows_no_secrets in test_url.c has the URLs. */
+static void secrets_are_taken_out_of_any_text(void **state)
+{
+    static const char *const t[][2] = {
+        { "", "" },
+        { "/tmp", "/tmp" },
+        { "a:b@c", "a:b@c" },
+        { "://u:x@", "://u@" },
+        { "x://h:1?y@z", "x://h:1?y@z" },
+        { "?pwd=x", "?pwd=***" },
+        { "?pwd=", "?pwd=" },
+        { "?&pwd&=x&", "?&pwd&=x&" },
+        { "?pwd=x&a=b&pwd=x&pwd=x", "?pwd=***&a=b&pwd=***&pwd=***" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        char *shown = hf__without_secrets(t[i][0]);
+
+        assert_string_equal(shown, t[i][1]);
+        free(shown);
+    }
+}
+
 static void escape_makes_one_safe_line(void **state)
 {
     static const struct {
@@ -234,6 +259,7 @@ int main(void)
         cmocka_unit_test(map_removes_one_of_many_alike_at_once),
         cmocka_unit_test(keyed_hash_is_siphash),
         cmocka_unit_test(utf8_is_checked_strictly),
+        cmocka_unit_test(secrets_are_taken_out_of_any_text),
         cmocka_unit_test(escape_makes_one_safe_line),
         cmocka_unit_test(hex_goes_both_ways),
         cmocka_unit_test(list_removes_twice),

@@ -7,6 +7,7 @@
  * before it answers (appendfsync always). With one node there is no such promise, and no
  * such guard. */
 #include "driver/redis/redlock/redlock.h"
+#include "util/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* bench_zookeeper.c: the least that a ZooKeeper server could do for the same, on plain
+/* zookeeper.c: the least that a ZooKeeper server could do for the same, on plain
  * sockets.
  *
  *   a pair      create2 of a ticket's node, ephemeral and sequential, and its delete, each
@@ -10,8 +10,8 @@
  * Nodes are like the library's, with as much in them and the same rights. They stand in a
  * folder of each worker's that no name of a lock leads to, which goes in the end; what is
  * left after a kill goes with the session, and the folder, a container, by itself. */
-#include "bench_jute.h"
-#include "bench_link.h"
+#include "stores/jute.h"
+#include "stores/link.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* bench_held.c: does it cost more to hold much?
+/* held.c: does it cost more to hold much?
  *
  * One client takes 10,000 and 100,000 names; beside them one more is acquired and released.
  * The measure is the same pair with nothing held before; what it takes after all were given

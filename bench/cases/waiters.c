@@ -1,4 +1,4 @@
-/* bench_waiters.c: does a longer queue cost more?
+/* waiters.c: does a longer queue cost more?
  *
  * One process, one client, callbacks. N waiters stand behind a holder; from then on each
  * one that is granted releases and joins anew at the end, so the queue keeps its length

@@ -1,12 +1,12 @@
-/* bench_jute.h: a bare session with a ZooKeeper server, for limits that owe nothing to the
+/* jute.h: a bare session with a ZooKeeper server, for limits that owe nothing to the
  * library. Requests are put together and sent in one go; every one has its answer, in
  * order, and events come in between. */
-#ifndef HF_CLI_BENCH_JUTE_H
-#define HF_CLI_BENCH_JUTE_H
+#ifndef HF_BENCH_JUTE_H
+#define HF_BENCH_JUTE_H
 
 #include "bench.h"
 
-#include "../src/proto/jute.h" /* a pure codec, compiled in: no symbol of the library */
+#include "proto/jute.h" /* a pure codec, compiled in: no symbol of the library */
 
 struct jute_link {
     int fd;

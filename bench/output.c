@@ -1,4 +1,4 @@
-/* bench_out.c: the figures as a table, or as one JSON object per line. Each row is
+/* output.c: the figures as a table, or as one JSON object per line. Each row is
  * written as soon as it is known, so that an ended run leaves whole lines. */
 #include "bench.h"
 

@@ -1,8 +1,8 @@
-/* bench_wire.c: Redis's commands and replies on a bare connection (bench_link.c). Goes
+/* wire.c: Redis's commands and replies on a bare connection (stores/link.c). Goes
  * wrong: says why and returns an exit status. */
-#include "bench_wire.h"
+#include "stores/wire.h"
 
-#include "bench_link.h"
+#include "stores/link.h"
 
 #include <stdlib.h>
 #include <string.h>

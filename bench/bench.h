@@ -1,10 +1,11 @@
-/* bench.h: what the cases of `holdfast bench` share.
+/* bench.h: what the parts of holdfast-bench share, the program behind `holdfast bench`:
+ * cases/ has what is measured, stores/ the raw limit of each store.
  *
  * Every figure is a ratio measured in one run: slices of our work and of the raw limit
  * take turns, each slice gives one rate, and the medians of the rates are compared. So a
  * noisy moment of the machine spoils one slice, not the figure. */
-#ifndef HF_CLI_BENCH_H
-#define HF_CLI_BENCH_H
+#ifndef HF_BENCH_H
+#define HF_BENCH_H
 
 #include "cli.h"
 
@@ -23,8 +24,9 @@ struct bench {
     const struct bench_raw *raw; /* NULL: its limit cannot be measured */
     bool own;                    /* no URL was given: the store is in dir */
     bool json, progress;
-    bool named;      /* the cases were chosen */
-    int64_t time_ns; /* for each case */
+    bool named;          /* the cases were chosen */
+    int64_t time_ns;     /* for each case */
+    const char *command; /* the holdfast that has started us */
 };
 
 /* Times of single pairs. When the room is used up every second one goes, and from then on
@@ -109,7 +111,7 @@ typedef int bench_case(const struct bench *);
 bench_case bench_uncontended, bench_inflight, bench_contended, bench_handoff, bench_waiters,
     bench_held, bench_server, bench_run;
 
-/* ---- bench_stat.c ---------------------------------------------------------------- */
+/* ---- statistics.c ---------------------------------------------------------------- */
 
 int64_t bench_now(void);   /* ns, CLOCK_MONOTONIC */
 double bench_memory(void); /* bytes that the allocator has given out; NAN: not known */
@@ -129,14 +131,14 @@ void bench_fill(struct bench_row *, const char *name, struct tally *ours,
 
 void bench_limit(struct bench_row *, double most); /* of the ratio */
 
-/* ---- bench_out.c ----------------------------------------------------------------- */
+/* ---- output.c -------------------------------------------------------------------- */
 
 void bench_head(const struct bench *);
 void bench_print(const struct bench *, const struct bench_row *);
 void bench_progress(const struct bench *, const char *what, int done, int of);
 void bench_quiet(const struct bench *); /* takes the progress line away */
 
-/* ---- bench_crew.c ---------------------------------------------------------------- */
+/* ---- crew.c ---------------------------------------------------------------------- */
 
 struct crew;
 
@@ -148,14 +150,14 @@ void crew_end(struct crew *); /* takes NULL */
 
 void *bench_shared(size_t size); /* zeroed, shared with children; NULL: no memory */
 
-/* ---- bench_pair.c ---------------------------------------------------------------- */
+/* ---- cases/pair.c ---------------------------------------------------------------- */
 
 int bench_open(const struct bench *, uint32_t drive, int64_t ttl_ms, hf_client **ret);
 bench_work bench_pairs; /* acquire and release, or the raw limit's pair */
 
-/* ---- bench_handoff.c ------------------------------------------------------------- */
+/* ---- cases/handoff.c ------------------------------------------------------------- */
 
-int bench_socket_turns(struct worker *, int64_t until);
+int bench_lost_peer(void); /* says it; returns an exit status */
 /* Both have come here; the first says whether the game goes on. Returns an exit status. */
 int bench_meet(const struct worker *, char *go);
 

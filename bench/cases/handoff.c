@@ -1,13 +1,11 @@
-/* bench_handoff.c: a lock goes to and fro between two processes, each on a CPU of its own.
+/* handoff.c: a lock goes to and fro between two processes, each on a CPU of its own.
  *
  * A hand-off is from the call that releases to the return of the acquire of one who stood
  * in line; a pair is one there and one back. That the other stands in line is looked at
  * before the release, and whoever has released joins again only when the other has it:
  * joining is not part of it, here and in the raw limit; `contended` has both. The raw limit
- * is one byte there and back over a unix socket: two wake-ups, as two hand-offs need; of a
- * server, see bench_redis.c and bench_zookeeper.c. Both are pinned, because a pair on one
- * CPU takes a third of the time of one on two, and the scheduler would choose for each
- * anew. */
+ * of each store is in stores/. Both are pinned, because a pair on one CPU takes a third of
+ * the time of one on two, and the scheduler would choose for each anew. */
 #include "bench.h"
 
 #include <errno.h>
@@ -24,7 +22,7 @@ struct table { /* shared by the two */
     atomic_llong released_at, took; /* of the last hand-off */
 };
 
-static int lost_peer(void)
+int bench_lost_peer(void)
 {
     cli_say("the other process of the hand-off has ended: %s", strerror(errno));
     return EXIT_SYSTEM;
@@ -32,12 +30,12 @@ static int lost_peer(void)
 
 static int say(const struct worker *w, char word)
 {
-    return send(w->fd, &word, 1, MSG_NOSIGNAL) == 1 ? 0 : lost_peer();
+    return send(w->fd, &word, 1, MSG_NOSIGNAL) == 1 ? 0 : bench_lost_peer();
 }
 
 static int hear(const struct worker *w, char *word)
 {
-    return recv(w->fd, word, 1, 0) == 1 ? 0 : lost_peer();
+    return recv(w->fd, word, 1, 0) == 1 ? 0 : bench_lost_peer();
 }
 
 int bench_meet(const struct worker *w, char *go)
@@ -141,32 +139,7 @@ static int our_turns(struct worker *w, int64_t until)
     return status;
 }
 
-/* ---- the limit ------------------------------------------------------------------- */
-
-int bench_socket_turns(struct worker *w, int64_t until)
-{
-    int64_t start = bench_now(), now = start;
-    char byte = 'p';
-
-    while (byte == 'p') {
-        int64_t begin = now;
-
-        /* the server echoes; the asker ends the game with another byte */
-        if (w->index == 1 && read(w->fd, &byte, 1) != 1)
-            return lost_peer();
-        if (w->index == 0 && now >= until)
-            byte = 'q';
-        if (write(w->fd, &byte, 1) != 1 || (w->index == 0 && read(w->fd, &byte, 1) != 1))
-            return lost_peer();
-        now = bench_now();
-        if (w->index == 0) {
-            w->slice->pairs++;
-            samples_add(&w->slice->samples, (double)(now - begin) / 1e3);
-        }
-    }
-    w->slice->ns = now - start;
-    return 0;
-}
+/* ---- the two --------------------------------------------------------------------- */
 
 /* To the first or second CPU that we may use; where there is one only, it stays as it is.
  */

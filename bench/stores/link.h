@@ -1,7 +1,7 @@
-/* bench_link.h: a bare connection to a server, for limits that owe nothing to the
+/* link.h: a bare connection to a server, for limits that owe nothing to the
  * library: where a URL leads to, and plain blocking calls. */
-#ifndef HF_CLI_BENCH_LINK_H
-#define HF_CLI_BENCH_LINK_H
+#ifndef HF_BENCH_LINK_H
+#define HF_BENCH_LINK_H
 
 #include "bench.h"
 

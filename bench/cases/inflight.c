@@ -1,4 +1,4 @@
-/* bench_inflight.c: one client, callbacks, 64 acquires and releases under way at any
+/* inflight.c: one client, callbacks, 64 acquires and releases under way at any
  * time, each on a name of its own. The raw limit is the store's own scripts or
  * statements, sent without the library by one connection, as many at once; where that
  * cannot be had, the rate stands alone. */

@@ -1,7 +1,7 @@
-/* bench_wire.h: a bare connection to a Redis server, for limits that owe nothing to the
+/* wire.h: a bare connection to a Redis server, for limits that owe nothing to the
  * library: plain blocking calls, one buffer out, one buffer in. */
-#ifndef HF_CLI_BENCH_WIRE_H
-#define HF_CLI_BENCH_WIRE_H
+#ifndef HF_BENCH_WIRE_H
+#define HF_BENCH_WIRE_H
 
 #include "bench.h"
 
@@ -48,7 +48,7 @@ struct wire_spent {
 };
 int wire_spent(struct wire *, struct wire_spent *);
 
-/* ---- bench_redis.c --------------------------------------------------------------- */
+/* ---- redis.c --------------------------------------------------------------------- */
 
 /* Join and leave of a line that nobody else uses, ready to be sent again and again. */
 struct raw_line {

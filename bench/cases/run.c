@@ -1,4 +1,4 @@
-/* bench_run.c: many runs of `holdfast run NAME -- true`, beside `flock FILE true`, which
+/* run.c: many runs of `holdfast run NAME -- true`, beside `flock FILE true`, which
  * is the least that a command can do for the same. Without flock(1) there is no ratio. */
 #include "bench.h"
 
@@ -22,7 +22,7 @@ static int one_run(const struct runs *r, bool raw)
 {
     char *ours[] = { "holdfast", "run", (char *)r->name, "--", "true", NULL };
     char *theirs[] = { "flock", (char *)r->file, "true", NULL };
-    const char *path = raw ? "flock" : "/proc/self/exe";
+    const char *path = raw ? "flock" : r->bench->command;
     pid_t pid;
     int rc = posix_spawnp(&pid, path, &r->quiet, NULL, raw ? theirs : ours, r->env), status;
 

@@ -1,4 +1,4 @@
-/* bench_stat.c: samples, medians and the alternating rounds. */
+/* statistics.c: samples, medians and the alternating rounds. */
 #include "bench.h"
 
 #include <malloc.h>

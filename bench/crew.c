@@ -1,4 +1,4 @@
-/* bench_crew.c: processes that work in slices as they are told.
+/* crew.c: processes that work in slices as they are told.
  *
  * Each child opens the store itself, says so over a socket pair, and then runs one slice
  * per order; what it counted stands in shared memory. Goes wrong: a child that fails has

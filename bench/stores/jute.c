@@ -1,8 +1,8 @@
-/* bench_jute.c: a bare session with a ZooKeeper server. Goes wrong: says why and returns an
+/* jute.c: a bare session with a ZooKeeper server. Goes wrong: says why and returns an
  * exit status. */
-#include "bench_jute.h"
+#include "stores/jute.h"
 
-#include "bench_link.h"
+#include "stores/link.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,17 +1,11 @@
-/* bench_pair.c: acquire and release as fast as they go: alone, by threads of one
- * client, by processes. The raw limit is the least that the kernel takes for the same
- * on one machine: flock(2) lock and unlock on a descriptor of one's own; of a server,
- * the least that it takes, without the library (bench_redis.c: each worker has a line
- * of its own there). */
+/* pair.c: acquire and release as fast as they go: alone, by threads of one client, by
+ * processes. The raw limit is the least that the store takes for the same, without the
+ * library: stores/. */
 #include "bench.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 enum { CONTENDERS = 4, BATCH_MOST = 64, BATCH_NS = 50000 };
 
@@ -33,41 +27,6 @@ static int our_pair(struct worker *w)
         return cli_fail(&err);
     return 0;
 }
-
-/* ---- the raw limit on one machine ------------------------------------------------ */
-
-static int flock_open(struct worker *w)
-{
-    char path[sizeof w->bench->dir + 16];
-
-    snprintf(path, sizeof path, "%s/flock", w->bench->dir);
-    w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (w->fd >= 0)
-        return 0;
-    cli_say("%s: %s", path, strerror(errno));
-    return EXIT_SYSTEM;
-}
-
-static void flock_close(struct worker *w)
-{
-    if (w->fd >= 0)
-        close(w->fd);
-}
-
-static int flock_pair(struct worker *w)
-{
-    if (flock(w->fd, LOCK_EX) == 0 && flock(w->fd, LOCK_UN) == 0)
-        return 0;
-    cli_say("flock: %s", strerror(errno));
-    return EXIT_SYSTEM;
-}
-
-const struct bench_raw bench_raw_local = { .open = flock_open,
-                                           .close = flock_close,
-                                           .pair = flock_pair,
-                                           .turns = bench_socket_turns,
-                                           .pair_most = 2.5,
-                                           .turns_most = 1.5 };
 
 /* ---- pairs ----------------------------------------------------------------------- */
 

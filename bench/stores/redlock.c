@@ -1,12 +1,12 @@
-/* bench_redlock.c: the least that several Redis servers could do for the same, on plain
+/* redlock.c: the least that several Redis servers could do for the same, on plain
  * sockets, twice. As Redlock has to do it: the driver's own scripts of a vote and of giving
  * back go to all of them at once, and the answers of a majority are waited for. And what no
  * lock can do with less: PING there and back, to a bare majority. The key is outside the
  * library's own; it goes in the end, and the marks are those of the library, which only
  * grow. */
-#include "bench_wire.h"
+#include "stores/wire.h"
 
-#include "../src/driver/redis/script.h" /* data alone: what EVALSHA runs */
+#include "driver/redis/script.h" /* data alone: what EVALSHA runs */
 
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* bench_redis.c: the least that a Redis server could do for the same, on plain
+/* redis.c: the least that a Redis server could do for the same, on plain
  * sockets.
  *
  *   a pair      two EVALSHA ping-pongs: the library's own scripts of join and leave
@@ -8,9 +8,9 @@
  * Commands are put together once and replies are only looked at for success, so that
  * nothing but the store is in these figures. Lines, marks and channels are outside the
  * library's own keys; the marks, which a script leaves behind, are removed in the end. */
-#include "bench_wire.h"
+#include "stores/wire.h"
 
-#include "../src/driver/redis/script.h" /* data alone: what EVALSHA runs */
+#include "driver/redis/script.h" /* data alone: what EVALSHA runs */
 
 #include <stdlib.h>
 #include <string.h>

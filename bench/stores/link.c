@@ -1,10 +1,11 @@
-/* bench_link.c: a bare connection to a server.
+/* link.c: a bare connection to a server.
  *
  * Reads the few parts of a URL that lead to one server without TLS; whatever else is
  * in it was judged by the library, which has opened the same URL before. Goes wrong:
  * says why and returns an exit status; a server that never answers is ended by the
  * bench's own alarm. */
-#include "bench_link.h"
+#include "stores/link.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -54,14 +55,6 @@ int link_more(int fd, void *to, size_t room, size_t *ret)
 
 /* ---- the URL --------------------------------------------------------------------- */
 
-static int digit(char c)
-{
-    static const char digits[] = "0123456789abcdefABCDEF";
-    const char *at = c ? strchr(digits, c) : NULL;
-
-    return !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
-}
-
 static bool decode(char *to, size_t size, const char *s, const char *end)
 {
     size_t n = 0;
@@ -69,8 +62,9 @@ static bool decode(char *to, size_t size, const char *s, const char *end)
     for (; s < end; s++) {
         if (n + 1 >= size)
             return false;
-        if (*s == '%' && end - s > 2 && digit(s[1]) >= 0 && digit(s[2]) >= 0) {
-            to[n++] = (char)(digit(s[1]) << 4 | digit(s[2]));
+        if (*s == '%' && end - s > 2 && hf__hex_digit(s[1]) >= 0 &&
+            hf__hex_digit(s[2]) >= 0) {
+            to[n++] = (char)(hf__hex_digit(s[1]) << 4 | hf__hex_digit(s[2]));
             s += 2;
         } else {
             to[n++] = *s;

@@ -1,4 +1,4 @@
-/* bench_server.c: how long the server itself is busy with a pair.
+/* server.c: how long the server itself is busy with a pair.
  *
  * The library's scripts beside a lock after the scheme of Redisson's RLock, which is
  * neither fair nor fenced: a hash with the owner's count, released with a message to
@@ -8,7 +8,7 @@
  * everything in it; its own count of the time inside scripts (INFO commandstats) is
  * told too. Goes wrong: others who use the server meanwhile are in the figures of
  * both. */
-#include "bench_wire.h"
+#include "stores/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
