@@ -53,9 +53,10 @@ struct drawer { /* a cell and its answers */
     int rc;
 };
 
-/* A folder of its own below a temporary one, removed by folder_free. */
-char *folder_new(void);
-void folder_free(char *);
+/* Each case has a folder of its own below a temporary one. */
+extern char *folder;
+int folder_setup(void **state); /* chooses the name: the driver makes it */
+int folder_teardown(void **state);
 char *folder_file(const char *folder, const char *file); /* static buffer */
 
 int side_open(struct side *, const char *folder,
@@ -78,6 +79,15 @@ int pass_answer(struct pass *); /* the same, of a join that was called before */
 int pass_leave(struct pass *);  /* the rc of ev_left */
 void pass_renew(struct pass *);
 bool pass_holds(const struct pass *);
+/* Macros, so that a failure names its line. */
+#define pass_hold(p, s, name) (pass_init(p, s, name), assert_int_equal(pass_join(p), 1))
+#define pass_wait(p, s, name) (pass_init(p, s, name), assert_int_equal(pass_join(p), 0))
+
+/* With a client that is opened and closed again: nothing more; takes a lock and leaves it
+ * behind as a kept one; tries to take one, and leaves it. */
+int open_and_close(const char *query);
+void use_once(const char *name);
+int try_once(const char *name); /* as pass_join */
 
 void glance_at(struct glance *, struct side *, const char *name, bool list);
 int evict(struct side *, const char *name, const unsigned char *token, bool now);
@@ -97,6 +107,13 @@ void child_tell(struct child *, char);
 void child_kill(struct child *,
                 int sig);       /* and reaps it unless sig is SIGSTOP or SIGCONT */
 void child_end(struct child *); /* lets it go on and reaps it */
+
+enum { CANNOT = 77 }; /* said by a child whose rights do not suffice */
+/* What `body` returns in a child process; fails the test if a signal ends it. */
+int in_child(int (*body)(const char *), const char *arg);
+bool file_write(const char *path, const char *text);
+/* A new namespace; a user who has no right to one is given it inside one of his own. */
+bool namespace_enter(int flags);
 
 extern struct place pretend; /* added to the namespaces in which the driver finds itself */
 extern long pretend_fs;      /* the type of every file system; 0: the true one */

@@ -26,7 +26,6 @@ void *__wrap_malloc(size_t n)
     return no_memory ? NULL : __real_malloc(n);
 }
 
-static char *folder;
 static struct side a, b;
 static bool closes_before_burial;
 
@@ -53,8 +52,7 @@ bool __wrap_hf__local_bury_seen(struct local *ls)
 
 static int setup(void **state)
 {
-    (void)state;
-    folder = folder_new();
+    folder_setup(state);
     assert_int_equal(side_open(&a, folder, "?connect_timeout=300ms"), 0);
     assert_int_equal(side_open(&b, folder, "?connect_timeout=15s"), 0);
     return 0;
@@ -62,10 +60,9 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     side_close(&a);
     side_close(&b);
-    folder_free(folder);
+    folder_teardown(state);
     return 0;
 }
 
@@ -171,8 +168,7 @@ static void a_repeated_join_is_left_in_the_store(void **state)
     struct pass p;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &b, "x");
     close_gate();
     join(&p);
     leave(&p);
@@ -190,11 +186,9 @@ static void a_leave_waits_for_the_gate(void **state)
     struct pass p, q, r;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&q, &b, "x");
     pass_init(&r, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &b, "x");
+    pass_wait(&q, &b, "x");
     close_gate();
     leave(&p);
     leave(&q);
@@ -247,8 +241,7 @@ static void limits_end_what_waits(void **state)
     pass_init(&p, &a, "x");
     pass_init(&q, &a, "x");
     q.t.try_only = true;
-    pass_init(&h, &a, "h");
-    assert_int_equal(pass_join(&h), 1);
+    pass_hold(&h, &a, "h");
     g[0].look = (struct look){ .store = a.store, .name = "x", .name_len = 1 };
     g[1].look = g[0].look;
     d.cell.store = a.store;
@@ -306,9 +299,8 @@ static void a_limit_comes_before_that_of_the_core(void **state)
     (void)state;
     assert_int_equal(side_open(&s, folder, "?connect_timeout=10ms"), 0);
     ls = local_of(s.store);
-    pass_init(&h, &s, "h");
     pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&h), 1);
+    pass_hold(&h, &s, "h");
     close_gate();
     pass_renew(&h); /* has no limit */
     while (ls->pause_ms < 20)
@@ -333,10 +325,8 @@ static void without_memory_it_is_said(void **state)
 
     (void)state;
     pass_init(&p, &b, "x");
-    pass_init(&h, &b, "h");
-    pass_init(&w, &b, "h");
-    assert_int_equal(pass_join(&h), 1);
-    assert_int_equal(pass_join(&w), 0);
+    pass_hold(&h, &b, "h");
+    pass_wait(&w, &b, "h");
     g[0].look.follow = true;
     glance_at(&g[0], &b, "h", false);
     g[1].look = (struct look){ .store = b.store, .name = "x", .name_len = 1 };
@@ -404,8 +394,7 @@ static void a_leave_takes_the_amendment_along(void **state)
     struct pass p;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &b, "x");
     close_gate();
     p.t.note = "for nobody";
     hf__driver_local.amend(b.store, &p.t);
@@ -425,8 +414,7 @@ static void what_is_gone_is_forgotten(void **state)
     struct note note = { .kind = MAIL_EVICTED };
 
     (void)state;
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &b, "x");
     memcpy(note.token, p.t.token, HF_TOKEN);
     assert_int_equal(evict(&a, "x", p.t.token, true), 0);
     close_gate();
@@ -456,12 +444,10 @@ static void renewals_are_made_when_the_gate_opens(void **state)
         char name[16];
 
         snprintf(name, sizeof name, "n/%d", i);
-        pass_init(&p[i], &b, name);
-        assert_int_equal(pass_join(&p[i]), 1);
+        pass_hold(&p[i], &b, name);
         lives[i] = p[i].t.life;
     }
-    pass_init(&w, &b, "n/0");
-    assert_int_equal(pass_join(&w), 0);
+    pass_wait(&w, &b, "n/0");
     lives[N] = w.t.life;
     before = w.alive;
     close_gate();
@@ -492,10 +478,8 @@ static void what_is_given_up_is_not_renewed(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&q, &b, "y");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&p, &b, "x");
+    pass_hold(&q, &b, "y");
     close_gate();
     pass_renew(&p);
     pass_renew(&q);
@@ -570,8 +554,7 @@ static void a_death_is_noticed_when_the_gate_opens(void **state)
 
     (void)state;
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &b, "x");
     g->look.follow = true;
     glance_at(g, &b, "x", false);
     close_gate();
@@ -623,8 +606,7 @@ static void a_follow_waits_and_goes_on(void **state)
     side_until_size(&b, &d.done, 1);
     assert_int_equal(side_records(&b, TABLE_FOLLOW), 2);
 
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     assert_int_equal(drawer_do(&put, &a, CELL_PUT, "c"), 0);
     close_gate(); /* b has not heard of it yet */
     turns(&b);
@@ -666,8 +648,7 @@ static void an_error_ends_a_follow(void **state)
     assert_int_equal(g->rc, HF_EFOREIGN);
     assert_int_equal(d.rc, HF_EFOREIGN);
     assert_true(list_empty(&ls->looks) && list_empty(&ls->cells));
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     turns(&b);
     assert_int_equal(g->done, 2);
     assert_int_equal(pass_leave(&p), 0);
@@ -686,11 +667,9 @@ static void closing_waits_for_nobody(void **state)
 
     (void)state;
     assert_int_equal(side_open(&s, folder, "?connect_timeout=15s"), 0);
-    pass_init(&p, &s, "x");
-    pass_init(&q, &s, "x");
     pass_init(&r, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &s, "x");
+    pass_wait(&q, &s, "x");
     g[0].look.follow = true;
     glance_at(&g[0], &s, "x", false);
     g[1].look = (struct look){ .store = s.store, .name = "x", .name_len = 1 };

@@ -20,21 +20,18 @@
 #include <unistd.h>
 
 static struct side a;
-static char *folder;
 
 static int setup(void **state)
 {
-    (void)state;
-    folder = folder_new();
+    folder_setup(state);
     assert_int_equal(side_open(&a, folder, "?connect_timeout=2s"), 0);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     side_close(&a);
-    folder_free(folder);
+    folder_teardown(state);
     return 0;
 }
 
@@ -76,8 +73,7 @@ static void hand_over(void **state)
 
     (void)state;
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &a, "x");
     d = child_start(folder, stand_in_line, NULL);
     assert_int_equal(child_hear(&d), 'w');
     child_end(&c);
@@ -127,8 +123,7 @@ static struct pass *waited_for_many(struct child *c, size_t n)
     assert_int_equal(child_hear(c), 'h');
     for (size_t i = 0; i < n; i++) {
         snprintf(name, sizeof name, "line/%zu", i);
-        pass_init(&p[i], &a, name);
-        assert_int_equal(pass_join(&p[i]), 0);
+        pass_wait(&p[i], &a, name);
     }
     child_tell(c, 'l');
     assert_int_equal(child_hear(c), 'l');
@@ -151,8 +146,7 @@ static void a_grant_comes_without_an_entry(void **state)
     pass_renew(p);
     assert_int_equal(p->alive, alive + 1);
     pass_leave(p);
-    pass_init(&q, &a, "x");
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&q, &a, "x");
     assert_int_equal(side_records(&a, TABLE_MAIL), 0);
     pass_leave(&q);
     child_end(&c);
@@ -190,8 +184,7 @@ static void a_taken_grant_leaves_nothing_in_the_pipe(void **state)
         if (again) {
             d = child_start(folder, stand_in_line, NULL);
             assert_int_equal(child_hear(&d), 'h');
-            pass_init(&q, &a, "x");
-            assert_int_equal(pass_join(&q), 0);
+            pass_wait(&q, &a, "x");
         } else
             side_turn(&a, hf__loop_now());
         assert_int_equal(poll(&pipe, 1, 0), 0);
@@ -295,8 +288,7 @@ static void a_killed_holder_is_noticed(void **state)
 
     (void)state;
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &a, "x");
     child_kill(&c, SIGKILL);
     side_until(&a, &p.granted);
     assert_int_equal(p.granted, 1);
@@ -382,8 +374,7 @@ static void killed_waiters_do_not_block(void **state)
             c[k] = child_start(folder, stand_in_line, NULL);
             assert_int_equal(child_hear(&c[k]), k == 0 ? 'h' : 'w');
         }
-        pass_init(&p, &a, "x");
-        assert_int_equal(pass_join(&p), 0);
+        pass_wait(&p, &a, "x");
         assert_int_equal(p.position, 3);
         for (int k = 0; k < 3; k++) {
             assert_int_equal(p.granted, 0);
@@ -423,8 +414,7 @@ static void the_head_watches_every_holder(void **state)
         c[k] = child_start(folder, read_and_die, NULL);
         assert_int_equal(child_hear(&c[k]), 'h');
     }
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &a, "x");
     child_kill(&c[1], SIGKILL);
     child_kill(&c[2], SIGKILL);
     side_turn(&a, hf__loop_now());
@@ -531,8 +521,7 @@ static void a_process_killed_inside_opens_the_gate(void **state)
     side_turn(&a, hf__loop_now());
     assert_int_equal(p.granted, 0);
     child_kill(&c, SIGKILL);
-    pass_init(&q, &a, "y");
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&q, &a, "y");
     assert_int_equal(pass_answer(&p), 1);
     pass_leave(&p);
     pass_leave(&q);
@@ -574,15 +563,13 @@ static void a_commit_that_was_not_finished_is_undone(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&q, &a, "held");
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&q, &a, "held");
     for (int i = 0; i < 4; i++) { /* both meta pages, twice */
         struct child c = child_start(folder, die_in_commit, NULL);
 
         assert_int_equal(child_hear(&c), 'c');
         child_kill(&c, SIGKILL);
-        pass_init(&p, &a, "x");
-        assert_int_equal(pass_join(&p), 1);
+        pass_hold(&p, &a, "x");
         pass_leave(&p);
         pass_renew(&q);
         assert_int_equal(q.alive, i + 1);
@@ -643,8 +630,7 @@ static void a_forked_child_does_not_keep_the_parent_alive(void **state)
     (void)state;
     assert_int_equal(read(c.hear, &grandchild, sizeof grandchild), sizeof grandchild);
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &a, "x");
     child_kill(&c, SIGKILL);
     side_until(&a, &p.granted);
     assert_int_equal(kill(grandchild, 0), 0);
@@ -661,8 +647,7 @@ static void a_guard_holds_back_the_news(void **state)
     (void)state;
     assert_int_equal(read(c.hear, &guard, sizeof guard), sizeof guard);
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &a, "x");
     child_kill(&c, SIGKILL);
     side_turn(&a, hf__loop_now() + 300000);
     side_turn(&a, hf__loop_now() + 100000);
@@ -683,8 +668,7 @@ static void a_forked_handle_refuses(void **state)
     pid_t pid;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     pid = fork();
     if (pid == 0) {
         struct side s;

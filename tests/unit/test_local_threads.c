@@ -18,7 +18,6 @@
 
 enum { THREADS = 4, ROUNDS = 400 };
 
-static char *folder;
 static _Atomic int inside, violations;
 
 struct worker {
@@ -33,20 +32,6 @@ struct worker {
         if (!(c) && !(w)->failed)                                                          \
             (w)->failed = __LINE__;                                                        \
     while (0)
-
-static int setup(void **state)
-{
-    (void)state;
-    folder = folder_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_free(folder);
-    return 0;
-}
 
 static void one_round(struct worker *w, struct side *s)
 {
@@ -170,7 +155,7 @@ static void forks_beside_threads(void **state)
 }
 #endif
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {
