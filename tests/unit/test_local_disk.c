@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -83,32 +84,23 @@ static void a_file_size_limit(void **state)
     assert_int_equal(open_and_close(""), 0);
 }
 
-static int on_a_full_disk(const char *where)
-{
-    char path[256];
-
-    if (mkdir(where, 0700) < 0 || !namespace_enter(CLONE_NEWNS) ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("small", where, "tmpfs", 0, "size=3m,mode=700") < 0)
-        return CANNOT;
-    snprintf(path, sizeof path, "%s/store", where);
-    return fill_up(path);
-}
-
-/* From now on the system has no block for us beyond `size`, in no file. */
-static bool refuse_blocks(unsigned size)
+/* From now on the system answers so to whoever reserves or writes beyond `size`, in any
+ * file; reserves_only: not to who writes. */
+static bool refuse_blocks(unsigned size, bool reserves_only, unsigned answer)
 {
     const unsigned low = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 4;
+    const unsigned pwrite = reserves_only ? UINT_MAX : SYS_pwrite64;
+    const unsigned pwritev = reserves_only ? UINT_MAX : SYS_pwritev;
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev, 0, 2),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pwrite, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pwritev, 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                  (unsigned)offsetof(struct seccomp_data, args[3]) + low),
         BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, size, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | answer),
     };
     const struct sock_fprog program = { sizeof code / sizeof *code, code };
 
@@ -116,9 +108,27 @@ static bool refuse_blocks(unsigned size)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+/* Mounts one of our own over the folder, in a namespace that ends with this process. */
+static bool mount_over(const char *where, const char *type, const char *options)
+{
+    return mkdir(where, 0700) == 0 && namespace_enter(CLONE_NEWNS) &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("ours", where, type, 0, options) == 0;
+}
+
+static int on_a_full_disk(const char *where)
+{
+    char path[256];
+
+    if (!mount_over(where, "tmpfs", "size=3m,mode=700"))
+        return CANNOT;
+    snprintf(path, sizeof path, "%s/store", where);
+    return fill_up(path);
+}
+
 static int without_more_blocks(const char *where)
 {
-    return refuse_blocks(3 << 20) ? fill_up(where) : CANNOT;
+    return refuse_blocks(3 << 20, false, ENOSPC) ? fill_up(where) : CANNOT;
 }
 
 static void a_full_disk(void **state)
@@ -134,9 +144,74 @@ static void a_full_disk(void **state)
     assert_int_equal(rc, 0);
 }
 
+/* A file system that cannot reserve blocks: ramfs, which has no limit of its own either. */
+static int where_blocks_cannot_be_reserved(const char *where)
+{
+    char path[256];
+
+    if (!mount_over(where, "ramfs", "mode=700"))
+        return CANNOT;
+    snprintf(path, sizeof path, "%s/store", where);
+    return with_a_limit(path);
+}
+
+static int without_fallocate(const char *where)
+{
+    return refuse_blocks(0, true, EOPNOTSUPP) ? with_a_limit(where) : CANNOT;
+}
+
+static void blocks_that_cannot_be_reserved_are_written(void **state)
+{
+    int rc = in_child(where_blocks_cannot_be_reserved, folder);
+
+    (void)state;
+    if (rc != CANNOT)
+        assert_int_equal(rc, 0);
+    folder_teardown(state);
+    folder_setup(state);
+    assert_int_equal(in_child(without_fallocate, folder), 0);
+}
+
+/* As many users as a /run/lock of 5 MiB has to serve. */
+static int many_on_a_small_disk(const char *where)
+{
+    enum { USERS = 16 };
+    struct side s[USERS];
+    struct pass p[USERS];
+
+    if (!mount_over(where, "tmpfs", "size=5m,mode=700"))
+        return CANNOT;
+    for (int i = 0; i < USERS; i++) {
+        char path[256];
+
+        snprintf(path, sizeof path, "%s/user%d", where, i);
+        if (side_open(&s[i], path, "") < 0)
+            return 1 + i;
+        pass_init(&p[i], &s[i], "x");
+        if (pass_join(&p[i]) != 1)
+            return 1 + i;
+    }
+    return 0;
+}
+
+static void a_small_disk_serves_many_users(void **state)
+{
+    int rc = in_child(many_on_a_small_disk, folder);
+    struct stat st;
+
+    (void)state;
+    if (rc != CANNOT)
+        assert_int_equal(rc, 0);
+    folder_teardown(state);
+    folder_setup(state);
+    use_once("x");
+    assert_int_equal(stat(folder_file(folder, "store"), &st), 0);
+    assert_true(st.st_blocks * 512 <= (5 << 20) / 18);
+}
+
 static int too_small_to_begin(const char *where)
 {
-    const struct rlimit lim = { 1 << 19, 1 << 19 };
+    const struct rlimit lim = { STORE_FIRST / 2, STORE_FIRST / 2 };
     struct side s;
     char path[512];
 
@@ -163,6 +238,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_file_size_limit),
         T(a_full_disk),
+        T(blocks_that_cannot_be_reserved_are_written),
+        T(a_small_disk_serves_many_users),
         T(no_room_to_begin),
     };
 

@@ -354,7 +354,7 @@ static void restore(int store, const unsigned char *good, size_t size)
 /* Any bytes anywhere in the store: an error or not, but no crash and no hang. */
 static void any_damage_is_survived(void **state)
 {
-    enum { ROUNDS = 200, SIZE = 1 << 20 };
+    enum { ROUNDS = 200, SIZE = STORE_FIRST };
     uint64_t random = test_seed();
     unsigned char *good = malloc(SIZE), *bad = malloc(SIZE);
     int fd, refused = 0;

@@ -39,6 +39,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+enum { PAGE = 4096, METAS = 2 * PAGE, STEP = 65536 };
 enum { RESERVE = 48, MAIN = 1, FREE = 0, CHUNK = 16384 };
 enum { FLAGS = MDB_NOSUBDIR | MDB_WRITEMAP | MDB_NOSYNC | MDB_NOLOCK | MDB_NOMEMINIT };
 
@@ -141,7 +142,7 @@ int hf__local_db_create(struct shared *sh, const char *path, const unsigned char
         return hf__local_db_error(err, sh, rc);
     value.mv_data = (void *)(uintptr_t)id;
     if ((rc = mdb_env_get_fd(env, &fd)) == 0 && (rc = hf__local_file_own(sh, fd)) == 0 &&
-        (rc = hf__local_db_reserve(fd, 0, STORE_FIRST)) == 0 &&
+        (rc = hf__local_db_reserve(fd, METAS, STORE_FIRST)) == 0 &&
         (rc = mdb_txn_begin(env, NULL, 0, &txn)) == 0) {
         if ((rc = mdb_put(txn, MAIN, &key, &value, 0)) == 0)
             rc = mdb_txn_commit(txn);
@@ -170,7 +171,7 @@ static int fill(int fd, size_t from, size_t size)
     return 0;
 }
 
-/* Blocks for the first `size` bytes of which `from` are in use. Returns 0 or errno. */
+/* Blocks for the first `size` bytes, of which `from` are in use. Returns 0 or errno. */
 int hf__local_db_reserve(int fd, size_t from, size_t size)
 {
     struct rlimit lim;
@@ -183,13 +184,14 @@ int hf__local_db_reserve(int fd, size_t from, size_t size)
     do
         rc = fallocate(fd, 0, 0, (off_t)size) < 0 ? errno : 0;
     while (rc == EINTR);
-    /* By hand only beyond what others may have written meanwhile. */
+    /* Old formats of ext, ramfs and others cannot: zeros behind what is in use. */
     return rc == EOPNOTSUPP ? fill(fd, from, size) : rc;
 }
 
+/* By half: others have files on this disk too, and /run/lock is small. */
 static int grow(struct shared *sh, hf_error *err)
 {
-    size_t size = sh->mapped * 2;
+    size_t size = (sh->mapped + sh->mapped / 2) / STEP * STEP;
     int rc = hf__local_folder_held(sh) ? hf__local_db_reserve(sh->storefd, sh->mapped, size)
                                        : EBADF;
 
@@ -228,7 +230,7 @@ static int free_pages(MDB_env *env, size_t *ret)
 static int room_left(struct tx *tx)
 {
     MDB_envinfo info;
-    size_t pages = tx->sh->mapped / 4096, free = 0;
+    size_t pages = tx->sh->mapped / PAGE, free = 0;
     int rc;
 
     mdb_env_info(tx->sh->env, &info);

@@ -112,7 +112,7 @@ bool hf__local_gate_sound(const struct gate *g)
     pthread_mutex_destroy(&fresh);
 #endif
     return kind && g->layout == hf__local_gate_layout() && g->map_size >= STORE_FIRST &&
-           g->map_size <= (uint64_t)1 << 40 && (g->map_size & (g->map_size - 1)) == 0;
+           g->map_size <= (uint64_t)1 << 40 && g->map_size % 4096 == 0;
 }
 
 #if defined(__SANITIZE_THREAD__)

@@ -115,7 +115,8 @@ void hf__local_fd_close(int fd); /* takes -1 */
 
 /* ---- folder ---------------------------------------------------------------------- */
 
-enum { STORE_FIRST = 1 << 20, STORE_PATH = 64 };
+/* FIRST: /run/lock has 5 MiB on many systems, for all users. */
+enum { STORE_FIRST = 1 << 18, STORE_PATH = 64 };
 
 void hf__local_folder_default(char *, size_t);
 /* dirfd, dev, ino */
