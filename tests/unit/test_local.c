@@ -237,6 +237,30 @@ static void an_expired_hold_is_lost_and_not_revived(void **state)
 }
 
 /* The grant copies the expiry of the waiting life, and says when that request was sent. */
+/* A hold that now ends earlier: the first that waits has its timer at the old end. */
+static void a_shorter_renewal_is_told(void **state)
+{
+    struct pass p, q, r;
+
+    (void)state;
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
+    pass_wait(&r, &b, "x");
+    q.waiting = r.waiting = 0;
+    p.t.own.ttl_ms = 60000;
+    pass_renew(&p);
+    side_turn(&b, hf__loop_now() + 50000);
+    assert_int_equal(q.waiting, 0); /* a later end needs no message */
+    p.t.own.ttl_ms = 1000;
+    pass_renew(&p);
+    side_until(&b, &q.waiting);
+    assert_true(q.recheck_ms <= 1001);
+    assert_int_equal(r.waiting, 0);
+    pass_leave(&r);
+    pass_leave(&q);
+    pass_leave(&p);
+}
+
 static void a_grant_moves_no_expiry(void **state)
 {
     struct pass p, q;
@@ -702,6 +726,7 @@ int main(void)
         T(join_may_be_repeated),
         T(a_waiter_may_leave_from_the_middle),
         T(an_expired_hold_is_lost_and_not_revived),
+        T(a_shorter_renewal_is_told),
         T(a_grant_moves_no_expiry),
         T(a_lost_wake_is_made_good_by_the_look),
         T(what_is_left_of_waiting_goes),

@@ -232,6 +232,8 @@ int hf__local_line_load(struct tx *, const struct key *, struct line **);
 int hf__local_line_save(struct tx *, const struct key *, struct line *);
 int hf__local_line_clean(struct tx *, struct line *); /* drops dead holders */
 int hf__local_line_step(struct tx *, const struct key *, struct line *);
+/* Tells the first that waits to look again: whom to watch, and which hold ends first. */
+int hf__local_head_look(struct tx *, const struct line *);
 /* The hold goes on without its owner, for so long from now. */
 int hf__local_line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
 /* 0: the marks are damaged */
