@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -324,6 +325,45 @@ static void a_try_after_a_kill_succeeds(void **state)
         if (unreaped)
             assert_int_equal(waitpid(c.pid, NULL, 0), c.pid);
     }
+}
+
+/* How often the loop has something to do, in a tenth of a second. */
+static int turns_of_a(void)
+{
+    int64_t end = hf__loop_now() + 100000;
+    int n = 0;
+
+    for (; hf__loop_now() < end; n++)
+        side_turn(&a, end);
+    return n;
+}
+
+/* Whether the process has really ended cannot be asked: the next look asks again. */
+static void a_death_without_a_free_descriptor(void **state)
+{
+    struct child c = child_start(folder, stand_in_line, NULL);
+    struct pollfd ended = { c.hear, POLLIN, 0 };
+    struct rlimit was, none;
+    struct pass p;
+    int turns;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    pass_wait(&p, &a, "x");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = (struct rlimit){ (rlim_t)dup(0), was.rlim_max }; /* the lowest that is free */
+    close((int)none.rlim_cur);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    kill(c.pid, SIGKILL);
+    poll(&ended, 1, LIMIT_US / 1000);
+    turns = turns_of_a();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_in_range(turns, 1, 20);
+    assert_int_equal(p.granted, 0);
+    pass_renew(&p);
+    side_until(&a, &p.granted);
+    pass_leave(&p);
+    child_kill(&c, SIGKILL);
 }
 
 static void a_look_shows_no_dead(void **state)
@@ -859,6 +899,7 @@ int main(void)
         T(a_full_pipe_loses_no_grant),
         T(a_killed_holder_is_noticed),
         T(a_try_after_a_kill_succeeds),
+        T(a_death_without_a_free_descriptor),
         T(a_look_shows_no_dead),
         T(a_follower_sees_a_death),
         T(killed_waiters_do_not_block),

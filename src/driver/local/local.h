@@ -339,9 +339,9 @@ int hf__local_process_register(struct local *, hf_error *);
 /* before the last client goes */
 void hf__local_process_end(struct shared *);
 int hf__local_process_socket(struct local *, hf_error *);
-struct sockaddr_un;
-void hf__local_socket_address(const struct shared *, struct sockaddr_un *,
-                              uint64_t process);
+/* Of a dead process: a guard has its life socket (*fd: connected to it, or -1: that could
+ * not be done now). false is for ever: nobody has it, nobody will. */
+bool hf__local_guarded(const struct shared *, uint64_t process, int *fd);
 uint64_t hf__local_process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__local_seen_add(struct tx *, uint64_t process);
 bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */

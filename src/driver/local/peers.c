@@ -26,9 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum { IDLE_PEERS = 64 };
@@ -50,24 +48,6 @@ static bool ended(int pidfd)
     struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
     return poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
-}
-
-/* 1: a guard listens, *fd is connected to it (or -1: full); 0: nobody does, or ever will */
-static int ask_guard(struct local *ls, uint64_t process, int *fd)
-{
-    struct sockaddr_un a;
-
-    *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd < 0)
-        return 1;
-    hf__local_socket_address(ls->sh, &a, process);
-    if (connect(*fd, (struct sockaddr *)&a, sizeof a) == 0) {
-        hf__local_fd_keep(*fd);
-        return 1;
-    }
-    close(*fd);
-    *fd = -1;
-    return (errno != ECONNREFUSED && errno != ENOENT) || !hf__local_folder_held(ls->sh);
 }
 
 static bool other_start(const struct shared *sh, uint32_t pid, uint64_t start)
@@ -147,7 +127,7 @@ static struct peer *peer_new(struct local *ls, const struct seen *s, bool *dead)
     hf__map_insert(&ls->peers, &p->node, p->process);
     *dead = process_dead(ls->sh, p->pid, p->start);
     if (*dead)
-        *dead = !ask_guard(ls, p->process, &p->guardfd);
+        *dead = !hf__local_guarded(ls->sh, p->process, &p->guardfd);
     if (*dead || ls->store.env->watch(ls->store.env, &p->watch,
                                       p->guardfd >= 0 ? p->guardfd : fd, EPOLLIN) < 0) {
         peer_free(ls, p);
@@ -159,15 +139,16 @@ static struct peer *peer_new(struct local *ls, const struct seen *s, bool *dead)
 
 static bool still_there(struct local *ls, struct peer *p)
 {
-    if (!ended(p->guardfd >= 0 ? p->guardfd : p->pidfd) ||
-        !process_dead(ls->sh, p->pid, p->start))
+    if (!ended(p->guardfd >= 0 ? p->guardfd : p->pidfd))
         return true;
+    /* What has ended stays readable: it is watched no more, whatever is found out now. */
     ls->store.env->unwatch(ls->store.env, &p->watch);
+    if (!process_dead(ls->sh, p->pid, p->start))
+        return true; /* or nobody can tell just now: the next look asks again */
     hf__local_fd_close(p->guardfd);
-    if (!ask_guard(ls, p->process, &p->guardfd))
+    if (!hf__local_guarded(ls->sh, p->process, &p->guardfd))
         return false;
-    /* A full backlog leaves nothing to watch: the next look asks again. */
-    if (p->guardfd >= 0)
+    if (p->guardfd >= 0) /* else again: the next look */
         ls->store.env->watch(ls->store.env, &p->watch, p->guardfd, EPOLLIN);
     return true;
 }

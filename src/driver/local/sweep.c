@@ -16,9 +16,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 struct sweep {
@@ -27,23 +24,11 @@ struct sweep {
     size_t n, room;
 };
 
-static bool guarded(const struct shared *sh, uint64_t process)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_un a;
-    int rc;
-
-    if (fd < 0)
-        return true;
-    hf__local_socket_address(sh, &a, process);
-    rc = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
-    close(fd);
-    return (rc != ECONNREFUSED && rc != ENOENT) || !hf__local_folder_held(sh);
-}
-
 static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p)
 {
     uint64_t start;
+    bool guarded;
+    int fd;
 
     if (p->pid_ns != sh->place.pid_ns || p->pid == 0 || process == sh->process)
         return false;
@@ -52,7 +37,9 @@ static bool is_dead(const struct shared *sh, uint64_t process, const struct proc
         if (start == 0 || p->start == 0 || start == p->start)
             return false;
     }
-    return !guarded(sh, process);
+    guarded = hf__local_guarded(sh, process, &fd);
+    hf__local_fd_close(fd);
+    return !guarded;
 }
 
 static int find_dead(struct tx *tx, struct sweep *w)
