@@ -247,6 +247,19 @@ static void another_boot_starts_anew(void **state)
     side_close(&s);
 }
 
+/* Killed between the two renames of hf__local_folder_build. */
+static void half_replaced_files_are_replaced(void **state)
+{
+    const uint32_t out_of_use = 0, nonsense = 7;
+
+    (void)state;
+    use_once("kept");
+    edit("gate", offsetof(struct gate, state), &out_of_use, sizeof out_of_use);
+    assert_int_equal(try_once("kept"), 1);
+    edit("gate", offsetof(struct gate, state), &nonsense, sizeof nonsense);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED);
+}
+
 static void a_newer_format_is_refused(void **state)
 {
     const uint32_t newer = GATE_FORMAT + 1;
@@ -474,6 +487,7 @@ int main(void)
         T(a_network_file_system_is_refused),
         T(kept_tickets_survive),
         T(another_boot_starts_anew),
+        T(half_replaced_files_are_replaced),
         T(a_newer_format_is_refused),
         T(a_damaged_gate_is_refused),
         T(a_damaged_store_is_refused),

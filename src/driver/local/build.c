@@ -4,7 +4,8 @@
  * New files are made under other names and renamed, the gate last: a mapped file is never
  * truncated, and a kill at any point leaves either the old gate (of another boot: built
  * again) or none (built again) or the new pair. An old gate that somebody still has
- * mapped is told that it is out of use before it is replaced.
+ * mapped is told that it is out of use before it is replaced; a kill in between leaves
+ * that word in it, and it is built again.
  *
  * Re-homing keeps the tickets: a kept one lives on by its expiry, and one of a process
  * that cannot be seen from here ends by its ttl. It writes the new namespace into the

@@ -8,7 +8,7 @@
  * means that nobody is inside. The gate file is looked at under either:
  *
  *   sound, of this boot and these namespaces   go in
- *   missing, or of another boot                needs the exclusive lock; made by build.c
+ *   missing, out of use, or of another boot    needs the exclusive lock; made by build.c
  *   of another PID or time namespace           needs the exclusive lock; re-homed
  *   newer format, other C library, garbage     refused
  *
@@ -334,6 +334,11 @@ static int look_at_gate(struct shared *sh, enum sight_of_gate *seen, hf_error *e
     if (!hf__local_gate_sound(g))
         return hf__fail(err, HF_EDAMAGED, 0, sh->path,
                         "its gate is damaged; stop its users and remove the folder");
+    if (g->state != GATE_LIVE) { /* whoever was replacing it was killed */
+        *seen = GATE_NEW;
+        hf__fail(err, HF_EBUSYSTORE, 0, sh->path, "in use, but its gate is out of use");
+        return 0;
+    }
     if ((rc = open_store(sh, err)) != 0) {
         *seen = GATE_NEW;
         return rc == DB_NONE ? hf__fail(err, HF_EBUSYSTORE, 0, sh->path,

@@ -111,7 +111,8 @@ bool hf__local_gate_sound(const struct gate *g)
     kind = g->mutex.__data.__kind == fresh.__data.__kind;
     pthread_mutex_destroy(&fresh);
 #endif
-    return kind && g->layout == hf__local_gate_layout() && g->map_size >= STORE_FIRST &&
+    return kind && g->layout == hf__local_gate_layout() &&
+           (g->state == GATE_LIVE || g->state == 0) && g->map_size >= STORE_FIRST &&
            g->map_size <= (uint64_t)1 << 40 && g->map_size % 4096 == 0;
 }
 
