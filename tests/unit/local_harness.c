@@ -605,6 +605,25 @@ void child_say(struct child *c, char byte)
         _exit(1);
 }
 
+void hold_without_descriptors(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) != 1)
+        _exit(3);
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != c->tell && fd != c->hear)
+            close(fd);
+    child_say(c, 'h');
+    child_hear(c);
+    _exit(0);
+}
+
 void child_tell(struct child *c, char byte)
 {
     assert_int_equal(write(c->tell, &byte, 1), 1);

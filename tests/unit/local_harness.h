@@ -101,6 +101,8 @@ struct child {
 };
 struct child child_start(const char *folder,
                          void (*body)(struct child *, const char *, void *), void *arg);
+/* A body: holds "x", has closed all its descriptors, says h and waits. */
+void hold_without_descriptors(struct child *, const char *, void *);
 void child_say(struct child *, char); /* in the child */
 char child_hear(struct child *);      /* in either: the next byte; 0: the end */
 void child_tell(struct child *, char);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,20 @@ static void another_time_namespace(void **state)
     check_namespace(CLONE_NEWTIME);
 }
 
+/* A living process that seems to be nobody, and whose start is told by another clock. */
+static void start_times_of_another_clock(void **state)
+{
+    struct child c = child_start(folder, hold_without_descriptors, NULL);
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    namespace_flags = CLONE_NEWTIME;
+    assert_int_equal(in_child(over_there, folder), -HF_EFOREIGN);
+    assert_int_equal(try_once("x"), HF_EBUSY);
+    child_kill(&c, SIGKILL);
+    assert_int_equal(try_once("x"), 1);
+}
+
 /* The first process of a PID namespace that has the /proc of another one holds "x"; its
  * children try to take it, with every number that comes, until one has the same number in
  * both. Its /proc has another process by the number of the holder, which lives. */
@@ -178,6 +193,7 @@ int main(void)
         T(another_pid_namespace),
         T(a_foreign_proc_with_our_number),
         T(another_time_namespace),
+        T(start_times_of_another_clock),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

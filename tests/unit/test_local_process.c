@@ -734,28 +734,9 @@ static void a_forked_handle_refuses(void **state)
 }
 
 /* A daemon that closes all descriptors lives, and so do its tickets. */
-static void close_everything(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct pass p;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1)
-        _exit(3);
-    for (int fd = 3; fd < 256; fd++)
-        if (fd != c->tell && fd != c->hear)
-            close(fd);
-    child_say(c, 'h');
-    child_hear(c);
-    _exit(0);
-}
-
 static void closing_descriptors_is_not_death(void **state)
 {
-    struct child c = child_start(folder, close_everything, NULL);
+    struct child c = child_start(folder, hold_without_descriptors, NULL);
     struct pass p;
 
     (void)state;

@@ -24,7 +24,9 @@ struct sweep {
     size_t n, room;
 };
 
-static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p)
+/* clock: of the start times is that of our time namespace; else they tell nothing. */
+static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p,
+                    bool clock)
 {
     uint64_t start;
     bool guarded;
@@ -33,7 +35,7 @@ static bool is_dead(const struct shared *sh, uint64_t process, const struct proc
     if (p->pid_ns != sh->place.pid_ns || p->pid == 0 || process == sh->process)
         return false;
     if (kill((pid_t)p->pid, 0) == 0 || errno == EPERM) {
-        start = hf__local_process_start(sh, p->pid);
+        start = clock ? hf__local_process_start(sh, p->pid) : 0;
         if (start == 0 || p->start == 0 || start == p->start)
             return false;
     }
@@ -60,7 +62,7 @@ static int find_dead(struct tx *tx, struct sweep *w)
             hf__local_process_decode(&p, s.value.mv_data, s.value.mv_size) < 0)
             continue;
         process = hf__local_key_number((const unsigned char *)s.key.mv_data + 1);
-        if (!is_dead(tx->sh, process, &p))
+        if (!is_dead(tx->sh, process, &p, w->now != 0))
             continue;
         if (hf__local_room(&dead, &w->room, w->n + 1, sizeof *w->dead) < 0)
             break;
