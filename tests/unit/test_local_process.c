@@ -399,6 +399,36 @@ static void a_follower_sees_a_death(void **state)
     free(g);
 }
 
+/* Follows "y" and holds "x". */
+static void hold_and_follow(struct child *c, const char *where, void *arg)
+{
+    struct glance *g = calloc(1, sizeof *g);
+    struct side s;
+
+    if (!g || side_open(&s, where, "") < 0)
+        _exit(2);
+    g->look.follow = true;
+    glance_at(g, &s, "y", false);
+    stand_in_line(c, where, arg);
+}
+
+static void a_killed_follower_is_not_counted(void **state)
+{
+    struct child c = child_start(folder, hold_and_follow, NULL);
+    const struct gate *gate = local_of(a.store)->sh->gate;
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    assert_int_equal(gate->followers, 1);
+    pass_wait(&p, &a, "x");
+    child_kill(&c, SIGKILL);
+    side_until(&a, &p.granted);
+    assert_int_equal(side_records(&a, TABLE_FOLLOW), 0);
+    assert_int_equal(gate->followers, 0);
+    pass_leave(&p);
+}
+
 /* Holder, three waiters; each of them but the last is killed, in each order. */
 static void killed_waiters_do_not_block(void **state)
 {
@@ -883,6 +913,7 @@ int main(void)
         T(a_death_without_a_free_descriptor),
         T(a_look_shows_no_dead),
         T(a_follower_sees_a_death),
+        T(a_killed_follower_is_not_counted),
         T(killed_waiters_do_not_block),
         T(the_head_watches_every_holder),
         T(a_stopped_process_is_named),

@@ -288,6 +288,7 @@ static int end(struct tx *tx, int rc)
     if ((rc = mdb_txn_commit(txn)) != 0)
         return hf__local_db_error(tx->err, tx->sh, rc);
     __atomic_store_n(&tx->sh->gate->commit, (uint64_t)id, __ATOMIC_RELEASE);
+    tx->sh->gate->followers -= tx->unfollowed;
     return 0;
 }
 
@@ -295,7 +296,7 @@ static int end(struct tx *tx, int rc)
 int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg,
                       bool adds, hf_error *err)
 {
-    struct tx tx = { sh, ls, NULL, 0, err, false };
+    struct tx tx = { .sh = sh, .ls = ls, .err = err };
     bool drops = ls && ls->nstale > 0 && (adds || ls->nstale >= STALE_MAX);
     int rc;
 

@@ -166,6 +166,7 @@ struct tx {
     int64_t now;
     hf_error *err;
     bool dirty;
+    uint64_t unfollowed; /* subtracted from gate->followers once this is committed */
 };
 
 typedef int tx_body(struct tx *, void *arg);

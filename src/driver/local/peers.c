@@ -310,9 +310,11 @@ static int drop_follows(struct tx *tx, uint64_t process)
     for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         const unsigned char *key = s.key.mv_data;
 
-        if (s.key.mv_size == KEY_FOLLOW && hf__local_key_number(key + 10) == process &&
-            (rc = hf__local_scan_del(&s)) < 0)
+        if (s.key.mv_size != KEY_FOLLOW || hf__local_key_number(key + 10) != process)
+            continue;
+        if ((rc = hf__local_scan_del(&s)) < 0)
             break;
+        tx->unfollowed++; /* never more than were counted: see follow.c */
     }
     hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
