@@ -710,6 +710,14 @@ bool namespace_enter(int flags)
            map_id("/proc/self/uid_map", uid) && map_id("/proc/self/gid_map", gid);
 }
 
+bool root_change(const char *where)
+{
+    const char *root = folder_file(where, "../root");
+
+    return mkdir(root, 0700) == 0 && namespace_enter(0) && chroot(root) == 0 &&
+           chdir("/") == 0;
+}
+
 /* ---- chance ---------------------------------------------------------------------- */
 
 uint64_t test_seed(void)

@@ -116,6 +116,7 @@ int in_child(int (*body)(const char *), const char *arg);
 bool file_write(const char *path, const char *text);
 /* A new namespace; a user who has no right to one is given it inside one of his own. */
 bool namespace_enter(int flags);
+bool root_change(const char *where); /* to an empty folder beside that one */
 
 extern struct place pretend; /* added to the namespaces in which the driver finds itself */
 extern long pretend_fs;      /* the type of every file system; 0: the true one */

@@ -1,4 +1,5 @@
-/* test_local_namespace.c: programs of other PID and time namespaces. */
+/* test_local_namespace.c: programs of other PID and time namespaces, and programs that
+ * change their root or their user while the store is open. */
 #include "driver/local/local.h"
 #include "local_harness.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -185,15 +187,100 @@ static void a_foreign_proc_with_our_number(void **state)
         assert_int_equal(rc, 0);
 }
 
+/* ---- another root, another user -------------------------------------------------- */
+
+enum { NEW_ROOT, NEW_USER };
+
+static bool change(int what, const char *where)
+{
+    if (what == NEW_ROOT)
+        return root_change(where);
+    return geteuid() != 0
+               ? chmod(where, 0) == 0
+               : setresgid(12345, 12345, 12345) == 0 && setresuid(12345, 12345, 12345) == 0;
+}
+
+static bool works_on(struct side *s, struct pass *held, const char *name)
+{
+    struct pass p;
+
+    held->alive = 0;
+    pass_renew(held);
+    s->ahead_us += 2 * 1000000; /* a join looks at the folder once in a second */
+    pass_init(&p, s, name);
+    return held->alive == 1 && pass_join(&p) == 1 && pass_leave(&p) == 0;
+}
+
+static void carry_on(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) != 1)
+        _exit(3);
+    if (!change(*(int *)arg, where))
+        _exit(CANNOT);
+    child_say(c, works_on(&s, &p, "y") ? 'y' : 'n');
+    child_hear(c); /* the store grows */
+    child_say(c, works_on(&s, &p, "z") ? 'y' : 'n');
+    child_hear(c); /* the folder is moved */
+    pass_renew(&p);
+    child_say(c, p.dead ? 'y' : 'n');
+    child_hear(c);
+}
+
+static void check_change(int what)
+{
+    char *moved = strdup(folder_file(folder, "../moved"));
+    struct pass p[100];
+    struct side s;
+    struct child c;
+    size_t size;
+
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    c = child_start(folder, carry_on, &what);
+    assert_int_equal(child_hear(&c), 'y');
+    size = local_of(s.store)->sh->mapped;
+    for (int i = 0; i < 100; i++) {
+        char name[400];
+
+        snprintf(name, sizeof name, "%0*d", 399, i);
+        pass_hold(&p[i], &s, name);
+    }
+    assert_true(local_of(s.store)->sh->mapped > size);
+    child_tell(&c, 'g');
+    assert_int_equal(child_hear(&c), 'y');
+    assert_int_equal(rename(folder, moved), 0);
+    child_tell(&c, 'm');
+    assert_int_equal(child_hear(&c), what == NEW_ROOT ? 'y' : 'n'); /* no right to look */
+    child_end(&c);
+    side_close(&s);
+    free(moved);
+}
+
+static void another_root(void **state)
+{
+    (void)state;
+    check_change(NEW_ROOT);
+}
+
+static void another_user(void **state)
+{
+    (void)state;
+    check_change(NEW_USER);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(another_pid_namespace),
-        T(a_foreign_proc_with_our_number),
-        T(another_time_namespace),
-        T(start_times_of_another_clock),
+        T(another_pid_namespace),  T(a_foreign_proc_with_our_number),
+        T(another_time_namespace), T(start_times_of_another_clock),
+        T(another_root),           T(another_user),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

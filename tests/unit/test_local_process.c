@@ -731,6 +731,42 @@ static void a_guard_holds_back_the_news(void **state)
     pass_leave(&p);
 }
 
+/* Where there is no /proc, by which the socket of the guard is found. */
+static void try_in_a_chroot(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    p.t.try_only = true;
+    if (pass_join(&p) != HF_EBUSY || !root_change(where))
+        _exit(CANNOT);
+    child_say(c, 'r');
+    child_hear(c);
+    child_say(c, pass_join(&p) == HF_EBUSY ? 'y' : 'n');
+    child_hear(c);
+}
+
+static void a_guard_counts_in_a_chroot(void **state)
+{
+    struct child c = child_start(folder, hold_with_grandchild, "guard"), d;
+    pid_t guard;
+
+    (void)state;
+    assert_int_equal(read(c.hear, &guard, sizeof guard), sizeof guard);
+    assert_int_equal(child_hear(&c), 'h');
+    d = child_start(folder, try_in_a_chroot, NULL);
+    assert_int_equal(child_hear(&d), 'r');
+    child_kill(&c, SIGKILL);
+    child_tell(&d, 't');
+    assert_int_equal(child_hear(&d), 'y');
+    child_end(&d);
+    kill(guard, SIGKILL);
+}
+
 static void a_forked_handle_refuses(void **state)
 {
     struct pass p, q;
@@ -922,6 +958,7 @@ int main(void)
         T(a_commit_that_was_not_finished_is_undone),
         T(a_forked_child_does_not_keep_the_parent_alive),
         T(a_guard_holds_back_the_news),
+        T(a_guard_counts_in_a_chroot),
         T(a_forked_handle_refuses),
         T(closing_descriptors_is_not_death),
         T(kill_at_random),

@@ -37,6 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, METAS = 2 * PAGE, STEP = 65536 };
@@ -96,9 +97,36 @@ static int env_open(const char *path, size_t size, MDB_env **ret)
     return 0;
 }
 
-int hf__local_db_open(struct shared *sh, hf_error *err)
+/* Another map of the file that LMDB has open: a program that has dropped its rights could
+ * not open it again. */
+static int map_again(struct shared *sh, size_t size)
+{
+    struct stat st;
+    int rc;
+
+    if (fstat(sh->envfd, &st) < 0 || st.st_dev != sh->dev || st.st_ino != sh->store_ino)
+        return EBADF; /* a file of the program's own, which must not be truncated */
+    if ((rc = mdb_env_set_mapsize(sh->env, size)) != 0)
+        hf__local_db_close(sh);
+    return rc;
+}
+
+static int map_first(struct shared *sh, size_t size)
 {
     char path[STORE_PATH];
+    int rc;
+
+    hf__local_folder_name(sh, path, "store");
+    if ((rc = env_open(path, size, &sh->env)) != 0)
+        return rc;
+    mdb_env_get_fd(sh->env, &sh->envfd);
+    fcntl(sh->envfd, F_SETFD, FD_CLOEXEC); /* LMDB has not done it in older versions */
+    hf__local_fd_keep(sh->envfd);
+    return 0;
+}
+
+int hf__local_db_open(struct shared *sh, hf_error *err)
+{
     size_t size = (size_t)sh->gate->map_size;
     int rc;
 
@@ -108,12 +136,8 @@ int hf__local_db_open(struct shared *sh, hf_error *err)
     if ((rc = hf__local_check_header(sh, sh->storefd, err)) < 0 ||
         (rc = hf__local_db_rollback(sh, err)) < 0)
         return rc;
-    hf__local_folder_name(sh, path, "store");
-    if ((rc = env_open(path, size, &sh->env)) != 0)
+    if ((rc = sh->env ? map_again(sh, size) : map_first(sh, size)) != 0)
         return hf__local_db_error(err, sh, rc);
-    mdb_env_get_fd(sh->env, &sh->envfd);
-    fcntl(sh->envfd, F_SETFD, FD_CLOEXEC); /* LMDB has not done it in older versions */
-    hf__local_fd_keep(sh->envfd);
     sh->mapped = size;
     return 0;
 }
@@ -198,7 +222,6 @@ static int grow(struct shared *sh, hf_error *err)
     if (rc != 0)
         return hf__local_db_error(err, sh, rc);
     sh->gate->map_size = size;
-    hf__local_db_close(sh);
     return hf__local_db_open(sh, err);
 }
 
@@ -248,11 +271,9 @@ static int begin(struct tx *tx)
     struct shared *sh = tx->sh;
     int rc;
 
-    if (!sh->env || sh->mapped != sh->gate->map_size) {
-        hf__local_db_close(sh);
-        if ((rc = hf__local_db_open(sh, tx->err)) < 0)
-            return rc;
-    }
+    if ((!sh->env || sh->mapped != sh->gate->map_size) &&
+        (rc = hf__local_db_open(sh, tx->err)) < 0)
+        return rc;
     for (int tries = 0; tries < 2; tries++) {
         if ((rc = mdb_txn_begin(sh->env, NULL, 0, &tx->txn)) != 0)
             return hf__local_db_error(tx->err, sh, rc);

@@ -82,12 +82,13 @@ struct arena_chunk;
 struct shared {
     struct list node; /* in the table */
     unsigned refs;    /* table */
-    dev_t dev;
-    ino_t ino, gate_ino, store_ino;
+    dev_t dev, root_dev;
+    ino_t ino, gate_ino, store_ino, root_ino;
     char *path;
     bool group; /* ?share=group */
     gid_t gid;
     int dirfd, storefd;
+    int rootfd; /* "/", where the path begins, also after a chroot */
     struct gate *gate;
     struct place place;
     uint32_t pid;
@@ -127,7 +128,7 @@ int hf__local_folder_enter(struct shared *, int64_t limit_ms, hf_error *); /* ga
 int hf__local_folder_build(struct shared *, hf_error *);
 int hf__local_folder_rehome(struct shared *, int64_t limit_ms, hf_error *);
 bool hf__local_folder_held(const struct shared *); /* our descriptors are still our own */
-/* the path still leads to what we have open */
+/* the path still leads to what we have open, as far as we may look */
 bool hf__local_folder_same(struct shared *);
 void hf__local_folder_name(const struct shared *, char path[STORE_PATH], const char *file);
 int hf__local_file_own(const struct shared *, int fd); /* mode and group of a new file */
@@ -183,7 +184,8 @@ int hf__local_tx_inside(struct shared *, struct local *, tx_body *, void *arg, b
 void *hf__local_tx_copy(struct tx *, const void *,
                         size_t); /* valid until the body ends; or NULL */
 
-int hf__local_db_open(struct shared *, hf_error *); /* inside the gate */
+/* maps what gate->map_size says; inside the gate */
+int hf__local_db_open(struct shared *, hf_error *);
 void hf__local_db_close(struct shared *);
 int hf__local_db_create(struct shared *, const char *path, const unsigned char *id,
                         hf_error *);

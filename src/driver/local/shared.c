@@ -127,6 +127,7 @@ static void destroy(struct shared *sh)
     hf__local_fd_close(sh->storefd);
     if (sh->gate)
         munmap(sh->gate, sizeof *sh->gate);
+    hf__local_fd_close(sh->rootfd);
     hf__local_fd_close(sh->dirfd); /* last: with it goes the flock */
     free(sh->path);
     free(sh);
@@ -154,7 +155,7 @@ static struct shared *blank(void)
 
     if (!sh)
         return NULL;
-    sh->dirfd = sh->storefd = sh->lifefd = -1;
+    sh->dirfd = sh->storefd = sh->rootfd = sh->lifefd = -1;
     sh->pid = (uint32_t)getpid();
     sh->sees_others = proc_is_ours();
     sh->start = hf__local_process_start(sh, sh->pid);
