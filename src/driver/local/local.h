@@ -74,6 +74,7 @@ int hf__local_gate_try(struct shared *, int64_t wait_ms, hf_error *);
 int hf__local_gate_blocked(struct shared *, hf_error *);
 int hf__local_gate_enter(struct shared *, int64_t limit_ms, hf_error *); /* with the text */
 void hf__local_gate_leave(struct shared *);
+struct timespec hf__local_in_ms(int64_t ms); /* of CLOCK_MONOTONIC */
 
 /* ---- shared ---------------------------------------------------------------------- */
 
@@ -82,6 +83,7 @@ struct arena_chunk;
 struct shared {
     struct list node; /* in the table */
     unsigned refs;    /* table */
+    bool busy;        /* table: one thread is entering or leaving the folder */
     dev_t dev, root_dev;
     ino_t ino, gate_ino, store_ino, root_ino;
     char *path;
