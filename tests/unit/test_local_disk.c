@@ -224,6 +224,35 @@ static int too_small_to_begin(const char *where)
     return access(path, F_OK) == 0 ? 3 : 0;
 }
 
+/* A full store is swept before it refuses: whom that admits is woken. */
+static int swept_on_a_full_disk(const char *where)
+{
+    int64_t end = hf__loop_now() + 5000000;
+    struct side s, t;
+    struct pass p, q;
+
+    if (side_open(&s, where, "") < 0 || side_open(&t, where, "") < 0)
+        return 30;
+    pass_init(&p, &s, "x");
+    p.t.ttl_ms = 100;
+    pass_init(&q, &t, "x");
+    if (pass_join(&p) != 1 || pass_join(&q) != 0)
+        return 31;
+    while (hf__loop_now() < p.sent_at + p.t.ttl_ms * 1000)
+        side_turn(&s, p.sent_at + p.t.ttl_ms * 1000);
+    if (with_a_limit(where) != 0)
+        return 32;
+    while (!q.granted && hf__loop_now() < end)
+        side_turn(&t, end);
+    return q.granted ? 0 : 33;
+}
+
+static void whom_a_sweep_admits_is_woken(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(swept_on_a_full_disk, folder), 0);
+}
+
 static void no_room_to_begin(void **state)
 {
     (void)state;
@@ -240,6 +269,7 @@ int main(void)
         T(a_full_disk),
         T(blocks_that_cannot_be_reserved_are_written),
         T(a_small_disk_serves_many_users),
+        T(whom_a_sweep_admits_is_woken),
         T(no_room_to_begin),
     };
 

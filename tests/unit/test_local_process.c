@@ -8,6 +8,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -36,17 +37,19 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Joins "x"; says h if it holds, w if it waits (then h when granted); leaves when told. */
+/* Joins "x", shared if there is an arg; says h if it holds, w if it waits (then h when
+ * granted); leaves when told. */
 static void stand_in_line(struct child *c, const char *where, void *arg)
 {
     struct side s;
     struct pass p;
     int64_t end = hf__loop_now() + 60 * 1000000;
 
-    (void)arg;
     if (side_open(&s, where, "") < 0)
         _exit(2);
     pass_init(&p, &s, "x");
+    if (arg)
+        pass_shared(&p);
     if (pass_join(&p) == 0) {
         child_say(c, 'w');
         while (!p.granted && !p.gone) {
@@ -493,6 +496,134 @@ static void the_head_watches_every_holder(void **state)
     side_until(&a, &p.granted);
     assert_int_equal(p.granted, 1);
     pass_leave(&p);
+}
+
+/* Killed between the commit of its release, which admits two readers, and waking them. */
+static bool dies_before_poke;
+
+void __real_hf__local_poke(struct local *);
+void __wrap_hf__local_poke(struct local *);
+
+void __wrap_hf__local_poke(struct local *ls)
+{
+    if (dies_before_poke)
+        raise(SIGKILL);
+    __real_hf__local_poke(ls);
+}
+
+static void release_and_die(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    (void)arg;
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (pass_join(&p) != 1)
+        _exit(3);
+    child_say(c, 'h');
+    child_hear(c);
+    dies_before_poke = true;
+    pass_leave(&p);
+}
+
+static void all_who_were_admitted_are_woken(void **state)
+{
+    struct child c = child_start(folder, release_and_die, NULL), d;
+    struct pass p;
+
+    (void)state;
+    assert_int_equal(child_hear(&c), 'h');
+    d = child_start(folder, stand_in_line, "shared"); /* this one watches the holder */
+    assert_int_equal(child_hear(&d), 'w');
+    pass_init(&p, &a, "x");
+    pass_shared(&p);
+    assert_int_equal(pass_join(&p), 0);
+    child_tell(&c, 'l');
+    assert_int_equal(child_hear(&d), 'h');
+    side_until(&a, &p.granted);
+    pass_leave(&p);
+    child_end(&d);
+    child_kill(&c, SIGKILL);
+}
+
+/* ---- what the dead leave behind -------------------------------------------------- */
+
+static int entries_read; /* of folders */
+
+struct dirent *__real_readdir64(DIR *);
+struct dirent *__wrap_readdir64(DIR *);
+
+struct dirent *__wrap_readdir64(DIR *dir)
+{
+    entries_read++;
+    return __real_readdir64(dir);
+}
+
+/* Two clients that are used and not closed. arg: "x" stays held. */
+static int use_and_vanish(const char *held)
+{
+    struct side s[2];
+    struct pass p[2];
+
+    for (int i = 0; i < 2; i++) {
+        if (side_open(&s[i], folder, "") < 0)
+            return 2;
+        pass_init(&p[i], &s[i], i == 1 && held ? held : "n");
+        if (pass_join(&p[i]) != 1)
+            return 3;
+        if ((i == 0 || !held) && pass_leave(&p[i]) != 0)
+            return 4;
+    }
+    return 0;
+}
+
+static size_t pipes(void)
+{
+    size_t n = 0;
+    DIR *dir = opendir(folder);
+    const struct dirent *e;
+
+    while ((e = __real_readdir64(dir)) != NULL)
+        n += e->d_name[0] == 'w';
+    closedir(dir);
+    return n;
+}
+
+/* Programs that end without hf_close, beside one that stays: nobody meets them. */
+static void leftovers_do_not_pile_up(void **state)
+{
+    enum { MANY = 3 * TIDY_EVERY, FEW = TIDY_EVERY + 1 };
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(in_child(use_and_vanish, NULL), 0);
+    assert_in_range(side_records(&a, TABLE_PROCESS), 0, FEW);
+    assert_in_range(pipes(), 0, 2 * FEW);
+}
+
+/* A death, and a sweep of many, do not read the folder for each. */
+static void burying_does_not_search(void **state)
+{
+    enum { MANY = TIDY_EVERY / 2 };
+    struct pass p;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(in_child(use_and_vanish, NULL), 0);
+    assert_int_equal(in_child(use_and_vanish, "x"), 0);
+    entries_read = 0;
+    pass_init(&p, &a, "x");
+    p.t.try_only = true;
+    assert_int_equal(pass_join(&p), 1);
+    assert_int_equal(entries_read, 0);
+    pass_leave(&p);
+    side_close(&a);
+    assert_int_equal(side_open(&a, folder, ""), 0); /* alone: sweeps */
+    assert_in_range(entries_read, 0, 3 * MANY + 10);
+    assert_int_equal(side_records(&a, TABLE_PROCESS), 0);
+    assert_int_equal(pipes(), 0);
 }
 
 /* ---- the gate -------------------------------------------------------------------- */
@@ -952,6 +1083,9 @@ int main(void)
         T(a_killed_follower_is_not_counted),
         T(killed_waiters_do_not_block),
         T(the_head_watches_every_holder),
+        T(all_who_were_admitted_are_woken),
+        T(leftovers_do_not_pile_up),
+        T(burying_does_not_search),
         T(a_stopped_process_is_named),
         T(leaving_waits_no_longer_than_the_ticket_lives),
         T(a_process_killed_inside_opens_the_gate),

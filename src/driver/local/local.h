@@ -304,6 +304,8 @@ int hf__local_note(struct tx *, enum mail_kind, const unsigned char *token, uint
                    int64_t expires_at); /* for a ticket of our own */
 int hf__local_tell_followers(struct tx *, enum table, uint64_t hash);
 int hf__local_mail_read(struct tx *); /* moves our mail into notes */
+/* a body: hf__local_poke will wake all who have mail */
+int hf__local_poke_unread(struct tx *, void *);
 int hf__local_mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
 void hf__local_hear(struct local *, const struct note *);
 /* hf__local_poke, and tells our own; not inside the gate */
@@ -313,7 +315,7 @@ int hf__local_wake_open(struct local *, hf_error *); /* the wake pipe and our nu
 void hf__local_wake_close(struct local *);
 void hf__local_wake_rest(struct local *);   /* reads what a grant has left in our pipe */
 void hf__local_grants_show(struct local *); /* inside the gate, after the commit */
-void hf__local_poke(struct local *);        /* wakes the others; not inside the gate */
+void hf__local_poke(struct local *);        /* wakes the others; best outside the gate */
 
 /* ---- processes ------------------------------------------------------------------- */
 
@@ -353,7 +355,7 @@ bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */
 int hf__local_bury(struct local *, uint64_t process);
 bool hf__local_bury_seen(struct local *); /* the dead in local->seen; were there any? */
 int hf__local_bury_inside(struct tx *, uint64_t process);
-void hf__local_bury_sockets(struct shared *, uint64_t process);
+void hf__local_bury_files(const struct shared *, uint64_t process); /* but see sweep.c */
 /* Watches all in local->seen; returns one that is to be buried, or 0. */
 uint64_t hf__local_post_set(struct local *, struct post **);
 void hf__local_post_clear(struct local *, struct post *); /* takes NULL */
@@ -361,6 +363,8 @@ bool hf__local_post_has(const struct post *, const struct peer *);
 void hf__local_peers_done(struct local *);
 int hf__local_sweep(struct shared *, int64_t now,
                     hf_error *); /* inside the gate; now 0: no clock */
+enum { TIDY_EVERY = 64 };
+void hf__local_tidy(struct local *); /* of each so many processes that enrol, by one */
 
 /* ---- verbs that wait for the gate: deferred.c ------------------------------------ */
 

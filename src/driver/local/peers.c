@@ -14,11 +14,12 @@
  * is full is also an answer: alive; the next look asks again.
  *
  * Burying deletes the process's record, lives, mail and follows; its tickets are dead by
- * that and go when their line is next touched, ours at once. To bury twice is harmless.
+ * that and go when their line is next touched, ours at once. To bury twice is harmless. Of
+ * its files those go that every process has; to search the folder for more would make each
+ * death the dearer the more have died before: sweep.c does it for many at once.
  */
 #include "driver/local/local.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -337,34 +338,33 @@ int hf__local_bury_inside(struct tx *tx, uint64_t process)
     return rc < 0 ? rc : drop_follows(tx, process);
 }
 
+/* What it meant to wake others for may be all that is left of it: it may have been killed
+ * between a commit and the wakes. */
 static int bury(struct tx *tx, void *arg)
 {
-    return hf__local_bury_inside(tx, *(uint64_t *)arg);
+    int rc = hf__local_bury_inside(tx, *(uint64_t *)arg);
+
+    return rc < 0 ? rc : hf__local_poke_unread(tx, NULL);
 }
 
-void hf__local_bury_sockets(struct shared *sh, uint64_t process)
+void hf__local_bury_files(const struct shared *sh, uint64_t process)
 {
-    int fd = openat(sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    char life[32], wake[32];
-    struct dirent *e;
+    char name[48];
 
-    snprintf(life, sizeof life, "l.%llu", (unsigned long long)process);
-    snprintf(wake, sizeof wake, "w.%llu.", (unsigned long long)process);
-    if (!dir && fd >= 0)
-        close(fd);
-    while (dir && (e = readdir(dir)) != NULL)
-        if (strcmp(e->d_name, life) == 0 || strncmp(e->d_name, wake, strlen(wake)) == 0)
-            unlinkat(sh->dirfd, e->d_name, 0);
-    if (dir)
-        closedir(dir);
+    snprintf(name, sizeof name, "l.%llu", (unsigned long long)process);
+    unlinkat(sh->dirfd, name, 0);
+    snprintf(name, sizeof name, "w.%llu.1", (unsigned long long)process);
+    unlinkat(sh->dirfd, name, 0);
 }
 
 int hf__local_bury(struct local *ls, uint64_t process)
 {
-    /* The record last: without it nobody would look for what a kill in between has left. */
-    hf__local_bury_sockets(ls->sh, process);
-    return hf__local_tx_run(ls, bury, &process, false, NULL);
+    int rc;
+
+    hf__local_bury_files(ls->sh, process);
+    if ((rc = hf__local_tx_run(ls, bury, &process, false, NULL)) == 0)
+        hf__local_poke(ls);
+    return rc;
 }
 
 bool hf__local_bury_seen(struct local *ls)

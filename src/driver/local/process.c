@@ -78,6 +78,8 @@ int hf__local_process_register(struct local *ls, hf_error *err)
     if (rc == 0 && process != 0)
         sh->process = process;
     hf__local_gate_leave(sh);
+    if (rc == 0 && process != 0 && process % TIDY_EVERY == 0)
+        hf__local_tidy(ls);
     return rc;
 }
 
