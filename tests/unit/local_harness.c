@@ -406,6 +406,20 @@ size_t side_records(struct side *s, enum table table)
     return c.n;
 }
 
+struct side a;
+
+int alone_setup(void **state)
+{
+    folder_setup(state);
+    return side_open(&a, folder, "?connect_timeout=2s");
+}
+
+int alone_teardown(void **state)
+{
+    side_close(&a);
+    return folder_teardown(state);
+}
+
 /* ---- tickets --------------------------------------------------------------------- */
 
 void pass_init(struct pass *p, struct side *s, const char *name)
@@ -605,17 +619,53 @@ void child_say(struct child *c, char byte)
         _exit(1);
 }
 
+void child_hold(struct side *s, struct pass *p, const char *where)
+{
+    if (side_open(s, where, "") < 0)
+        _exit(2);
+    pass_init(p, s, "x");
+    if (pass_join(p) != 1)
+        _exit(3);
+}
+
+void stand_in_line(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+    int64_t end = hf__loop_now() + 60 * 1000000;
+
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (arg)
+        pass_shared(&p);
+    if (pass_join(&p) == 0) {
+        child_say(c, 'w');
+        while (!p.granted && !p.gone) {
+            struct pollfd fds[2] = { { c->hear, POLLIN, 0 }, { s.loop.epfd, POLLIN, 0 } };
+
+            poll(fds, 2, 1000);
+            if (fds[0].revents || hf__loop_now() > end)
+                break;
+            side_turn(&s, hf__loop_now());
+        }
+    }
+    if (p.granted) {
+        child_say(c, 'h');
+        child_hear(c);
+    }
+    if (pass_leave(&p) != 0)
+        _exit(3);
+    side_close(&s);
+}
+
 void hold_without_descriptors(struct child *c, const char *where, void *arg)
 {
     struct side s;
     struct pass p;
 
     (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1)
-        _exit(3);
+    child_hold(&s, &p, where);
     for (int fd = 3; fd < 256; fd++)
         if (fd != c->tell && fd != c->hear)
             close(fd);

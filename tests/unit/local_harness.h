@@ -57,6 +57,9 @@ struct drawer { /* a cell and its answers */
 extern char *folder;
 int folder_setup(void **state); /* chooses the name: the driver makes it */
 int folder_teardown(void **state);
+extern struct side a; /* in that folder: */
+int alone_setup(void **state);
+int alone_teardown(void **state);
 char *folder_file(const char *folder, const char *file); /* static buffer */
 
 int side_open(struct side *, const char *folder,
@@ -101,10 +104,14 @@ struct child {
 };
 struct child child_start(const char *folder,
                          void (*body)(struct child *, const char *, void *), void *arg);
-/* A body: holds "x", has closed all its descriptors, says h and waits. */
+/* Bodies. Joins "x", shared if there is an arg; says h if it holds, w if it waits (then h
+ * when granted); leaves when told. */
+void stand_in_line(struct child *, const char *, void *);
+/* Holds "x", has closed all its descriptors, says h and waits. */
 void hold_without_descriptors(struct child *, const char *, void *);
-void child_say(struct child *, char); /* in the child */
-char child_hear(struct child *);      /* in either: the next byte; 0: the end */
+void child_hold(struct side *, struct pass *, const char *where); /* "x", or ends */
+void child_say(struct child *, char);                             /* in the child */
+char child_hear(struct child *); /* in either: the next byte; 0: the end */
 void child_tell(struct child *, char);
 void child_kill(struct child *,
                 int sig);       /* and reaps it unless sig is SIGSTOP or SIGCONT */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct side a, b;
+static struct side b;
 
 static int setup(void **state)
 {

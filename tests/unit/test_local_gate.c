@@ -1,6 +1,6 @@
 /* test_local_gate.c: verbs that find the gate closed (deferred.c). The test itself is
  * inside the gate: the driver cannot tell that from another process that is stopped there.
- * What real processes do to each other is in test_local_process.c and in the contract. */
+ * What real processes do to each other is in test_local_kill.c and in the contract. */
 #include "local_harness.h"
 #include "sanitizer.h"
 
@@ -26,7 +26,7 @@ void *__wrap_malloc(size_t n)
     return no_memory ? NULL : __real_malloc(n);
 }
 
-static struct side a, b;
+static struct side b;
 static bool closes_before_burial;
 
 static void close_gate(void)
@@ -529,26 +529,10 @@ static void mail_is_read_when_the_gate_opens(void **state)
     assert_int_equal(side_records(&b, TABLE_MAIL), 0);
 }
 
-static void hold_and_wait(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct pass p;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1)
-        _exit(3);
-    child_say(c, 'h');
-    child_hear(c);
-    _exit(0);
-}
-
 /* The holder dies while the gate is closed: its ttl is not waited for. */
 static void a_death_is_noticed_when_the_gate_opens(void **state)
 {
-    struct child c = child_start(folder, hold_and_wait, NULL);
+    struct child c = child_start(folder, stand_in_line, NULL);
     struct glance *g = calloc(1, sizeof *g);
     struct pass p, q;
 
@@ -567,7 +551,7 @@ static void a_death_is_noticed_when_the_gate_opens(void **state)
     hf__driver_local.stop(b.store, &g->look, NULL);
     assert_int_equal(pass_leave(&p), 0);
 
-    c = child_start(folder, hold_and_wait, NULL);
+    c = child_start(folder, stand_in_line, NULL);
     assert_int_equal(child_hear(&c), 'h');
     pass_init(&q, &b, "x");
     q.t.try_only = true;

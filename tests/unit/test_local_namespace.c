@@ -216,11 +216,7 @@ static void carry_on(struct child *c, const char *where, void *arg)
     struct side s;
     struct pass p;
 
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1)
-        _exit(3);
+    child_hold(&s, &p, where);
     if (!change(*(int *)arg, where))
         _exit(CANNOT);
     child_say(c, works_on(&s, &p, "y") ? 'y' : 'n');

@@ -1,7 +1,6 @@
-/* test_local_process.c: the embedded driver between processes: hand-over, kill -9,
- * SIGSTOP, fork. Every wait for another process is far shorter than the ttl of 30 s, so
- * what happens here happens because a death was seen, not because a ticket expired. */
-#include "driver/local/local.h"
+/* test_local_process.c: deaths of other processes, what they leave behind, fork. Every wait
+ * for another process is far shorter than the ttl of 30 s, so what happens here happens
+ * because a death was seen, not because a ticket expired. */
 #include "local_harness.h"
 
 #include <setjmp.h>
@@ -9,281 +8,13 @@
 
 #include <cmocka.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static struct side a;
-
-static int setup(void **state)
-{
-    folder_setup(state);
-    assert_int_equal(side_open(&a, folder, "?connect_timeout=2s"), 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    side_close(&a);
-    folder_teardown(state);
-    return 0;
-}
-
-/* Joins "x", shared if there is an arg; says h if it holds, w if it waits (then h when
- * granted); leaves when told. */
-static void stand_in_line(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct pass p;
-    int64_t end = hf__loop_now() + 60 * 1000000;
-
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (arg)
-        pass_shared(&p);
-    if (pass_join(&p) == 0) {
-        child_say(c, 'w');
-        while (!p.granted && !p.gone) {
-            struct pollfd fds[2] = { { c->hear, POLLIN, 0 }, { s.loop.epfd, POLLIN, 0 } };
-
-            poll(fds, 2, 1000);
-            if (fds[0].revents || hf__loop_now() > end)
-                break;
-            side_turn(&s, hf__loop_now());
-        }
-    }
-    if (p.granted) {
-        child_say(c, 'h');
-        child_hear(c);
-    }
-    if (pass_leave(&p) != 0)
-        _exit(3);
-    side_close(&s);
-}
-
-static void hand_over(void **state)
-{
-    struct child c = child_start(folder, stand_in_line, NULL), d;
-    struct pass p;
-
-    (void)state;
-    assert_int_equal(child_hear(&c), 'h');
-    pass_wait(&p, &a, "x");
-    d = child_start(folder, stand_in_line, NULL);
-    assert_int_equal(child_hear(&d), 'w');
-    child_end(&c);
-    side_until(&a, &p.granted);
-    assert_int_equal(p.granted, 1);
-    pass_leave(&p);
-    assert_int_equal(child_hear(&d), 'h');
-    child_end(&d);
-}
-
-/* Holds that many names, says h, and leaves them all when told. */
-static void hold_many(struct child *c, const char *where, void *arg)
-{
-    size_t n = *(size_t *)arg;
-    struct pass *p = calloc(n, sizeof *p);
-    struct side s;
-    char name[32];
-
-    if (!p || side_open(&s, where, "") < 0)
-        _exit(2);
-    for (size_t i = 0; i < n; i++) {
-        snprintf(name, sizeof name, "line/%zu", i);
-        pass_init(&p[i], &s, name);
-        if (pass_join(&p[i]) != 1)
-            _exit(3);
-    }
-    child_say(c, 'h');
-    child_hear(c);
-    for (size_t i = 0; i < n; i++)
-        if (pass_leave(&p[i]) != 0)
-            _exit(4);
-    child_say(c, 'l');
-    child_hear(c);
-    side_close(&s);
-    free(p);
-}
-
-/* Another process held n names and has left them; we waited and have not turned our loop.
- */
-static struct pass *waited_for_many(struct child *c, size_t n)
-{
-    struct pass *p = calloc(n, sizeof *p);
-    char name[32];
-
-    assert_non_null(p);
-    *c = child_start(folder, hold_many, &n);
-    assert_int_equal(child_hear(c), 'h');
-    for (size_t i = 0; i < n; i++) {
-        snprintf(name, sizeof name, "line/%zu", i);
-        pass_wait(&p[i], &a, name);
-    }
-    child_tell(c, 'l');
-    assert_int_equal(child_hear(c), 'l');
-    return p;
-}
-
-static void a_grant_comes_without_an_entry(void **state)
-{
-    struct shared *sh = local_of(a.store)->sh;
-    struct child c;
-    struct pass *p = waited_for_many(&c, 1), q;
-    int alive = p->alive;
-
-    (void)state;
-    assert_int_equal(hf__local_gate_enter(sh, 1000, NULL), 0);
-    side_until(&a, &p->granted); /* somebody is inside all the time */
-    hf__local_gate_leave(sh);
-    assert_ptr_equal(p->t.life, &p->t.own);
-    assert_int_equal(side_records(&a, TABLE_MAIL), 1); /* until a later entry */
-    pass_renew(p);
-    assert_int_equal(p->alive, alive + 1);
-    pass_leave(p);
-    pass_hold(&q, &a, "x");
-    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
-    pass_leave(&q);
-    child_end(&c);
-    free(p);
-}
-
-/* The slot in which a grant to us would stand. */
-static struct grant *our_slot(void)
-{
-    const struct local *ls = local_of(a.store);
-
-    for (size_t i = 0; i < GATE_GRANTS; i++) {
-        struct grant *g = &ls->sh->gate->grants[i];
-
-        if (g->process == ls->sh->process && g->member == ls->member)
-            return g;
-    }
-    fail_msg("the grant stands in no slot");
-    return NULL;
-}
-
-/* The message is read later: with the next turn, or before the client waits again. */
-static void a_taken_grant_leaves_nothing_in_the_pipe(void **state)
-{
-    const struct local *ls = local_of(a.store);
-
-    (void)state;
-    for (int again = 0; again < 2; again++) {
-        struct child c, d;
-        struct pass *p = waited_for_many(&c, 1), q;
-        struct pollfd pipe = { ls->wakefd, POLLIN, 0 };
-
-        side_until(&a, &p->granted);
-        assert_int_equal(poll(&pipe, 1, 0), 1);
-        if (again) {
-            d = child_start(folder, stand_in_line, NULL);
-            assert_int_equal(child_hear(&d), 'h');
-            pass_wait(&q, &a, "x");
-        } else
-            side_turn(&a, hf__loop_now());
-        assert_int_equal(poll(&pipe, 1, 0), 0);
-        assert_int_equal(p->granted, 1);
-        pass_leave(p);
-        if (again) {
-            pass_leave(&q);
-            child_kill(&d, SIGKILL);
-        }
-        child_end(&c);
-        free(p);
-    }
-}
-
-/* As a writer leaves it that is killed in the middle, or one that told another member. */
-static void a_slot_is_not_believed(void **state)
-{
-    (void)state;
-    for (int others = 0; others < 2; others++) {
-        struct child c;
-        struct pass *p = waited_for_many(&c, 1);
-        struct grant *g = our_slot();
-
-        if (others)
-            g->member++;
-        else
-            g->turn++;
-        g->fence += 1000;
-        side_until(&a, &p->granted);
-        assert_true(pass_holds(p));
-        assert_int_not_equal(p->t.fence, g->fence);
-        pass_leave(p);
-        child_end(&c);
-        free(p);
-    }
-}
-
-/* The next writer puts it right. */
-static void a_torn_slot_is_used_again(void **state)
-{
-    struct child c;
-    struct pass *p = waited_for_many(&c, 1);
-    struct grant *g = our_slot();
-
-    (void)state;
-    g->turn++;
-    side_until(&a, &p->granted);
-    pass_leave(p);
-    child_end(&c);
-    free(p);
-    p = waited_for_many(&c, 1);
-    assert_int_equal(g->turn % 2, 0);
-    side_until(&a, &p->granted);
-    assert_int_equal(p->t.fence, g->fence);
-    pass_leave(p);
-    child_end(&c);
-    free(p);
-}
-
-static void the_mail_of_grants_does_not_pile_up(void **state)
-{
-    enum { N = STALE_MAX + 8 }; /* few enough to come by message */
-    struct child c;
-    struct pass *p = waited_for_many(&c, N);
-
-    (void)state;
-    for (int i = 0; i < N; i++)
-        side_until(&a, &p[i].granted);
-    assert_int_equal(side_records(&a, TABLE_MAIL), N);
-    for (int i = 0; i < N; i++)
-        pass_leave(&p[i]);
-    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
-    child_end(&c);
-    free(p);
-}
-
-/* More grants than a pipe takes messages: the rest is found in the mailbox. */
-static void a_full_pipe_loses_no_grant(void **state)
-{
-    enum { N = 1000 };
-    struct child c;
-    struct pass *p = waited_for_many(&c, N);
-    int64_t start = hf__loop_now();
-
-    (void)state;
-    for (int i = 0; i < N; i++) {
-        side_until(&a, &p[i].granted);
-        assert_int_equal(p[i].granted, 1);
-        assert_int_equal(pass_leave(&p[i]), 0);
-    }
-    assert_true(hf__loop_now() - start < LIMIT_US);
-    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
-    child_end(&c);
-    free(p);
-}
 
 static void a_killed_holder_is_noticed(void **state)
 {
@@ -460,23 +191,6 @@ static void killed_waiters_do_not_block(void **state)
 }
 
 /* Readers hold in two processes; the writer that waits must see both die. */
-static void read_and_die(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct pass p;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    pass_shared(&p);
-    if (pass_join(&p) != 1)
-        _exit(3);
-    child_say(c, 'h');
-    child_hear(c);
-    _exit(0);
-}
-
 static void the_head_watches_every_holder(void **state)
 {
     struct child c[3];
@@ -484,7 +198,7 @@ static void the_head_watches_every_holder(void **state)
 
     (void)state;
     for (int k = 0; k < 3; k++) {
-        c[k] = child_start(folder, read_and_die, NULL);
+        c[k] = child_start(folder, stand_in_line, "shared");
         assert_int_equal(child_hear(&c[k]), 'h');
     }
     pass_wait(&p, &a, "x");
@@ -496,56 +210,6 @@ static void the_head_watches_every_holder(void **state)
     side_until(&a, &p.granted);
     assert_int_equal(p.granted, 1);
     pass_leave(&p);
-}
-
-/* Killed between the commit of its release, which admits two readers, and waking them. */
-static bool dies_before_poke;
-
-void __real_hf__local_poke(struct local *);
-void __wrap_hf__local_poke(struct local *);
-
-void __wrap_hf__local_poke(struct local *ls)
-{
-    if (dies_before_poke)
-        raise(SIGKILL);
-    __real_hf__local_poke(ls);
-}
-
-static void release_and_die(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct pass p;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1)
-        _exit(3);
-    child_say(c, 'h');
-    child_hear(c);
-    dies_before_poke = true;
-    pass_leave(&p);
-}
-
-static void all_who_were_admitted_are_woken(void **state)
-{
-    struct child c = child_start(folder, release_and_die, NULL), d;
-    struct pass p;
-
-    (void)state;
-    assert_int_equal(child_hear(&c), 'h');
-    d = child_start(folder, stand_in_line, "shared"); /* this one watches the holder */
-    assert_int_equal(child_hear(&d), 'w');
-    pass_init(&p, &a, "x");
-    pass_shared(&p);
-    assert_int_equal(pass_join(&p), 0);
-    child_tell(&c, 'l');
-    assert_int_equal(child_hear(&d), 'h');
-    side_until(&a, &p.granted);
-    pass_leave(&p);
-    child_end(&d);
-    child_kill(&c, SIGKILL);
 }
 
 /* ---- what the dead leave behind -------------------------------------------------- */
@@ -624,164 +288,6 @@ static void burying_does_not_search(void **state)
     assert_in_range(entries_read, 0, 3 * MANY + 10);
     assert_int_equal(side_records(&a, TABLE_PROCESS), 0);
     assert_int_equal(pipes(), 0);
-}
-
-/* ---- the gate -------------------------------------------------------------------- */
-
-static void stop_inside(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct shared *sh;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    sh = local_of(s.store)->sh;
-    if (hf__local_gate_enter(sh, 1000, NULL) < 0)
-        _exit(3);
-    child_say(c, 'i');
-    child_hear(c);
-    hf__local_gate_leave(sh);
-    child_say(c, 'o');
-    child_hear(c);
-    side_close(&s);
-}
-
-static void a_stopped_process_is_named(void **state)
-{
-    struct child c;
-    struct pass p, q;
-    char text[64];
-    int64_t began;
-
-    (void)state;
-    pass_init(&p, &a, "p");
-    p.t.ttl_ms = 8000;
-    assert_int_equal(pass_join(&p), 1);
-    c = child_start(folder, stop_inside, NULL);
-    assert_int_equal(child_hear(&c), 'i');
-    child_kill(&c, SIGSTOP);
-
-    pass_init(&q, &a, "x");
-    began = hf__loop_now();
-    assert_int_equal(pass_join(&q), HF_EBUSYSTORE);
-    assert_true(hf__loop_now() - began < LIMIT_US);
-    snprintf(text, sizeof text, "process %d, which is stopped", (int)c.pid);
-    assert_non_null(strstr(q.err.text, text));
-    assert_int_equal(pass_leave(&q), HF_EUNKNOWN);
-    pass_renew(&p);
-    assert_int_equal(p.alive, 0);
-    assert_false(p.dead);
-
-    child_kill(&c, SIGCONT);
-    child_tell(&c, 'g');
-    assert_int_equal(child_hear(&c), 'o');
-    side_until(&a, &p.alive); /* it was not forgotten */
-    assert_int_equal(pass_join(&q), 1);
-    assert_int_equal(pass_leave(&q), 0);
-    pass_leave(&p);
-    child_end(&c);
-}
-
-/* Before a blocked gate a leave waits no longer than the ticket lives. */
-static void leaving_waits_no_longer_than_the_ticket_lives(void **state)
-{
-    struct side s;
-    struct pass p;
-    struct child c;
-    int64_t began;
-
-    (void)state;
-    assert_int_equal(side_open(&s, folder, "?connect_timeout=20s"), 0);
-    pass_init(&p, &s, "x");
-    p.t.ttl_ms = 400;
-    assert_int_equal(pass_join(&p), 1);
-    c = child_start(folder, stop_inside, NULL);
-    assert_int_equal(child_hear(&c), 'i');
-    child_kill(&c, SIGSTOP);
-    began = hf__loop_now();
-    assert_int_equal(pass_leave(&p), HF_EUNKNOWN);
-    assert_true(hf__loop_now() - began < 10 * 1000000);
-    child_kill(&c, SIGCONT);
-    child_tell(&c, 'g');
-    assert_int_equal(child_hear(&c), 'o');
-    assert_int_equal(pass_leave(&p), 0); /* again, as the core does */
-    side_close(&s);
-    child_end(&c);
-}
-
-static void a_process_killed_inside_opens_the_gate(void **state)
-{
-    struct child c = child_start(folder, stop_inside, NULL);
-    struct pass p, q;
-
-    (void)state;
-    assert_int_equal(child_hear(&c), 'i');
-    pass_init(&p, &a, "x");
-    hf__driver_local.join(a.store, &p.t);
-    side_turn(&a, hf__loop_now());
-    assert_int_equal(p.granted, 0);
-    child_kill(&c, SIGKILL);
-    pass_hold(&q, &a, "y");
-    assert_int_equal(pass_answer(&p), 1);
-    pass_leave(&p);
-    pass_leave(&q);
-}
-
-/* A commit that was not counted in the gate does not count: the state before it is in
- * force. */
-static int put_garbage(struct tx *tx, void *arg)
-{
-    struct child *c = arg;
-    const char key[] = "Lx";
-    void *room;
-
-    if (hf__local_db_put(tx, key, 2, 5, &room) < 0)
-        _exit(4);
-    memcpy(room, "wrong", 5);
-    if (mdb_txn_commit(tx->txn) != 0)
-        _exit(5);
-    child_say(c, 'c');
-    child_hear(c);
-    _exit(6);
-}
-
-static void die_in_commit(struct child *c, const char *where, void *arg)
-{
-    struct local *ls;
-    struct side s;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    ls = local_of(s.store);
-    if (hf__local_gate_enter(ls->sh, 1000, NULL) == 0)
-        hf__local_tx_inside(ls->sh, ls, put_garbage, c, false, NULL);
-}
-
-static void a_commit_that_was_not_finished_is_undone(void **state)
-{
-    struct pass p, q;
-
-    (void)state;
-    pass_hold(&q, &a, "held");
-    for (int i = 0; i < 4; i++) { /* both meta pages, twice */
-        struct child c = child_start(folder, die_in_commit, NULL);
-
-        assert_int_equal(child_hear(&c), 'c');
-        child_kill(&c, SIGKILL);
-        pass_hold(&p, &a, "x");
-        pass_leave(&p);
-        pass_renew(&q);
-        assert_int_equal(q.alive, i + 1);
-        if (i % 2) {
-            assert_int_equal(pass_join(&p), 1);
-            pass_leave(&p);
-            pass_renew(&q);
-            q.alive = i + 1;
-        }
-    }
-    pass_leave(&q);
 }
 
 /* ---- fork and descriptors -------------------------------------------------------- */
@@ -951,130 +457,11 @@ static void closing_descriptors_is_not_death(void **state)
     pass_leave(&p);
 }
 
-/* ---- kill -9 at random ----------------------------------------------------------- */
-
-enum { WORKERS = 4, NAMES = 3, KILLS = 150 };
-
-struct board {                 /* shared memory: what a resource would see */
-    _Atomic int holder[NAMES]; /* worker + 1; 0: nobody */
-    _Atomic uint64_t fence[NAMES];
-    _Atomic int dying[WORKERS * (KILLS + 1)]; /* by life number */
-    _Atomic int violations, grants;
-};
-
-struct work {
-    struct board *board;
-    int number; /* of this life */
-    uint64_t seed;
-};
-
-static void claim(struct work *w, int name, uint64_t fence)
-{
-    struct board *b = w->board;
-    int before = atomic_exchange(&b->holder[name], w->number + 1);
-
-    if (before != 0 && !atomic_load(&b->dying[before - 1]))
-        atomic_fetch_add(&b->violations, 1);
-    if (atomic_exchange(&b->fence[name], fence) >= fence)
-        atomic_fetch_add(&b->violations, 1);
-    atomic_fetch_add(&b->grants, 1);
-}
-
-static void work(struct child *c, const char *where, void *arg)
-{
-    struct work *w = arg;
-    uint64_t random = w->seed;
-    struct pollfd told = { c->hear, POLLIN, 0 };
-    struct side s;
-
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    while (poll(&told, 1, 0) == 0) {
-        int n = (int)(test_random(&random) % NAMES);
-        char name[] = { (char)('a' + n), '\0' };
-        int64_t end = hf__loop_now() + 2 * LIMIT_US;
-        struct pass p;
-
-        pass_init(&p, &s, name);
-        p.t.try_only = test_random(&random) % 4 == 0;
-        pass_join(&p);
-        if (test_random(&random) % 8 != 0)
-            while (!p.granted && !p.gone && hf__loop_now() < end)
-                side_turn(&s, hf__loop_now() + 100000);
-        if (!p.granted && !p.gone && hf__loop_now() >= end)
-            _exit(4); /* the line stands still */
-        if (p.granted) {
-            int me = w->number + 1;
-
-            claim(w, n, p.t.fence);
-            if (test_random(&random) % 2)
-                pass_renew(&p);
-            atomic_compare_exchange_strong(&w->board->holder[n], &me, 0);
-        }
-        if (!p.gone && pass_leave(&p) != 0)
-            _exit(5);
-    }
-    side_close(&s);
-}
-
-static void kill_at_random(void **state)
-{
-    struct board *b =
-        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    uint64_t random = test_seed();
-    struct child c[WORKERS];
-    int life[WORKERS], lives = 0;
-
-    (void)state;
-    assert_ptr_not_equal(b, MAP_FAILED);
-    for (int i = 0; i < WORKERS; i++) {
-        struct work w = { b, life[i] = lives++, test_random(&random) };
-
-        c[i] = child_start(folder, work, &w);
-    }
-    for (int k = 0; k < KILLS; k++) {
-        int i = (int)(test_random(&random) % WORKERS);
-        struct timespec pause = { 0, (long)(test_random(&random) % 8000000) };
-        struct work w = { b, lives, test_random(&random) };
-
-        nanosleep(&pause, NULL); /* only varies the moment of the kill */
-        atomic_store(&b->dying[life[i]], 1);
-        child_kill(&c[i], SIGKILL);
-        life[i] = lives++;
-        c[i] = child_start(folder, work, &w);
-    }
-    for (int i = 0; i < WORKERS; i++)
-        child_end(&c[i]);
-    assert_int_equal(b->violations, 0);
-    print_message("# %d grants, %d kills\n", b->grants, KILLS);
-    for (int n = 0; n < NAMES; n++) {
-        char name[] = { (char)('a' + n), '\0' };
-        struct pass p;
-
-        pass_init(&p, &a, name);
-        p.t.try_only = true;
-        assert_int_equal(pass_join(&p), 1);
-        assert_true(p.t.fence > b->fence[n]);
-        pass_leave(&p);
-    }
-    assert_int_equal(
-        hf__local_check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL),
-        0);
-    munmap(b, sizeof *b);
-}
-
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, alone_setup, alone_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(hand_over),
-        T(a_grant_comes_without_an_entry),
-        T(the_mail_of_grants_does_not_pile_up),
-        T(a_taken_grant_leaves_nothing_in_the_pipe),
-        T(a_slot_is_not_believed),
-        T(a_torn_slot_is_used_again),
-        T(a_full_pipe_loses_no_grant),
         T(a_killed_holder_is_noticed),
         T(a_try_after_a_kill_succeeds),
         T(a_death_without_a_free_descriptor),
@@ -1083,19 +470,13 @@ int main(void)
         T(a_killed_follower_is_not_counted),
         T(killed_waiters_do_not_block),
         T(the_head_watches_every_holder),
-        T(all_who_were_admitted_are_woken),
         T(leftovers_do_not_pile_up),
         T(burying_does_not_search),
-        T(a_stopped_process_is_named),
-        T(leaving_waits_no_longer_than_the_ticket_lives),
-        T(a_process_killed_inside_opens_the_gate),
-        T(a_commit_that_was_not_finished_is_undone),
         T(a_forked_child_does_not_keep_the_parent_alive),
         T(a_guard_holds_back_the_news),
         T(a_guard_counts_in_a_chroot),
         T(a_forked_handle_refuses),
         T(closing_descriptors_is_not_death),
-        T(kill_at_random),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
