@@ -406,7 +406,7 @@ size_t side_records(struct side *s, enum table table)
     return c.n;
 }
 
-struct side a;
+struct side a, b;
 
 int alone_setup(void **state)
 {
@@ -418,6 +418,17 @@ int alone_teardown(void **state)
 {
     side_close(&a);
     return folder_teardown(state);
+}
+
+int pair_setup(void **state)
+{
+    return alone_setup(state) < 0 ? -1 : side_open(&b, folder, "");
+}
+
+int pair_teardown(void **state)
+{
+    side_close(&b);
+    return alone_teardown(state);
 }
 
 /* ---- tickets --------------------------------------------------------------------- */
@@ -474,6 +485,13 @@ int pass_join(struct pass *p)
     p->t.own.ttl_ms = p->t.ttl_ms;
     hf__driver_local.join(p->t.store, &p->t);
     return pass_answer(p);
+}
+
+int pass_try(struct pass *p, struct side *s, const char *name)
+{
+    pass_init(p, s, name);
+    p->t.try_only = true;
+    return pass_join(p);
 }
 
 int pass_leave(struct pass *p)
@@ -538,14 +556,19 @@ int open_and_close(const char *query)
     return rc;
 }
 
-void glance_at(struct glance *g, struct side *s, const char *name, bool list)
+void glance_init(struct glance *g, struct side *s, const char *name)
 {
     g->look.store = s->store;
     g->look.name = name;
     g->look.name_len = strlen(name);
-    g->look.list = list;
     list_init(&g->look.drv_node);
     g->n = g->done = 0;
+}
+
+void glance_at(struct glance *g, struct side *s, const char *name, bool list)
+{
+    glance_init(g, s, name);
+    g->look.list = list;
     hf__driver_local.look(s->store, &g->look);
     side_until_size(s, &g->done, 1);
 }
@@ -556,9 +579,7 @@ int evict(struct side *s, const char *name, const unsigned char *token, bool now
     int rc;
 
     assert_non_null(g);
-    g->look.store = s->store;
-    g->look.name = name;
-    g->look.name_len = strlen(name);
+    glance_init(g, s, name);
     g->look.now = now;
     memcpy(g->look.token, token, HF_TOKEN);
     hf__driver_local.evict(s->store, &g->look);
@@ -568,7 +589,7 @@ int evict(struct side *s, const char *name, const unsigned char *token, bool now
     return rc;
 }
 
-int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
+void drawer_init(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
 {
     d->cell.store = s->store;
     d->cell.verb = verb;
@@ -576,6 +597,11 @@ int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char 
     d->cell.name_len = strlen(name);
     list_init(&d->cell.drv_node);
     d->done = 0;
+}
+
+int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
+{
+    drawer_init(d, s, verb, name);
     hf__driver_local.cell(s->store, &d->cell);
     side_until_size(s, &d->done, 1);
     return d->rc;

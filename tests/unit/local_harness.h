@@ -57,9 +57,11 @@ struct drawer { /* a cell and its answers */
 extern char *folder;
 int folder_setup(void **state); /* chooses the name: the driver makes it */
 int folder_teardown(void **state);
-extern struct side a; /* in that folder: */
+extern struct side a, b; /* clients of that folder: `a` alone, or both */
 int alone_setup(void **state);
 int alone_teardown(void **state);
+int pair_setup(void **state);
+int pair_teardown(void **state);
 char *folder_file(const char *folder, const char *file); /* static buffer */
 
 int side_open(struct side *, const char *folder,
@@ -77,7 +79,8 @@ void pass_init(struct pass *, struct side *, const char *name);
 void pass_shared(struct pass *);
 void pass_permits(struct pass *, int64_t weight, int64_t capacity);
 /* These drive until there is an answer, which may have to wait for the gate. */
-int pass_join(struct pass *);   /* 1: holds, 0: waits, else why it is gone */
+int pass_join(struct pass *); /* 1: holds, 0: waits, else why it is gone */
+int pass_try(struct pass *, struct side *, const char *name); /* with try_only */
 int pass_answer(struct pass *); /* the same, of a join that was called before */
 int pass_leave(struct pass *);  /* the rc of ev_left */
 void pass_renew(struct pass *);
@@ -92,6 +95,9 @@ int open_and_close(const char *query);
 void use_once(const char *name);
 int try_once(const char *name); /* as pass_join */
 
+void glance_init(struct glance *, struct side *, const char *name);
+void drawer_init(struct drawer *, struct side *, enum cell_verb, const char *name);
+/* These drive until there is an answer. */
 void glance_at(struct glance *, struct side *, const char *name, bool list);
 int evict(struct side *, const char *name, const unsigned char *token, bool now);
 int drawer_do(struct drawer *, struct side *, enum cell_verb, const char *name);

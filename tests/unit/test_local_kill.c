@@ -189,14 +189,14 @@ struct work {
 
 static void claim(struct work *w, int name, uint64_t fence)
 {
-    struct board *b = w->board;
-    int before = atomic_exchange(&b->holder[name], w->number + 1);
+    struct board *board = w->board;
+    int before = atomic_exchange(&board->holder[name], w->number + 1);
 
-    if (before != 0 && !atomic_load(&b->dying[before - 1]))
-        atomic_fetch_add(&b->violations, 1);
-    if (atomic_exchange(&b->fence[name], fence) >= fence)
-        atomic_fetch_add(&b->violations, 1);
-    atomic_fetch_add(&b->grants, 1);
+    if (before != 0 && !atomic_load(&board->dying[before - 1]))
+        atomic_fetch_add(&board->violations, 1);
+    if (atomic_exchange(&board->fence[name], fence) >= fence)
+        atomic_fetch_add(&board->violations, 1);
+    atomic_fetch_add(&board->grants, 1);
 }
 
 static void work(struct child *c, const char *where, void *arg)
@@ -238,48 +238,46 @@ static void work(struct child *c, const char *where, void *arg)
 
 static void kill_at_random(void **state)
 {
-    struct board *b =
-        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t random = test_seed();
     struct child c[WORKERS];
     int life[WORKERS], lives = 0;
 
     (void)state;
-    assert_ptr_not_equal(b, MAP_FAILED);
+    assert_ptr_not_equal(board, MAP_FAILED);
     for (int i = 0; i < WORKERS; i++) {
-        struct work w = { b, life[i] = lives++, test_random(&random) };
+        struct work w = { board, life[i] = lives++, test_random(&random) };
 
         c[i] = child_start(folder, work, &w);
     }
     for (int k = 0; k < KILLS; k++) {
         int i = (int)(test_random(&random) % WORKERS);
         struct timespec pause = { 0, (long)(test_random(&random) % 8000000) };
-        struct work w = { b, lives, test_random(&random) };
+        struct work w = { board, lives, test_random(&random) };
 
         nanosleep(&pause, NULL); /* only varies the moment of the kill */
-        atomic_store(&b->dying[life[i]], 1);
+        atomic_store(&board->dying[life[i]], 1);
         child_kill(&c[i], SIGKILL);
         life[i] = lives++;
         c[i] = child_start(folder, work, &w);
     }
     for (int i = 0; i < WORKERS; i++)
         child_end(&c[i]);
-    assert_int_equal(b->violations, 0);
-    print_message("# %d grants, %d kills\n", b->grants, KILLS);
+    assert_int_equal(board->violations, 0);
+    print_message("# %d grants, %d kills\n", board->grants, KILLS);
     for (int n = 0; n < NAMES; n++) {
         char name[] = { (char)('a' + n), '\0' };
         struct pass p;
 
-        pass_init(&p, &a, name);
-        p.t.try_only = true;
-        assert_int_equal(pass_join(&p), 1);
-        assert_true(p.t.fence > b->fence[n]);
+        assert_int_equal(pass_try(&p, &a, name), 1);
+        assert_true(p.t.fence > board->fence[n]);
         pass_leave(&p);
     }
     assert_int_equal(
         hf__local_check_tree(local_of(a.store)->sh, local_of(a.store)->sh->storefd, NULL),
         0);
-    munmap(b, sizeof *b);
+    munmap(board, sizeof *board);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, alone_setup, alone_teardown)

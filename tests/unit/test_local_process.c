@@ -40,9 +40,7 @@ static void a_try_after_a_kill_succeeds(void **state)
         struct child c = child_start(folder, stand_in_line, NULL);
 
         assert_int_equal(child_hear(&c), 'h');
-        pass_init(&p, &a, "x");
-        p.t.try_only = true;
-        assert_int_equal(pass_join(&p), HF_EBUSY);
+        assert_int_equal(pass_try(&p, &a, "x"), HF_EBUSY);
         if (unreaped) {
             struct pollfd ended = { c.hear, POLLIN, 0 };
 
@@ -278,9 +276,7 @@ static void burying_does_not_search(void **state)
         assert_int_equal(in_child(use_and_vanish, NULL), 0);
     assert_int_equal(in_child(use_and_vanish, "x"), 0);
     entries_read = 0;
-    pass_init(&p, &a, "x");
-    p.t.try_only = true;
-    assert_int_equal(pass_join(&p), 1);
+    assert_int_equal(pass_try(&p, &a, "x"), 1);
     assert_int_equal(entries_read, 0);
     pass_leave(&p);
     side_close(&a);
@@ -359,9 +355,7 @@ static void a_guard_holds_back_the_news(void **state)
     side_turn(&a, hf__loop_now() + 300000);
     side_turn(&a, hf__loop_now() + 100000);
     assert_int_equal(p.granted, 0);
-    pass_init(&q, &a, "x");
-    q.t.try_only = true;
-    assert_int_equal(pass_join(&q), HF_EBUSY);
+    assert_int_equal(pass_try(&q, &a, "x"), HF_EBUSY);
     kill(guard, SIGKILL);
     side_until(&a, &p.granted);
     assert_int_equal(p.granted, 1);
@@ -444,14 +438,10 @@ static void closing_descriptors_is_not_death(void **state)
 
     (void)state;
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &a, "x");
-    p.t.try_only = true;
-    assert_int_equal(pass_join(&p), HF_EBUSY);
+    assert_int_equal(pass_try(&p, &a, "x"), HF_EBUSY);
     side_close(&a); /* nobody seems to be inside; the next to open sweeps */
     assert_int_equal(side_open(&a, folder, ""), 0);
-    pass_init(&p, &a, "x");
-    p.t.try_only = true;
-    assert_int_equal(pass_join(&p), HF_EBUSY);
+    assert_int_equal(pass_try(&p, &a, "x"), HF_EBUSY);
     child_kill(&c, SIGKILL);
     assert_int_equal(pass_join(&p), 1);
     pass_leave(&p);
