@@ -98,14 +98,17 @@ static int env_open(const char *path, size_t size, MDB_env **ret)
 }
 
 /* Another map of the file that LMDB has open: a program that has dropped its rights could
- * not open it again. */
+ * not open it again. LMDB truncates the file to that size, and is left with a map that is
+ * none if it cannot: so that is tried before. */
 static int map_again(struct shared *sh, size_t size)
 {
     struct stat st;
     int rc;
 
     if (fstat(sh->envfd, &st) < 0 || st.st_dev != sh->dev || st.st_ino != sh->store_ino)
-        return EBADF; /* a file of the program's own, which must not be truncated */
+        return EBADF; /* a file of the program's own */
+    if (ftruncate(sh->envfd, (off_t)size) < 0)
+        return errno;
     if ((rc = mdb_env_set_mapsize(sh->env, size)) != 0)
         hf__local_db_close(sh);
     return rc;
