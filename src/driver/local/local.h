@@ -363,6 +363,8 @@ bool hf__local_post_has(const struct post *, const struct peer *);
 void hf__local_peers_done(struct local *);
 int hf__local_sweep(struct shared *, int64_t now,
                     hf_error *); /* inside the gate; now 0: no clock */
+/* The pipes and sockets of all processes, or (tx) of those that have no record. */
+int hf__local_files_remove(const struct shared *, struct tx *);
 enum { TIDY_EVERY = 64 };
 void hf__local_tidy(struct local *); /* of each so many processes that enrol, by one */
 

@@ -108,22 +108,28 @@ static int bury_some(struct tx *tx, void *arg)
     return rc;
 }
 
-static int remove_strays(struct tx *tx, void *arg)
+int hf__local_files_remove(const struct shared *sh, struct tx *tx)
 {
-    int fd = openat(tx->sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *e;
-    int rc = 0;
 
-    (void)arg;
     if (!dir && fd >= 0)
         close(fd);
     while (dir && rc >= 0 && (e = readdir(dir)) != NULL)
         if ((e->d_name[0] == 'w' || e->d_name[0] == 'l') && e->d_name[1] == '.' &&
-            (rc = hf__local_alive(tx, strtoull(e->d_name + 2, NULL, 10))) == 0)
-            unlinkat(tx->sh->dirfd, e->d_name, 0);
+            (!tx || (rc = hf__local_alive(tx, strtoull(e->d_name + 2, NULL, 10))) == 0))
+            unlinkat(sh->dirfd, e->d_name, 0);
     if (dir)
         closedir(dir);
+    return rc < 0 ? rc : 0;
+}
+
+static int remove_strays(struct tx *tx, void *arg)
+{
+    int rc = hf__local_files_remove(tx->sh, tx);
+
+    (void)arg;
     return rc < 0 ? rc : TX_READ;
 }
 
