@@ -365,7 +365,7 @@ hold x
 for kind in PID time; do
     case $kind in PID) in="$apart -p -f" ;; time) in="$apart -T --boottime 5000 -f" ;; esac
     if ! $in true 2>/dev/null; then
-        echo "# no $kind namespace can be made here: test-local-folder tells the driver of one"
+        echo "# no $kind namespace can be made here: test-local-namespace tells the driver of one"
         continue
     fi
     until_ok count_is holders 1 x

@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,15 +276,16 @@ static void env_log(struct env *e, int level, const char *name, const char *text
 
 /* ---- folders --------------------------------------------------------------------- */
 
-char *folder_new(void)
-{
-    char base[] = "/tmp/hf-local-XXXXXX", *folder;
+char *folder;
 
+int folder_setup(void **state)
+{
+    char base[] = "/tmp/hf-local-XXXXXX";
+
+    (void)state;
     assert_non_null(mkdtemp(base));
-    folder = malloc(sizeof base + 8);
-    assert_non_null(folder);
-    snprintf(folder, sizeof base + 8, "%s/store", base);
-    return folder;
+    assert_true(asprintf(&folder, "%s/store", base) > 0);
+    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -293,24 +296,26 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-void folder_free(char *folder)
+int folder_teardown(void **state)
 {
+    (void)state;
     *strrchr(folder, '/') = '\0';
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     free(folder);
+    return 0;
 }
 
-char *folder_file(const char *folder, const char *file)
+char *folder_file(const char *where, const char *file)
 {
     static char path[512];
 
-    snprintf(path, sizeof path, "%s/%s", folder, file);
+    snprintf(path, sizeof path, "%s/%s", where, file);
     return path;
 }
 
 /* ---- sides ----------------------------------------------------------------------- */
 
-int side_open(struct side *s, const char *folder, const char *query)
+int side_open(struct side *s, const char *where, const char *query)
 {
     char text[2048];
     int rc;
@@ -319,7 +324,7 @@ int side_open(struct side *s, const char *folder, const char *query)
     s->env = (struct env){ env_now,     env_wall,  env_random, env_watch,
                            env_unwatch, env_timer, env_log,    NULL };
     assert_int_equal(hf__loop_init(&s->loop), 0);
-    snprintf(text, sizeof text, "local://%s%s", folder, query);
+    snprintf(text, sizeof text, "local://%s%s", where, query);
     rc = hf__url_parse(&s->url, text, &s->err);
     if (rc == 0 && (rc = hf__driver_local.open(&s->store, &s->url, &s->env, &s->err)) < 0)
         hf__url_done(&s->url);
@@ -401,6 +406,31 @@ size_t side_records(struct side *s, enum table table)
     return c.n;
 }
 
+struct side a, b;
+
+int alone_setup(void **state)
+{
+    folder_setup(state);
+    return side_open(&a, folder, "?connect_timeout=2s");
+}
+
+int alone_teardown(void **state)
+{
+    side_close(&a);
+    return folder_teardown(state);
+}
+
+int pair_setup(void **state)
+{
+    return alone_setup(state) < 0 ? -1 : side_open(&b, folder, "");
+}
+
+int pair_teardown(void **state)
+{
+    side_close(&b);
+    return alone_teardown(state);
+}
+
 /* ---- tickets --------------------------------------------------------------------- */
 
 void pass_init(struct pass *p, struct side *s, const char *name)
@@ -457,6 +487,13 @@ int pass_join(struct pass *p)
     return pass_answer(p);
 }
 
+int pass_try(struct pass *p, struct side *s, const char *name)
+{
+    pass_init(p, s, name);
+    p->t.try_only = true;
+    return pass_join(p);
+}
+
 int pass_leave(struct pass *p)
 {
     p->left = 0;
@@ -479,14 +516,59 @@ bool pass_holds(const struct pass *p)
     return p->granted && !p->gone && !p->left && p->dead != HF_ELOST;
 }
 
-void glance_at(struct glance *g, struct side *s, const char *name, bool list)
+void use_once(const char *name)
+{
+    struct side s;
+    struct pass p;
+
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_hold(&p, &s, name);
+    p.t.keep_ms = 3600 * 1000;
+    assert_int_equal(pass_leave(&p), 0);
+    side_close(&s);
+}
+
+int try_once(const char *name)
+{
+    struct side s;
+    struct pass p;
+    int rc;
+
+    assert_int_equal(side_open(&s, folder, ""), 0);
+    pass_init(&p, &s, name);
+    p.t.try_only = true;
+    rc = pass_join(&p);
+    if (rc == 1)
+        pass_leave(&p);
+    side_close(&s);
+    return rc;
+}
+
+int open_and_close(const char *query)
+{
+    struct side s;
+    int rc = side_open(&s, folder, query);
+
+    if (rc == 0)
+        side_close(&s);
+    else
+        print_message("# %s\n", s.err.text);
+    return rc;
+}
+
+void glance_init(struct glance *g, struct side *s, const char *name)
 {
     g->look.store = s->store;
     g->look.name = name;
     g->look.name_len = strlen(name);
-    g->look.list = list;
     list_init(&g->look.drv_node);
     g->n = g->done = 0;
+}
+
+void glance_at(struct glance *g, struct side *s, const char *name, bool list)
+{
+    glance_init(g, s, name);
+    g->look.list = list;
     hf__driver_local.look(s->store, &g->look);
     side_until_size(s, &g->done, 1);
 }
@@ -497,9 +579,7 @@ int evict(struct side *s, const char *name, const unsigned char *token, bool now
     int rc;
 
     assert_non_null(g);
-    g->look.store = s->store;
-    g->look.name = name;
-    g->look.name_len = strlen(name);
+    glance_init(g, s, name);
     g->look.now = now;
     memcpy(g->look.token, token, HF_TOKEN);
     hf__driver_local.evict(s->store, &g->look);
@@ -509,7 +589,7 @@ int evict(struct side *s, const char *name, const unsigned char *token, bool now
     return rc;
 }
 
-int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
+void drawer_init(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
 {
     d->cell.store = s->store;
     d->cell.verb = verb;
@@ -517,6 +597,11 @@ int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char 
     d->cell.name_len = strlen(name);
     list_init(&d->cell.drv_node);
     d->done = 0;
+}
+
+int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char *name)
+{
+    drawer_init(d, s, verb, name);
     hf__driver_local.cell(s->store, &d->cell);
     side_until_size(s, &d->done, 1);
     return d->rc;
@@ -524,7 +609,7 @@ int drawer_do(struct drawer *d, struct side *s, enum cell_verb verb, const char 
 
 /* ---- children -------------------------------------------------------------------- */
 
-struct child child_start(const char *folder,
+struct child child_start(const char *where,
                          void (*body)(struct child *, const char *, void *), void *arg)
 {
     int up[2], down[2];
@@ -544,7 +629,7 @@ struct child child_start(const char *folder,
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
-        body(&me, folder, arg);
+        body(&me, where, arg);
         _exit(0);
     }
     close(up[1]);
@@ -558,6 +643,61 @@ void child_say(struct child *c, char byte)
 {
     if (write(c->tell, &byte, 1) != 1)
         _exit(1);
+}
+
+void child_hold(struct side *s, struct pass *p, const char *where)
+{
+    if (side_open(s, where, "") < 0)
+        _exit(2);
+    pass_init(p, s, "x");
+    if (pass_join(p) != 1)
+        _exit(3);
+}
+
+void stand_in_line(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+    int64_t end = hf__loop_now() + 60 * 1000000;
+
+    if (side_open(&s, where, "") < 0)
+        _exit(2);
+    pass_init(&p, &s, "x");
+    if (arg)
+        pass_shared(&p);
+    if (pass_join(&p) == 0) {
+        child_say(c, 'w');
+        while (!p.granted && !p.gone) {
+            struct pollfd fds[2] = { { c->hear, POLLIN, 0 }, { s.loop.epfd, POLLIN, 0 } };
+
+            poll(fds, 2, 1000);
+            if (fds[0].revents || hf__loop_now() > end)
+                break;
+            side_turn(&s, hf__loop_now());
+        }
+    }
+    if (p.granted) {
+        child_say(c, 'h');
+        child_hear(c);
+    }
+    if (pass_leave(&p) != 0)
+        _exit(3);
+    side_close(&s);
+}
+
+void hold_without_descriptors(struct child *c, const char *where, void *arg)
+{
+    struct side s;
+    struct pass p;
+
+    (void)arg;
+    child_hold(&s, &p, where);
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != c->tell && fd != c->hear)
+            close(fd);
+    child_say(c, 'h');
+    child_hear(c);
+    _exit(0);
 }
 
 void child_tell(struct child *c, char byte)
@@ -599,6 +739,59 @@ void child_end(struct child *c)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     close(c->hear);
+}
+
+int in_child(int (*body)(const char *), const char *arg)
+{
+    int status;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        _exit(body(arg));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        fail_msg("ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+bool file_write(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static bool map_id(const char *path, unsigned id)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%u %u 1\n", id, id);
+    return file_write(path, text);
+}
+
+bool namespace_enter(int flags)
+{
+    const uid_t uid = geteuid();
+    const gid_t gid = getegid();
+
+    if (uid == 0)
+        return unshare(flags) == 0;
+    return unshare(CLONE_NEWUSER | flags) == 0 &&
+           file_write("/proc/self/setgroups", "deny") &&
+           map_id("/proc/self/uid_map", uid) && map_id("/proc/self/gid_map", gid);
+}
+
+bool root_change(const char *where)
+{
+    const char *root = folder_file(where, "../root");
+
+    return mkdir(root, 0700) == 0 && namespace_enter(0) && chroot(root) == 0 &&
+           chdir("/") == 0;
 }
 
 /* ---- chance ---------------------------------------------------------------------- */

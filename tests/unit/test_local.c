@@ -13,35 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct side a, b;
-static char *folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    folder = folder_new();
-    assert_int_equal(side_open(&a, folder, ""), 0);
-    assert_int_equal(side_open(&b, folder, ""), 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    side_close(&a);
-    side_close(&b);
-    folder_free(folder);
-    return 0;
-}
-
 static void free_lock_is_granted_at_once(void **state)
 {
     struct pass p;
     int64_t before = hf__loop_now();
 
     (void)state;
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     assert_true(p.t.fence > 0);
     assert_true(p.sent_at >= before && p.sent_at <= hf__loop_now());
     assert_ptr_equal(p.t.life, &p.t.own);
@@ -54,10 +32,8 @@ static void second_waits_and_is_told(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
     assert_int_equal(q.position, 1);
     assert_true(q.recheck_ms > 29000 && q.recheck_ms <= 30001);
     assert_int_equal(pass_leave(&p), 0);
@@ -115,14 +91,13 @@ static void readers_share_and_writers_do_not_starve(void **state)
     (void)state;
     pass_init(&r1, &a, "x");
     pass_init(&r2, &b, "x");
-    pass_init(&w, &a, "x");
     pass_init(&r3, &b, "x");
     pass_shared(&r1);
     pass_shared(&r2);
     pass_shared(&r3);
     assert_int_equal(pass_join(&r1), 1);
     assert_int_equal(pass_join(&r2), 1);
-    assert_int_equal(pass_join(&w), 0);
+    pass_wait(&w, &a, "x");
     assert_int_equal(pass_join(&r3), 0);
     pass_leave(&r1);
     assert_int_equal(w.granted, 0);
@@ -168,13 +143,12 @@ static void barging_passes_the_queue(void **state)
 
     (void)state;
     pass_init(&r, &a, "x");
-    pass_init(&w, &a, "x");
     pass_init(&r2, &b, "x");
     pass_shared(&r);
     pass_shared(&r2);
     r2.t.barge = true;
     assert_int_equal(pass_join(&r), 1);
-    assert_int_equal(pass_join(&w), 0);
+    pass_wait(&w, &a, "x");
     assert_int_equal(pass_join(&r2), 1);
     pass_leave(&r);
     assert_int_equal(w.granted, 0);
@@ -190,13 +164,11 @@ static void join_may_be_repeated(void **state)
     uint64_t fence;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     fence = p.t.fence;
     assert_int_equal(pass_join(&p), 1);
     assert_int_equal(p.t.fence, fence);
-    assert_int_equal(pass_join(&q), 0);
+    pass_wait(&q, &a, "x");
     assert_int_equal(pass_join(&q), 0);
     glance_at(&g, &b, "x", false);
     assert_int_equal(g.n, 2);
@@ -227,13 +199,11 @@ static void an_expired_hold_is_lost_and_not_revived(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     pass_renew(&p);
     assert_int_equal(p.alive, 1);
     b.ahead_us = 31 * 1000000;
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&q, &b, "x");
     assert_true(q.t.fence > p.t.fence);
     pass_renew(&p);
     assert_true(p.dead);
@@ -241,8 +211,7 @@ static void an_expired_hold_is_lost_and_not_revived(void **state)
     assert_true(pass_holds(&q));
     pass_leave(&q);
 
-    pass_init(&p, &a, "y");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "y");
     a.ahead_us = 30 * 1000000;
     pass_renew(&p); /* still there, but too late */
     assert_true(p.dead);
@@ -250,6 +219,30 @@ static void an_expired_hold_is_lost_and_not_revived(void **state)
 }
 
 /* The grant copies the expiry of the waiting life, and says when that request was sent. */
+/* A hold that now ends earlier: the first that waits has its timer at the old end. */
+static void a_shorter_renewal_is_told(void **state)
+{
+    struct pass p, q, r;
+
+    (void)state;
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
+    pass_wait(&r, &b, "x");
+    q.waiting = r.waiting = 0;
+    p.t.own.ttl_ms = 60000;
+    pass_renew(&p);
+    side_turn(&b, hf__loop_now() + 50000);
+    assert_int_equal(q.waiting, 0); /* a later end needs no message */
+    p.t.own.ttl_ms = 1000;
+    pass_renew(&p);
+    side_until(&b, &q.waiting);
+    assert_true(q.recheck_ms <= 1001);
+    assert_int_equal(r.waiting, 0);
+    pass_leave(&r);
+    pass_leave(&q);
+    pass_leave(&p);
+}
+
 static void a_grant_moves_no_expiry(void **state)
 {
     struct pass p, q;
@@ -257,10 +250,8 @@ static void a_grant_moves_no_expiry(void **state)
     int64_t joined;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
     joined = q.t.life->sent_at;
     a.ahead_us = 10 * 1000000;
     b.ahead_us = 10 * 1000000;
@@ -269,8 +260,7 @@ static void a_grant_moves_no_expiry(void **state)
     assert_int_equal(g.n, 1);
     assert_true(g.rows[0].row.expires_ms <= 20000);
     /* Another join on the same life must not make the old grant look younger. */
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &b, "x");
     side_until(&b, &q.granted);
     assert_int_equal(q.sent_at, joined);
     pass_leave(&q);
@@ -283,10 +273,8 @@ static void a_lost_wake_is_made_good_by_the_look(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
     pass_leave(&p);
     assert_int_equal(q.granted, 0); /* b's loop has not turned */
     pass_renew(&q);
@@ -302,10 +290,8 @@ static void hand_over(void)
 {
     struct pass p, q;
 
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
     pass_leave(&p);
     side_until(&b, &q.granted);
     pass_leave(&q);
@@ -325,10 +311,8 @@ static void what_is_left_of_waiting_goes(void **state)
     }
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "line/%d", i);
-        pass_init(&p[i], &a, name);
-        pass_init(&q[i], &b, name);
-        assert_int_equal(pass_join(&p[i]), 1);
-        assert_int_equal(pass_join(&q[i]), 0);
+        pass_hold(&p[i], &a, name);
+        pass_wait(&q[i], &b, name);
     }
     for (int i = 0; i < N; i++) {
         pass_leave(&p[i]);
@@ -348,11 +332,9 @@ static void nonsense_in_the_pipe_harms_nobody(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
     assert_int_equal(fd, -1); /* made when it is first needed */
-    assert_int_equal(pass_join(&q), 1);
-    assert_int_equal(pass_join(&p), 0);
+    pass_hold(&q, &b, "x");
+    pass_wait(&p, &a, "x");
     assert_true((fd = open(folder_file(folder, "w.1.2"), O_RDWR | O_NONBLOCK)) >= 0);
     assert_int_equal(local_of(a.store)->member, 2);
     assert_int_equal(write(fd, &wake, sizeof wake), sizeof wake); /* of nobody */
@@ -396,13 +378,10 @@ static void an_expired_waiter_is_gone(void **state)
     struct pass p, q, r;
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    pass_init(&r, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
     b.ahead_us = 31 * 1000000;
-    assert_int_equal(pass_join(&r), 1); /* the holder and the waiter have expired */
+    pass_hold(&r, &b, "x"); /* the holder and the waiter have expired */
     pass_renew(&q);
     assert_int_equal(q.gone, 1);
     assert_int_equal(q.why, HF_ELOST);
@@ -416,9 +395,8 @@ static void keeping(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &a, "x");
     pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     p.t.keep_ms = 60000;
     assert_int_equal(pass_leave(&p), 0);
     q.t.try_only = true;
@@ -436,10 +414,9 @@ static void downgrade_admits_readers(void **state)
     struct glance g = { 0 };
 
     (void)state;
-    pass_init(&p, &a, "x");
     pass_init(&q, &b, "x");
     pass_shared(&q);
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     assert_int_equal(pass_join(&q), 0);
     p.t.weight = 1;
     p.t.note = "now a reader";
@@ -462,10 +439,8 @@ static void eviction(void **state)
     unsigned char nobody[HF_TOKEN] = { 1 };
 
     (void)state;
-    pass_init(&p, &a, "x");
-    pass_init(&q, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &a, "x");
+    pass_wait(&q, &b, "x");
     assert_int_equal(evict(&b, "x", nobody, true), HF_ENOENT);
     assert_int_equal(evict(&b, "y", p.t.token, true), HF_ENOENT);
 
@@ -480,192 +455,10 @@ static void eviction(void **state)
     side_until(&a, &p.gone);
     assert_int_equal(p.why, HF_EEVICTED);
 
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &a, "x");
     assert_int_equal(evict(&b, "x", p.t.token, false), 0); /* a waiter goes at once */
     side_until(&a, &p.gone);
     pass_leave(&q);
-}
-
-static void names_do_not_touch(void **state)
-{
-    static const char *names[] = { "a", "a/b", "a/", "b", "A" };
-    struct pass p[5], q[2], same;
-    struct glance g = { 0 };
-    char name[2][HF_NAME_MAX + 1];
-
-    (void)state;
-    for (int i = 0; i < 5; i++) {
-        pass_init(&p[i], &a, names[i]);
-        assert_int_equal(pass_join(&p[i]), 1);
-    }
-    for (int i = 0; i < 2; i++) { /* equal but for the last byte, too long for a key */
-        memset(name[i], 'n', HF_NAME_MAX);
-        name[i][HF_NAME_MAX] = '\0';
-        name[i][HF_NAME_MAX - 1] = (char)('0' + i);
-        pass_init(&q[i], &a, name[i]);
-        assert_int_equal(pass_join(&q[i]), 1);
-    }
-    pass_init(&same, &b, name[0]);
-    same.t.try_only = true;
-    assert_int_equal(pass_join(&same), HF_EBUSY);
-    glance_at(&g, &b, "a", true);
-    assert_int_equal(g.n, 3);
-    assert_string_equal(g.rows[0].name, "a");
-    assert_string_equal(g.rows[1].name, "a/");
-    assert_string_equal(g.rows[2].name, "a/b");
-    glance_at(&g, &b, name[0], true);
-    assert_int_equal(g.n, 1);
-    assert_string_equal(g.rows[0].name, name[0]);
-    g.look.limit = 2;
-    glance_at(&g, &b, "", true);
-    assert_int_equal(g.n, 2);
-    for (int i = 0; i < 5; i++)
-        pass_leave(&p[i]);
-    for (int i = 0; i < 2; i++)
-        pass_leave(&q[i]);
-}
-
-static void name_spaces_do_not_touch(void **state)
-{
-    struct side c;
-    struct pass p, q;
-    struct glance g = { 0 };
-    char name[HF_NAME_MAX + 1], query[200];
-
-    (void)state;
-    memset(query, 0, sizeof query);
-    strcpy(query, "?namespace=");
-    memset(query + 11, 'z', 60);
-    assert_int_equal(side_open(&c, folder, query), 0);
-    memset(name, 'x', HF_NAME_MAX);
-    name[HF_NAME_MAX] = '\0';
-    pass_init(&p, &a, name);
-    pass_init(&q, &c, name);
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 1);
-    glance_at(&g, &a, "", true);
-    assert_int_equal(g.n, 1);
-    glance_at(&g, &c, "", true);
-    assert_int_equal(g.n, 1);
-    assert_string_equal(g.rows[0].name, name);
-    pass_leave(&p);
-    pass_leave(&q);
-    side_close(&c);
-}
-
-static void looking(void **state)
-{
-    struct pass p, q;
-    struct glance g = { 0 };
-
-    (void)state;
-    pass_init(&p, &a, "x");
-    p.t.note = "why";
-    p.t.owner = (struct owner){ 7, 8 };
-    pass_init(&q, &b, "x");
-    q.t.hints = "one\0two";
-    q.t.hints_len = 8;
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
-    glance_at(&g, &a, "x", false);
-    assert_int_equal(g.n, 2);
-    assert_int_equal(g.rows[0].row.holders, 1);
-    assert_int_equal(g.rows[0].row.waiters, 1);
-    assert_int_equal(g.rows[0].row.fence, p.t.fence);
-    assert_int_equal(g.rows[0].row.owner.number, 8);
-    assert_string_equal(g.rows[0].note, "why");
-    assert_int_equal(g.rows[0].row.position, 0);
-    assert_int_equal(g.rows[1].row.position, 1);
-    assert_int_equal(g.rows[1].row.fence, 0);
-    assert_int_equal(g.rows[1].row.hints_len, 8);
-    pass_leave(&q);
-    pass_leave(&p);
-}
-
-static void following_a_line(void **state)
-{
-    struct pass p;
-    struct glance *g = calloc(1, sizeof *g);
-
-    (void)state;
-    g->look.follow = true;
-    glance_at(g, &b, "x", false);
-    assert_int_equal(g->done, 1);
-    assert_int_equal(g->n, 0);
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
-    side_until_size(&b, &g->done, 2);
-    assert_int_equal(g->n, 1);
-    g->n = 0;
-    pass_leave(&p);
-    side_until_size(&b, &g->done, 3);
-    assert_int_equal(g->n, 0);
-    hf__driver_local.stop(b.store, &g->look, NULL);
-    assert_int_equal(pass_join(&p), 1);
-    side_turn(&b, hf__loop_now() + 20000);
-    assert_int_equal(g->done, 3);
-    pass_leave(&p);
-    free(g);
-}
-
-static void a_follower_sees_expiry(void **state)
-{
-    struct pass p;
-    struct glance *g = calloc(1, sizeof *g);
-
-    (void)state;
-    pass_init(&p, &a, "x");
-    p.t.ttl_ms = 2000;
-    assert_int_equal(pass_join(&p), 1);
-    g->look.follow = true;
-    glance_at(g, &b, "x", false);
-    assert_int_equal(g->n, 1);
-    g->n = 0;
-    side_until_size(&b, &g->done, 2);
-    assert_int_equal(g->n, 0);
-    hf__driver_local.stop(b.store, &g->look, NULL);
-    pass_leave(&p);
-    free(g);
-}
-
-static void cells(void **state)
-{
-    struct drawer d = { 0 }, f = { 0 };
-    uint64_t version;
-
-    (void)state;
-    f.cell.follow = true;
-    assert_int_equal(drawer_do(&f, &b, CELL_GET, "c"), 0);
-    assert_int_equal(f.cell.version, 0);
-    memcpy(d.cell.value, "5", 1);
-    d.cell.value_len = 1;
-    assert_int_equal(drawer_do(&d, &a, CELL_PUT, "c"), 0); /* if_version 0: only if none */
-    version = d.cell.version;
-    assert_true(version > 0);
-    side_until_size(&b, &f.done, 2);
-    assert_int_equal(f.cell.version, version);
-    assert_int_equal(drawer_do(&d, &a, CELL_PUT, "c"), HF_EBUSY);
-    assert_int_equal(d.cell.version, version);
-    d.cell.add = 37;
-    assert_int_equal(drawer_do(&d, &a, CELL_ADD, "c"), 0);
-    assert_int_equal(d.cell.number, 42);
-    assert_true(d.cell.version > version);
-    version = d.cell.version;
-    d.cell.if_version = version;
-    assert_int_equal(drawer_do(&d, &a, CELL_DEL, "c"), 0);
-    assert_int_equal(d.cell.version, 0);
-    d.cell.if_any = true;
-    d.cell.ttl_ms = 60000;
-    memcpy(d.cell.value, "abc", 3);
-    d.cell.value_len = 3;
-    assert_int_equal(drawer_do(&d, &a, CELL_PUT, "c"), 0);
-    assert_true(d.cell.version > version);
-    assert_int_equal(drawer_do(&d, &a, CELL_ADD, "c"), HF_EINVAL);
-    a.ahead_us = 61 * 1000000;
-    assert_int_equal(drawer_do(&d, &a, CELL_GET, "c"), 0);
-    assert_int_equal(d.cell.version, 0);
-    hf__driver_local.stop(b.store, NULL, &f.cell);
 }
 
 static void many_tickets_in_one_line(void **state)
@@ -724,7 +517,7 @@ static void an_error_is_said_once(void **state)
     assert_non_null(strstr(err.text, mdb_strerror(MDB_BAD_VALSIZE)));
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, pair_setup, pair_teardown)
 
 int main(void)
 {
@@ -739,6 +532,7 @@ int main(void)
         T(join_may_be_repeated),
         T(a_waiter_may_leave_from_the_middle),
         T(an_expired_hold_is_lost_and_not_revived),
+        T(a_shorter_renewal_is_told),
         T(a_grant_moves_no_expiry),
         T(a_lost_wake_is_made_good_by_the_look),
         T(what_is_left_of_waiting_goes),
@@ -748,12 +542,6 @@ int main(void)
         T(keeping),
         T(downgrade_admits_readers),
         T(eviction),
-        T(names_do_not_touch),
-        T(name_spaces_do_not_touch),
-        T(looking),
-        T(following_a_line),
-        T(a_follower_sees_expiry),
-        T(cells),
         T(many_tickets_in_one_line),
         T(many_lines),
         T(an_error_is_said_once),

@@ -1,5 +1,4 @@
-/* test_local_folder.c: which folder, who may use it, what it may contain, and a full disk.
- */
+/* test_local_folder.c: which folder, who may use it, and what it may contain. */
 #include "driver/local/local.h"
 #include "local_harness.h"
 
@@ -7,73 +6,14 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sched.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x00000080
-#endif
-
-static char *folder;
-
-static int setup(void **state)
-{
-    (void)state;
-    folder = folder_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_free(folder);
-    return 0;
-}
-
-/* Opens, takes a lock and leaves something kept behind; closes. */
-static void use_once(const char *name)
-{
-    struct side s;
-    struct pass p;
-
-    assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, name);
-    assert_int_equal(pass_join(&p), 1);
-    p.t.keep_ms = 3600 * 1000;
-    assert_int_equal(pass_leave(&p), 0);
-    side_close(&s);
-}
-
-static int try_once(const char *name)
-{
-    struct side s;
-    struct pass p;
-    int rc;
-
-    assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, name);
-    p.t.try_only = true;
-    rc = pass_join(&p);
-    if (rc == 1)
-        pass_leave(&p);
-    side_close(&s);
-    return rc;
-}
 
 static void edit(const char *file, off_t at, const void *bytes, size_t n)
 {
@@ -82,18 +22,6 @@ static void edit(const char *file, off_t at, const void *bytes, size_t n)
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, bytes, n, at), n);
     close(fd);
-}
-
-static int open_and_close(const char *query)
-{
-    struct side s;
-    int rc = side_open(&s, folder, query);
-
-    if (rc == 0)
-        side_close(&s);
-    else
-        print_message("# %s\n", s.err.text);
-    return rc;
 }
 
 /* ---- rights ---------------------------------------------------------------------- */
@@ -107,8 +35,7 @@ static void files_are_private(void **state)
 
     (void)state;
     assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &s, "x");
     assert_int_equal(hf__driver_local.life_fds(s.store), 0);
     assert_int_equal(stat(folder, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
@@ -204,10 +131,8 @@ static void shared_by_a_group(void **state)
     assert_int_equal(side_open(&s, folder, "?share=group"), 0);
     assert_int_equal(side_open(&t, folder, ""), HF_EAUTH);
     assert_int_equal(side_open(&t, folder, "?share=group"), 0);
-    pass_init(&p, &s, "x");
-    pass_init(&q, &t, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &s, "x");
+    pass_wait(&q, &t, "x");
     assert_int_equal(stat(folder_file(folder, "gate"), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0660);
     assert_int_equal(stat(folder_file(folder, "store"), &st), 0);
@@ -298,8 +223,7 @@ static void another_boot_starts_anew(void **state)
 
     /* While somebody is inside it is not touched. */
     assert_int_equal(side_open(&s, folder, "?connect_timeout=100ms"), 0);
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &s, "x");
     fence = p.t.fence;
     edit("gate", offsetof(struct gate, boot), "another boot id.", 16);
     {
@@ -317,11 +241,23 @@ static void another_boot_starts_anew(void **state)
     pass_leave(&p);
     side_close(&s);
     assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &s, "x");
     assert_true(p.t.fence > fence);
     pass_leave(&p);
     side_close(&s);
+}
+
+/* Killed between the two renames of hf__local_folder_build. */
+static void half_replaced_files_are_replaced(void **state)
+{
+    const uint32_t out_of_use = 0, nonsense = 7;
+
+    (void)state;
+    use_once("kept");
+    edit("gate", offsetof(struct gate, state), &out_of_use, sizeof out_of_use);
+    assert_int_equal(try_once("kept"), 1);
+    edit("gate", offsetof(struct gate, state), &nonsense, sizeof nonsense);
+    assert_int_equal(open_and_close(""), HF_EDAMAGED);
 }
 
 static void a_newer_format_is_refused(void **state)
@@ -431,7 +367,7 @@ static void restore(int store, const unsigned char *good, size_t size)
 /* Any bytes anywhere in the store: an error or not, but no crash and no hang. */
 static void any_damage_is_survived(void **state)
 {
-    enum { ROUNDS = 200, SIZE = 1 << 20 };
+    enum { ROUNDS = 200, SIZE = STORE_FIRST };
     uint64_t random = test_seed();
     unsigned char *good = malloc(SIZE), *bad = malloc(SIZE);
     int fd, refused = 0;
@@ -497,8 +433,7 @@ static void a_replaced_folder_is_noticed(void **state)
 
     (void)state;
     assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &s, "x");
     pass_renew(&p);
     assert_int_equal(p.alive, 1);
     assert_int_equal(rename(folder, moved), 0);
@@ -512,8 +447,7 @@ static void a_replaced_folder_is_noticed(void **state)
     p.dead = 0;
     pass_renew(&p);
     assert_true(p.dead);
-    pass_init(&q, &t, "x");
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&q, &t, "x");
     pass_leave(&q);
     side_close(&t);
     pass_leave(&p);
@@ -528,8 +462,7 @@ static void a_removed_gate_is_noticed(void **state)
 
     (void)state;
     assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &s, "x");
     assert_int_equal(unlink(folder_file(folder, "gate")), 0);
     assert_int_equal(side_open(&t, folder, ""),
                      HF_EDAMAGED); /* open here, but not the same */
@@ -539,347 +472,7 @@ static void a_removed_gate_is_noticed(void **state)
     side_close(&s);
     assert_int_equal(open_and_close(""), 0);
 }
-
-/* ---- no room --------------------------------------------------------------------- */
-
-/* Joins new names until refused; then everything that was held can be left, and works
- * again. */
-static int fill_up(const char *where)
-{
-    enum { MANY = 200000 };
-    struct pass *p = calloc(MANY, sizeof *p);
-    struct life **lives = calloc(MANY, sizeof *lives);
-    struct glance *g = calloc(1, sizeof *g);
-    char note[513], name[32];
-    struct side s;
-    int n = 0, rc = 0;
-
-    memset(note, 'n', 512);
-    note[512] = '\0';
-    if (side_open(&s, where, "") < 0)
-        return 10;
-    for (; n < MANY && rc == 0; n++) {
-        snprintf(name, sizeof name, "name/%d", n);
-        pass_init(&p[n], &s, name);
-        p[n].t.note = note;
-        if (pass_join(&p[n]) != 1)
-            rc = p[n].why;
-    }
-    if (rc != HF_EFULL)
-        return 11;
-    snprintf(name, sizeof name, "name/%d", n - 1);
-    glance_at(g, &s, name, false);
-    if (g->rc != 0 || g->n != 0) /* the refused one left nothing */
-        return 12;
-    for (int i = 0; i < n - 1; i++)
-        lives[i] = p[i].t.life;
-    hf__driver_local.renew(s.store, lives, (size_t)n - 1);
-    for (int i = 0; i < n - 1; i++)
-        if (p[i].alive != 1)
-            return 13;
-    for (int i = 0; i < n - 1; i++)
-        if (pass_leave(&p[i]) != 0)
-            return 14;
-    if (pass_join(&p[0]) != 1 || pass_leave(&p[0]) != 0)
-        return 15;
-    side_close(&s);
-    free(p);
-    free(lives);
-    free(g);
-    return 0;
-}
-
-enum { CANNOT = 77 }; /* said by a child whose rights do not suffice */
-
-static int in_child(int (*body)(const char *), const char *arg)
-{
-    int status;
-    pid_t pid;
-
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0)
-        _exit(body(arg));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status))
-        fail_msg("ended by signal %d", WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static int with_a_limit(const char *where)
-{
-    const struct rlimit lim = { 4 << 20, 4 << 20 };
-
-    return setrlimit(RLIMIT_FSIZE, &lim) < 0 ? 1 : fill_up(where);
-}
-
-static void a_file_size_limit(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(with_a_limit, folder), 0);
-    assert_int_equal(open_and_close(""), 0);
-}
-
-static bool put(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-    if (fd >= 0)
-        close(fd);
-    return good;
-}
-
-static bool map_id(const char *path, unsigned id)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%u %u 1\n", id, id);
-    return put(path, text);
-}
-
-/* A new namespace; a user who has no right to one is given it inside one of his own. */
-static bool enter(int flags)
-{
-    const uid_t uid = geteuid();
-    const gid_t gid = getegid();
-
-    if (uid == 0)
-        return unshare(flags) == 0;
-    return unshare(CLONE_NEWUSER | flags) == 0 && put("/proc/self/setgroups", "deny") &&
-           map_id("/proc/self/uid_map", uid) && map_id("/proc/self/gid_map", gid);
-}
-
-static int on_a_full_disk(const char *where)
-{
-    char path[256];
-
-    if (mkdir(where, 0700) < 0 || !enter(CLONE_NEWNS) ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("small", where, "tmpfs", 0, "size=3m,mode=700") < 0)
-        return CANNOT;
-    snprintf(path, sizeof path, "%s/store", where);
-    return fill_up(path);
-}
-
-/* From now on the system has no block for us beyond `size`, in no file. */
-static bool refuse_blocks(unsigned size)
-{
-    const unsigned low = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 4;
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev, 0, 2),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                 (unsigned)offsetof(struct seccomp_data, args[3]) + low),
-        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, size, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
-    };
-    const struct sock_fprog program = { sizeof code / sizeof *code, code };
-
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-static int without_more_blocks(const char *where)
-{
-    return refuse_blocks(3 << 20) ? fill_up(where) : CANNOT;
-}
-
-static void a_full_disk(void **state)
-{
-    int rc;
-
-    (void)state;
-    rc = in_child(on_a_full_disk, folder);
-    if (rc == CANNOT) {
-        print_message("# no disk can be mounted here: a filter of system calls instead\n");
-        rc = in_child(without_more_blocks, folder);
-    }
-    assert_int_equal(rc, 0);
-}
-
-static int too_small_to_begin(const char *where)
-{
-    const struct rlimit lim = { 1 << 19, 1 << 19 };
-    struct side s;
-    char path[512];
-
-    signal(SIGXFSZ, SIG_IGN); /* LMDB itself makes the first file */
-    if (setrlimit(RLIMIT_FSIZE, &lim) < 0)
-        return 1;
-    if (side_open(&s, where, "") != HF_EFULL)
-        return 2;
-    snprintf(path, sizeof path, "%s/store.new", where);
-    return access(path, F_OK) == 0 ? 3 : 0;
-}
-
-static void no_room_to_begin(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(too_small_to_begin, folder), 0);
-    assert_int_equal(open_and_close(""), 0);
-}
-
-/* ---- namespaces ------------------------------------------------------------------ */
-
-static int namespace_flags; /* CLONE_NEWPID or CLONE_NEWTIME */
-
-static void go_there(void)
-{
-    bool time = namespace_flags == CLONE_NEWTIME;
-
-    if (enter(namespace_flags) &&
-        (!time || put("/proc/self/timens_offsets", "boottime 5000 0\n")))
-        return;
-    print_message("# no namespace can be made here: the driver is told of one\n");
-    fflush(stdout);
-    *(time ? &pretend.time_ns : &pretend.pid_ns) = 1;
-}
-
-/* In a grandchild that is in the new namespace: opens and tries "x". */
-static int over_there(const char *where)
-{
-    int status;
-    pid_t pid;
-
-    go_there();
-    pid = fork();
-    if (pid == 0) {
-        struct side s;
-        struct pass p;
-        int rc = side_open(&s, where, "");
-
-        if (rc < 0)
-            _exit(-rc);
-        pass_init(&p, &s, "x");
-        p.t.try_only = true;
-        if (pass_join(&p) == 1)
-            pass_leave(&p);
-        rc = p.granted ? 0 : p.why;
-        side_close(&s);
-        _exit(-rc);
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return 76;
-    return WEXITSTATUS(status);
-}
-
-static void check_namespace(int flags)
-{
-    struct side s;
-    struct pass p;
-    int rc;
-
-    namespace_flags = flags;
-    assert_int_equal(side_open(&s, folder, ""), 0);
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
-    rc = in_child(over_there, folder);
-    assert_int_equal(rc, -HF_EFOREIGN);
-    pass_renew(&p); /* still ours */
-    assert_int_equal(p.alive, 1);
-    pass_leave(&p);
-    side_close(&s);
-    assert_int_equal(in_child(over_there, folder), 0); /* nobody inside: re-homed */
-    assert_int_equal(try_once("x"), 1);                /* and back */
-    use_once("x");
-    rc = in_child(over_there, folder);
-    /* A kept ticket lives on in another PID namespace, but has no meaning on another clock.
-     */
-    assert_int_equal(rc, flags == CLONE_NEWPID ? -HF_EBUSY : -HF_EFOREIGN);
-    assert_int_equal(try_once("x"), HF_EBUSY);
-}
-
-static void another_pid_namespace(void **state)
-{
-    (void)state;
-    check_namespace(CLONE_NEWPID);
-}
-
-static void another_time_namespace(void **state)
-{
-    (void)state;
-    check_namespace(CLONE_NEWTIME);
-}
-
-/* The first process of a PID namespace that has the /proc of another one holds "x"; its
- * children try to take it, with every number that comes, until one has the same number in
- * both. Its /proc has another process by the number of the holder, which lives. */
-static int try_with_our_number(const char *where, int to)
-{
-    char number[32] = "";
-    struct side s;
-    struct pass p;
-
-    if (readlink("/proc/self", number, sizeof number - 1) < 0)
-        return 1;
-    if (atoi(number) != getpid())
-        return write(to, number, sizeof number) == sizeof number ? CANNOT : 1;
-    if (side_open(&s, where, "") < 0)
-        return 2;
-    pass_init(&p, &s, "x");
-    p.t.try_only = true;
-    return pass_join(&p) == 1 ? 3 : p.why == HF_EBUSY ? 0 : 4;
-}
-
-static int hold_as_first(const char *where)
-{
-    char number[32] = "1";
-    int status = 0, ends[2];
-    struct side s;
-    struct pass p;
-
-    if (side_open(&s, where, "") < 0)
-        return 5;
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1 || pipe(ends) < 0)
-        return 6;
-    for (int i = 0; i < 4000; i++) {
-        pid_t pid;
-
-        /* the last one outside; others, or a thread of a sanitizer, may take some */
-        snprintf(number, sizeof number, "%d", atoi(number) + i % 4);
-        if (!put("/proc/sys/kernel/ns_last_pid", number))
-            return CANNOT;
-        if ((pid = fork()) == 0)
-            _exit(try_with_our_number(where, ends[1]));
-        if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-            return 7;
-        if (WEXITSTATUS(status) != CANNOT)
-            return WEXITSTATUS(status);
-        if (read(ends[0], number, sizeof number) != sizeof number)
-            return 8;
-    }
-    return 9;
-}
-
-static int as_first(const char *where)
-{
-    int status;
-    pid_t pid;
-
-    if (!enter(CLONE_NEWPID))
-        return CANNOT;
-    if ((pid = fork()) == 0)
-        _exit(hold_as_first(where));
-    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 10;
-}
-
-static void a_foreign_proc_with_our_number(void **state)
-{
-    int rc = in_child(as_first, folder);
-
-    (void)state;
-    if (rc == CANNOT)
-        print_message("# numbers of processes cannot be chosen here\n");
-    else
-        assert_int_equal(rc, 0);
-}
-
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {
@@ -894,6 +487,7 @@ int main(void)
         T(a_network_file_system_is_refused),
         T(kept_tickets_survive),
         T(another_boot_starts_anew),
+        T(half_replaced_files_are_replaced),
         T(a_newer_format_is_refused),
         T(a_damaged_gate_is_refused),
         T(a_damaged_store_is_refused),
@@ -901,12 +495,6 @@ int main(void)
         T(any_damage_is_survived),
         T(a_replaced_folder_is_noticed),
         T(a_removed_gate_is_noticed),
-        T(a_file_size_limit),
-        T(a_full_disk),
-        T(no_room_to_begin),
-        T(another_pid_namespace),
-        T(a_foreign_proc_with_our_number),
-        T(another_time_namespace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* test_local_gate.c: verbs that find the gate closed (deferred.c). The test itself is
  * inside the gate: the driver cannot tell that from another process that is stopped there.
- * What real processes do to each other is in test_local_process.c and in the contract. */
+ * What real processes do to each other is in test_local_kill.c and in the contract. */
 #include "local_harness.h"
 #include "sanitizer.h"
 
@@ -26,8 +26,6 @@ void *__wrap_malloc(size_t n)
     return no_memory ? NULL : __real_malloc(n);
 }
 
-static char *folder;
-static struct side a, b;
 static bool closes_before_burial;
 
 static void close_gate(void)
@@ -53,25 +51,32 @@ bool __wrap_hf__local_bury_seen(struct local *ls)
 
 static int setup(void **state)
 {
-    (void)state;
-    folder = folder_new();
+    folder_setup(state);
     assert_int_equal(side_open(&a, folder, "?connect_timeout=300ms"), 0);
-    assert_int_equal(side_open(&b, folder, "?connect_timeout=15s"), 0);
-    return 0;
+    return side_open(&b, folder, "?connect_timeout=15s");
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    side_close(&a);
-    side_close(&b);
-    folder_free(folder);
-    return 0;
-}
-
-static void join(struct pass *p)
+static void join_again(struct pass *p)
 {
     hf__driver_local.join(p->t.store, &p->t);
+}
+
+static void join(struct pass *p, struct side *s, const char *name)
+{
+    pass_init(p, s, name);
+    join_again(p);
+}
+
+static void look(struct glance *g, struct side *s, const char *name)
+{
+    glance_init(g, s, name);
+    hf__driver_local.look(s->store, &g->look);
+}
+
+static void get_cell(struct drawer *d, struct side *s)
+{
+    drawer_init(d, s, CELL_GET, "c");
+    hf__driver_local.cell(s->store, &d->cell);
 }
 
 static void leave(struct pass *p)
@@ -103,12 +108,10 @@ static void verbs_do_not_wait_one_after_another(void **state)
     int64_t began;
 
     (void)state;
-    for (int i = 0; i < N; i++)
-        pass_init(&p[i], &b, "x");
     close_gate();
     began = hf__loop_now();
     for (int i = 0; i < N; i++)
-        join(&p[i]);
+        join(&p[i], &b, "x");
     turns(&b);
     assert_true(hf__loop_now() - began < SOON_US);
     for (int i = 0; i < N; i++)
@@ -131,12 +134,10 @@ static void nobody_overtakes(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&q, &b, "x");
     close_gate();
-    join(&p);
+    join(&p, &b, "x");
     open_gate();
-    join(&q);
+    join(&q, &b, "x");
     assert_int_equal(q.granted, 0);
     assert_int_equal(pass_answer(&p), 1);
     assert_int_equal(pass_answer(&q), 0);
@@ -149,11 +150,9 @@ static void a_join_that_never_ran_leaves_at_once(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&q, &b, "x");
     close_gate();
-    join(&p);
-    join(&q);
+    join(&p, &b, "x");
+    join(&q, &b, "x");
     leave(&p);
     assert_int_equal(p.left, 1);
     assert_int_equal(p.why, 0);
@@ -171,10 +170,9 @@ static void a_repeated_join_is_left_in_the_store(void **state)
     struct pass p;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &b, "x");
     close_gate();
-    join(&p);
+    join_again(&p);
     leave(&p);
     turns(&b);
     assert_int_equal(p.left, 0);
@@ -190,15 +188,12 @@ static void a_leave_waits_for_the_gate(void **state)
     struct pass p, q, r;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&q, &b, "x");
-    pass_init(&r, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &b, "x");
+    pass_wait(&q, &b, "x");
     close_gate();
     leave(&p);
     leave(&q);
-    join(&r);
+    join(&r, &b, "x");
     turns(&b);
     assert_int_equal(p.left + q.left, 0);
     open_gate();
@@ -223,7 +218,7 @@ static void the_first_verb_waits_too(void **state)
     assert_int_equal(local_of(b.store)->sh->process, 0);
     close_gate();
     assert_int_equal(hf__driver_local.life_fds(b.store), HF_EBUSYSTORE);
-    join(&p);
+    join_again(&p);
     turns(&b);
     assert_int_equal(hf__driver_local.life_fds(b.store), HF_EBUSYSTORE);
     assert_int_equal(p.gone, 0);
@@ -239,27 +234,23 @@ static void limits_end_what_waits(void **state)
 {
     struct pass p, q, h;
     struct glance *g = calloc(2, sizeof *g);
-    struct drawer d = { .cell = { .verb = CELL_GET, .name = "c", .name_len = 1 } };
+    struct drawer d = { 0 };
     int64_t began;
     char text[64];
 
     (void)state;
-    pass_init(&p, &a, "x");
     pass_init(&q, &a, "x");
     q.t.try_only = true;
-    pass_init(&h, &a, "h");
-    assert_int_equal(pass_join(&h), 1);
-    g[0].look = (struct look){ .store = a.store, .name = "x", .name_len = 1 };
-    g[1].look = g[0].look;
-    d.cell.store = a.store;
+    pass_hold(&h, &a, "h");
+    glance_init(&g[1], &a, "x");
     close_gate();
     began = hf__loop_now();
-    join(&p);
-    join(&q);
+    join(&p, &a, "x");
+    join_again(&q);
     hf__driver_local.amend(a.store, &h.t);
-    hf__driver_local.look(a.store, &g[0].look);
+    look(&g[0], &a, "x");
     hf__driver_local.evict(a.store, &g[1].look);
-    hf__driver_local.cell(a.store, &d.cell);
+    get_cell(&d, &a);
     assert_int_equal(pass_answer(&p), HF_EBUSYSTORE);
     assert_true(hf__loop_now() - began >= SHORT_MS * 1000 - 10000);
     snprintf(text, sizeof text, "blocked by process %d", (int)getpid());
@@ -306,16 +297,14 @@ static void a_limit_comes_before_that_of_the_core(void **state)
     (void)state;
     assert_int_equal(side_open(&s, folder, "?connect_timeout=10ms"), 0);
     ls = local_of(s.store);
-    pass_init(&h, &s, "h");
-    pass_init(&p, &s, "x");
-    assert_int_equal(pass_join(&h), 1);
+    pass_hold(&h, &s, "h");
     close_gate();
     pass_renew(&h); /* has no limit */
     while (ls->pause_ms < 20)
         side_turn(&s, hf__loop_now() + 20000);
     frozen_at = hf__loop_now();
     s.env.now = frozen;
-    join(&p);
+    join(&p, &s, "x");
     assert_true(loop_next(&s.loop) < frozen_at + 10 * 1000);
     s.env.now = a.env.now;
     assert_int_equal(pass_answer(&p), HF_EBUSYSTORE);
@@ -332,18 +321,14 @@ static void without_memory_it_is_said(void **state)
     struct pass p, h, w;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&h, &b, "h");
-    pass_init(&w, &b, "h");
-    assert_int_equal(pass_join(&h), 1);
-    assert_int_equal(pass_join(&w), 0);
+    pass_hold(&h, &b, "h");
+    pass_wait(&w, &b, "h");
     g[0].look.follow = true;
     glance_at(&g[0], &b, "h", false);
-    g[1].look = (struct look){ .store = b.store, .name = "x", .name_len = 1 };
     close_gate();
     no_memory = true;
-    join(&p);
-    hf__driver_local.look(b.store, &g[1].look);
+    join(&p, &b, "x");
+    look(&g[1], &b, "x");
     hf__driver_local.amend(b.store, &h.t);
     hf__local_look_answer(local_of(b.store), &g[0].look); /* ends the follow */
     pass_renew(&h);
@@ -375,16 +360,13 @@ static void without_memory_it_is_said(void **state)
 static void what_is_stopped_is_not_answered(void **state)
 {
     struct glance *g = calloc(2, sizeof *g);
-    struct drawer d = { .cell = { .verb = CELL_ADD, .name = "c", .name_len = 1 } };
-    unsigned char nobody[HF_TOKEN] = { 1 };
+    struct drawer d = { 0 };
 
     (void)state;
-    g[0].look = (struct look){ .store = b.store, .name = "x", .name_len = 1 };
-    g[1].look = g[0].look;
-    memcpy(g[1].look.token, nobody, HF_TOKEN);
-    d.cell.store = b.store;
+    glance_init(&g[1], &b, "x"); /* of a token that nobody has */
+    drawer_init(&d, &b, CELL_ADD, "c");
     close_gate();
-    hf__driver_local.look(b.store, &g[0].look);
+    look(&g[0], &b, "x");
     hf__driver_local.evict(b.store, &g[1].look);
     hf__driver_local.cell(b.store, &d.cell);
     hf__driver_local.stop(b.store, &g[0].look, NULL);
@@ -404,8 +386,7 @@ static void a_leave_takes_the_amendment_along(void **state)
     struct pass p;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &b, "x");
     close_gate();
     p.t.note = "for nobody";
     hf__driver_local.amend(b.store, &p.t);
@@ -425,16 +406,14 @@ static void what_is_gone_is_forgotten(void **state)
     struct note note = { .kind = MAIL_EVICTED };
 
     (void)state;
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &b, "x");
     memcpy(note.token, p.t.token, HF_TOKEN);
     assert_int_equal(evict(&a, "x", p.t.token, true), 0);
     close_gate();
     hf__driver_local.amend(b.store, &p.t);
     hf__local_hear(local_of(b.store), &note);
     assert_int_equal(p.gone, 1);
-    pass_init(&q, &b, "y");
-    join(&q);
+    join(&q, &b, "y");
     open_gate();
     assert_int_equal(pass_answer(&q), 1);
     assert_int_equal(p.amended, 0);
@@ -456,12 +435,10 @@ static void renewals_are_made_when_the_gate_opens(void **state)
         char name[16];
 
         snprintf(name, sizeof name, "n/%d", i);
-        pass_init(&p[i], &b, name);
-        assert_int_equal(pass_join(&p[i]), 1);
+        pass_hold(&p[i], &b, name);
         lives[i] = p[i].t.life;
     }
-    pass_init(&w, &b, "n/0");
-    assert_int_equal(pass_join(&w), 0);
+    pass_wait(&w, &b, "n/0");
     lives[N] = w.t.life;
     before = w.alive;
     close_gate();
@@ -492,10 +469,8 @@ static void what_is_given_up_is_not_renewed(void **state)
     struct pass p, q;
 
     (void)state;
-    pass_init(&p, &b, "x");
-    pass_init(&q, &b, "y");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 1);
+    pass_hold(&p, &b, "x");
+    pass_hold(&q, &b, "y");
     close_gate();
     pass_renew(&p);
     pass_renew(&q);
@@ -545,33 +520,16 @@ static void mail_is_read_when_the_gate_opens(void **state)
     assert_int_equal(side_records(&b, TABLE_MAIL), 0);
 }
 
-static void hold_and_wait(struct child *c, const char *where, void *arg)
-{
-    struct side s;
-    struct pass p;
-
-    (void)arg;
-    if (side_open(&s, where, "") < 0)
-        _exit(2);
-    pass_init(&p, &s, "x");
-    if (pass_join(&p) != 1)
-        _exit(3);
-    child_say(c, 'h');
-    child_hear(c);
-    _exit(0);
-}
-
 /* The holder dies while the gate is closed: its ttl is not waited for. */
 static void a_death_is_noticed_when_the_gate_opens(void **state)
 {
-    struct child c = child_start(folder, hold_and_wait, NULL);
+    struct child c = child_start(folder, stand_in_line, NULL);
     struct glance *g = calloc(1, sizeof *g);
     struct pass p, q;
 
     (void)state;
     assert_int_equal(child_hear(&c), 'h');
-    pass_init(&p, &b, "x");
-    assert_int_equal(pass_join(&p), 0);
+    pass_wait(&p, &b, "x");
     g->look.follow = true;
     glance_at(g, &b, "x", false);
     close_gate();
@@ -584,13 +542,13 @@ static void a_death_is_noticed_when_the_gate_opens(void **state)
     hf__driver_local.stop(b.store, &g->look, NULL);
     assert_int_equal(pass_leave(&p), 0);
 
-    c = child_start(folder, hold_and_wait, NULL);
+    c = child_start(folder, stand_in_line, NULL);
     assert_int_equal(child_hear(&c), 'h');
     pass_init(&q, &b, "x");
     q.t.try_only = true;
     child_kill(&c, SIGKILL);
     closes_before_burial = true; /* between finding the dead and burying it */
-    join(&q);
+    join_again(&q);
     assert_int_equal(q.gone, 0);
     open_gate();
     assert_int_equal(pass_answer(&q), 1);
@@ -603,19 +561,15 @@ static void a_death_is_noticed_when_the_gate_opens(void **state)
 static void a_follow_waits_and_goes_on(void **state)
 {
     struct glance *g = calloc(1, sizeof *g);
-    struct drawer d = { .cell = { .verb = CELL_GET, .name = "c", .name_len = 1 } };
+    struct drawer d = { .cell = { .follow = true } };
     struct drawer put = { .cell = { .value = "1", .value_len = 1, .if_any = true } };
     struct pass p;
 
     (void)state;
-    g->look = (struct look){ .store = b.store, .name = "x", .name_len = 1, .follow = true };
-    list_init(&g->look.drv_node);
-    d.cell.store = b.store;
-    d.cell.follow = true;
-    list_init(&d.cell.drv_node);
+    g->look.follow = true;
     close_gate();
-    hf__driver_local.look(b.store, &g->look);
-    hf__driver_local.cell(b.store, &d.cell);
+    look(g, &b, "x");
+    get_cell(&d, &b);
     turns(&b);
     assert_int_equal(g->done + d.done, 0);
     open_gate();
@@ -623,8 +577,7 @@ static void a_follow_waits_and_goes_on(void **state)
     side_until_size(&b, &d.done, 1);
     assert_int_equal(side_records(&b, TABLE_FOLLOW), 2);
 
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     assert_int_equal(drawer_do(&put, &a, CELL_PUT, "c"), 0);
     close_gate(); /* b has not heard of it yet */
     turns(&b);
@@ -666,8 +619,7 @@ static void an_error_ends_a_follow(void **state)
     assert_int_equal(g->rc, HF_EFOREIGN);
     assert_int_equal(d.rc, HF_EFOREIGN);
     assert_true(list_empty(&ls->looks) && list_empty(&ls->cells));
-    pass_init(&p, &a, "x");
-    assert_int_equal(pass_join(&p), 1);
+    pass_hold(&p, &a, "x");
     turns(&b);
     assert_int_equal(g->done, 2);
     assert_int_equal(pass_leave(&p), 0);
@@ -679,29 +631,24 @@ static void an_error_ends_a_follow(void **state)
 static void closing_waits_for_nobody(void **state)
 {
     struct glance *g = calloc(2, sizeof *g);
-    struct drawer d = { .cell = { .verb = CELL_GET, .name = "c", .name_len = 1 } };
+    struct drawer d = { 0 };
     struct pass p, q, r;
     struct side s;
     int64_t began;
 
     (void)state;
     assert_int_equal(side_open(&s, folder, "?connect_timeout=15s"), 0);
-    pass_init(&p, &s, "x");
-    pass_init(&q, &s, "x");
-    pass_init(&r, &s, "x");
-    assert_int_equal(pass_join(&p), 1);
-    assert_int_equal(pass_join(&q), 0);
+    pass_hold(&p, &s, "x");
+    pass_wait(&q, &s, "x");
     g[0].look.follow = true;
     glance_at(&g[0], &s, "x", false);
-    g[1].look = (struct look){ .store = s.store, .name = "x", .name_len = 1 };
-    d.cell.store = s.store;
     close_gate();
-    join(&r);
+    join(&r, &s, "x");
     pass_renew(&p);
     leave(&p);
     hf__local_attend(local_of(s.store), q.t.token);
-    hf__driver_local.look(s.store, &g[1].look);
-    hf__driver_local.cell(s.store, &d.cell);
+    look(&g[1], &s, "x");
+    get_cell(&d, &s);
     began = hf__loop_now();
     side_close(&s);
     assert_true(hf__loop_now() - began < SOON_US);
@@ -710,7 +657,7 @@ static void closing_waits_for_nobody(void **state)
     free(g);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, pair_teardown)
 
 int main(void)
 {

@@ -9,16 +9,17 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { THREADS = 4, ROUNDS = 400 };
 
-static char *folder;
 static _Atomic int inside, violations;
 
 struct worker {
@@ -33,20 +34,6 @@ struct worker {
         if (!(c) && !(w)->failed)                                                          \
             (w)->failed = __LINE__;                                                        \
     while (0)
-
-static int setup(void **state)
-{
-    (void)state;
-    folder = folder_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    folder_free(folder);
-    return 0;
-}
 
 static void one_round(struct worker *w, struct side *s)
 {
@@ -170,7 +157,121 @@ static void forks_beside_threads(void **state)
 }
 #endif
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+/* ---- opening and closing beside each other --------------------------------------- */
+
+/* One thread is held up while it enters or leaves the folder, as by a process that is
+ * stopped there; for HELD_MS at most. */
+enum { HELD_MS = 8000, SHORT_US = HELD_MS * 1000 / 2 };
+enum { NOWHERE, ENTERING, LEAVING };
+static _Atomic int hold_up_at;
+static sem_t reached, go;
+
+static void hold_up(int where)
+{
+    struct timespec end;
+    int now = where;
+
+    if (!atomic_compare_exchange_strong(&hold_up_at, &now, NOWHERE))
+        return;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += HELD_MS / 1000;
+    sem_post(&reached);
+    sem_timedwait(&go, &end);
+}
+
+int __real_hf__local_folder_enter(struct shared *, int64_t, hf_error *);
+int __wrap_hf__local_folder_enter(struct shared *, int64_t, hf_error *);
+void __real_hf__local_process_end(struct shared *);
+void __wrap_hf__local_process_end(struct shared *);
+
+int __wrap_hf__local_folder_enter(struct shared *sh, int64_t limit_ms, hf_error *err)
+{
+    hold_up(ENTERING);
+    return __real_hf__local_folder_enter(sh, limit_ms, err);
+}
+
+void __wrap_hf__local_process_end(struct shared *sh)
+{
+    hold_up(LEAVING);
+    __real_hf__local_process_end(sh);
+}
+
+static void *open_and_leave_open(void *arg)
+{
+    struct side *s = arg;
+    int rc = side_open(s, folder, "?connect_timeout=20s");
+
+    return rc < 0 ? arg : NULL;
+}
+
+static void *close_it(void *arg)
+{
+    side_close(arg);
+    return NULL;
+}
+
+/* One thread is held up in `folder`, on its way in or out. */
+static void others_meanwhile(void)
+{
+    char *other = strdup(folder_file(folder, "../other"));
+    int64_t began = hf__loop_now();
+    struct side s;
+
+    assert_int_equal(side_open(&s, other, ""), 0); /* another folder: at once */
+    side_close(&s);
+    assert_int_equal(side_open(&s, folder, "?connect_timeout=50ms"), HF_EBUSYSTORE);
+#if !TEST_SANITIZED
+    {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) { /* nobody is held up in the child */
+            alarm(60);
+            _exit(side_open(&s, folder, "") == 0 ? 0 : 1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+    }
+#endif
+    assert_true(hf__loop_now() - began < SHORT_US);
+    free(other);
+}
+
+static void a_thread_held_up_in_one_folder(void **state)
+{
+    struct side first, second;
+    pthread_t one, two;
+    void *failed;
+
+    (void)state;
+    sem_init(&reached, 0, 0);
+    sem_init(&go, 0, 0);
+    hold_up_at = ENTERING;
+    assert_int_equal(pthread_create(&one, NULL, open_and_leave_open, &first), 0);
+    sem_wait(&reached);
+    others_meanwhile();
+    assert_int_equal(pthread_create(&two, NULL, open_and_leave_open, &second), 0);
+    sem_post(&go);
+    assert_int_equal(pthread_join(one, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(pthread_join(two, &failed), 0);
+    assert_null(failed);
+    assert_ptr_equal(local_of(first.store)->sh, local_of(second.store)->sh);
+    side_close(&second);
+
+    hold_up_at = LEAVING;
+    assert_int_equal(pthread_create(&one, NULL, close_it, &first), 0);
+    sem_wait(&reached);
+    others_meanwhile();
+    assert_int_equal(pthread_create(&two, NULL, open_and_leave_open, &second), 0);
+    sem_post(&go);
+    assert_int_equal(pthread_join(one, NULL), 0);
+    assert_int_equal(pthread_join(two, &failed), 0);
+    assert_null(failed);
+    side_close(&second);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {
@@ -179,6 +280,7 @@ int main(void)
 #if !TEST_SANITIZED
         T(forks_beside_threads),
 #endif
+        T(a_thread_held_up_in_one_folder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

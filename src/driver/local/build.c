@@ -4,7 +4,8 @@
  * New files are made under other names and renamed, the gate last: a mapped file is never
  * truncated, and a kill at any point leaves either the old gate (of another boot: built
  * again) or none (built again) or the new pair. An old gate that somebody still has
- * mapped is told that it is out of use before it is replaced.
+ * mapped is told that it is out of use before it is replaced; a kill in between leaves
+ * that word in it, and it is built again.
  *
  * Re-homing keeps the tickets: a kept one lives on by its expiry, and one of a process
  * that cannot be seen from here ends by its ttl. It writes the new namespace into the
@@ -14,7 +15,6 @@
  */
 #include "driver/local/local.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,21 +22,6 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-static void remove_sockets(struct shared *sh)
-{
-    int fd = openat(sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *e;
-
-    if (!dir && fd >= 0)
-        close(fd);
-    while (dir && (e = readdir(dir)) != NULL)
-        if ((e->d_name[0] == 'w' || e->d_name[0] == 'l') && e->d_name[1] == '.')
-            unlinkat(sh->dirfd, e->d_name, 0);
-    if (dir)
-        closedir(dir);
-}
 
 static int write_all(int fd, const void *data, size_t len)
 {
@@ -80,7 +65,7 @@ int hf__local_folder_build(struct shared *sh, hf_error *err)
         goto fail;
     if (sh->gate)
         sh->gate->state = 0;
-    remove_sockets(sh);
+    hf__local_files_remove(sh, NULL);
     if (renameat(sh->dirfd, "store.new", sh->dirfd, "store") < 0 ||
         renameat(sh->dirfd, "gate.new", sh->dirfd, "gate") < 0) {
         rc = hf__fail(err, HF_ESYS, errno, sh->path, "rename");

@@ -37,8 +37,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+enum { PAGE = 4096, METAS = 2 * PAGE, STEP = 65536 };
 enum { RESERVE = 48, MAIN = 1, FREE = 0, CHUNK = 16384 };
 enum { FLAGS = MDB_NOSUBDIR | MDB_WRITEMAP | MDB_NOSYNC | MDB_NOLOCK | MDB_NOMEMINIT };
 
@@ -95,9 +97,39 @@ static int env_open(const char *path, size_t size, MDB_env **ret)
     return 0;
 }
 
-int hf__local_db_open(struct shared *sh, hf_error *err)
+/* Another map of the file that LMDB has open: a program that has dropped its rights could
+ * not open it again. LMDB truncates the file to that size, and is left with a map that is
+ * none if it cannot: so that is tried before. */
+static int map_again(struct shared *sh, size_t size)
+{
+    struct stat st;
+    int rc;
+
+    if (fstat(sh->envfd, &st) < 0 || st.st_dev != sh->dev || st.st_ino != sh->store_ino)
+        return EBADF; /* a file of the program's own */
+    if (ftruncate(sh->envfd, (off_t)size) < 0)
+        return errno;
+    if ((rc = mdb_env_set_mapsize(sh->env, size)) != 0)
+        hf__local_db_close(sh);
+    return rc;
+}
+
+static int map_first(struct shared *sh, size_t size)
 {
     char path[STORE_PATH];
+    int rc;
+
+    hf__local_folder_name(sh, path, "store");
+    if ((rc = env_open(path, size, &sh->env)) != 0)
+        return rc;
+    mdb_env_get_fd(sh->env, &sh->envfd);
+    fcntl(sh->envfd, F_SETFD, FD_CLOEXEC); /* LMDB has not done it in older versions */
+    hf__local_fd_keep(sh->envfd);
+    return 0;
+}
+
+int hf__local_db_open(struct shared *sh, hf_error *err)
+{
     size_t size = (size_t)sh->gate->map_size;
     int rc;
 
@@ -107,12 +139,8 @@ int hf__local_db_open(struct shared *sh, hf_error *err)
     if ((rc = hf__local_check_header(sh, sh->storefd, err)) < 0 ||
         (rc = hf__local_db_rollback(sh, err)) < 0)
         return rc;
-    hf__local_folder_name(sh, path, "store");
-    if ((rc = env_open(path, size, &sh->env)) != 0)
+    if ((rc = sh->env ? map_again(sh, size) : map_first(sh, size)) != 0)
         return hf__local_db_error(err, sh, rc);
-    mdb_env_get_fd(sh->env, &sh->envfd);
-    fcntl(sh->envfd, F_SETFD, FD_CLOEXEC); /* LMDB has not done it in older versions */
-    hf__local_fd_keep(sh->envfd);
     sh->mapped = size;
     return 0;
 }
@@ -141,7 +169,7 @@ int hf__local_db_create(struct shared *sh, const char *path, const unsigned char
         return hf__local_db_error(err, sh, rc);
     value.mv_data = (void *)(uintptr_t)id;
     if ((rc = mdb_env_get_fd(env, &fd)) == 0 && (rc = hf__local_file_own(sh, fd)) == 0 &&
-        (rc = hf__local_db_reserve(fd, 0, STORE_FIRST)) == 0 &&
+        (rc = hf__local_db_reserve(fd, METAS, STORE_FIRST)) == 0 &&
         (rc = mdb_txn_begin(env, NULL, 0, &txn)) == 0) {
         if ((rc = mdb_put(txn, MAIN, &key, &value, 0)) == 0)
             rc = mdb_txn_commit(txn);
@@ -170,7 +198,7 @@ static int fill(int fd, size_t from, size_t size)
     return 0;
 }
 
-/* Blocks for the first `size` bytes of which `from` are in use. Returns 0 or errno. */
+/* Blocks for the first `size` bytes, of which `from` are in use. Returns 0 or errno. */
 int hf__local_db_reserve(int fd, size_t from, size_t size)
 {
     struct rlimit lim;
@@ -183,20 +211,20 @@ int hf__local_db_reserve(int fd, size_t from, size_t size)
     do
         rc = fallocate(fd, 0, 0, (off_t)size) < 0 ? errno : 0;
     while (rc == EINTR);
-    /* By hand only beyond what others may have written meanwhile. */
+    /* Old formats of ext, ramfs and others cannot: zeros behind what is in use. */
     return rc == EOPNOTSUPP ? fill(fd, from, size) : rc;
 }
 
+/* By half: others have files on this disk too, and /run/lock is small. */
 static int grow(struct shared *sh, hf_error *err)
 {
-    size_t size = sh->mapped * 2;
+    size_t size = (sh->mapped + sh->mapped / 2) / STEP * STEP;
     int rc = hf__local_folder_held(sh) ? hf__local_db_reserve(sh->storefd, sh->mapped, size)
                                        : EBADF;
 
     if (rc != 0)
         return hf__local_db_error(err, sh, rc);
     sh->gate->map_size = size;
-    hf__local_db_close(sh);
     return hf__local_db_open(sh, err);
 }
 
@@ -228,7 +256,7 @@ static int free_pages(MDB_env *env, size_t *ret)
 static int room_left(struct tx *tx)
 {
     MDB_envinfo info;
-    size_t pages = tx->sh->mapped / 4096, free = 0;
+    size_t pages = tx->sh->mapped / PAGE, free = 0;
     int rc;
 
     mdb_env_info(tx->sh->env, &info);
@@ -246,11 +274,9 @@ static int begin(struct tx *tx)
     struct shared *sh = tx->sh;
     int rc;
 
-    if (!sh->env || sh->mapped != sh->gate->map_size) {
-        hf__local_db_close(sh);
-        if ((rc = hf__local_db_open(sh, tx->err)) < 0)
-            return rc;
-    }
+    if ((!sh->env || sh->mapped != sh->gate->map_size) &&
+        (rc = hf__local_db_open(sh, tx->err)) < 0)
+        return rc;
     for (int tries = 0; tries < 2; tries++) {
         if ((rc = mdb_txn_begin(sh->env, NULL, 0, &tx->txn)) != 0)
             return hf__local_db_error(tx->err, sh, rc);
@@ -286,6 +312,7 @@ static int end(struct tx *tx, int rc)
     if ((rc = mdb_txn_commit(txn)) != 0)
         return hf__local_db_error(tx->err, tx->sh, rc);
     __atomic_store_n(&tx->sh->gate->commit, (uint64_t)id, __ATOMIC_RELEASE);
+    tx->sh->gate->followers -= tx->unfollowed;
     return 0;
 }
 
@@ -293,7 +320,7 @@ static int end(struct tx *tx, int rc)
 int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *arg,
                       bool adds, hf_error *err)
 {
-    struct tx tx = { sh, ls, NULL, 0, err, false };
+    struct tx tx = { .sh = sh, .ls = ls, .err = err };
     bool drops = ls && ls->nstale > 0 && (adds || ls->nstale >= STALE_MAX);
     int rc;
 
@@ -328,6 +355,9 @@ int hf__local_tx_inside(struct shared *sh, struct local *ls, tx_body *body, void
         if (swept || !sh->env || hf__local_sweep(sh, hf__loop_now(), NULL) < 0)
             break;
         swept = true;
+        /* Whom it has admitted. Before the next try, which forgets who is to be woken. */
+        if (ls && hf__local_tx_once(sh, ls, hf__local_poke_unread, NULL, false, NULL) == 0)
+            hf__local_poke(ls);
     }
     if (rc < 0 && ls)
         ls->nnotes = ls->npokes = ls->nseen = 0;

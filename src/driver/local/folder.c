@@ -8,7 +8,7 @@
  * means that nobody is inside. The gate file is looked at under either:
  *
  *   sound, of this boot and these namespaces   go in
- *   missing, or of another boot                needs the exclusive lock; made by build.c
+ *   missing, out of use, or of another boot    needs the exclusive lock; made by build.c
  *   of another PID or time namespace           needs the exclusive lock; re-homed
  *   newer format, other C library, garbage     refused
  *
@@ -157,6 +157,11 @@ static int open_folder(struct shared *sh, hf_error *err)
         return hf__fail(err, errno == EACCES ? HF_EAUTH : HF_ESYS, errno, sh->path,
                         "cannot open the folder");
     hf__local_fd_keep(sh->dirfd);
+    if ((sh->rootfd = open("/", O_PATH | O_CLOEXEC)) < 0 || fstat(sh->rootfd, &st) < 0)
+        return hf__fail(err, HF_ESYS, errno, "/", "cannot open the root");
+    hf__local_fd_keep(sh->rootfd);
+    sh->root_dev = st.st_dev;
+    sh->root_ino = st.st_ino;
     if (made && sh->group && fchmod(sh->dirfd, 0770) < 0)
         return hf__fail(err, HF_ESYS, errno, sh->path, "chmod");
     if (fstat(sh->dirfd, &st) < 0)
@@ -208,14 +213,30 @@ bool hf__local_folder_held(const struct shared *sh)
            store.st_ino == sh->store_ino;
 }
 
+static bool leads_to(int at, const char *path, dev_t dev, ino_t ino)
+{
+    struct stat st;
+
+    if (fstatat(at, path, &st, 0) < 0)
+        return errno == EACCES;
+    return st.st_dev == dev && st.st_ino == ino;
+}
+
+/* A program may drop its rights or change its root when it has opened the store: the first
+ * cannot look any more and goes on, the second looks from the root that it had. */
 bool hf__local_folder_same(struct shared *sh)
 {
-    struct stat dir, gate;
-    char path[PATH_MAX];
+    const char *path = sh->path;
+    char gate[PATH_MAX];
+    int at = AT_FDCWD;
 
-    return snprintf(path, sizeof path, "%s/gate", sh->path) < (int)sizeof path &&
-           stat(sh->path, &dir) == 0 && dir.st_dev == sh->dev && dir.st_ino == sh->ino &&
-           stat(path, &gate) == 0 && gate.st_dev == sh->dev && gate.st_ino == sh->gate_ino;
+    if (!leads_to(at, "/", sh->root_dev, sh->root_ino)) {
+        at = sh->rootfd;
+        path += strspn(path, "/");
+    }
+    return snprintf(gate, sizeof gate, "%s/gate", path) < (int)sizeof gate &&
+           leads_to(at, path, sh->dev, sh->ino) &&
+           leads_to(at, gate, sh->dev, sh->gate_ino);
 }
 
 /* ---- entering -------------------------------------------------------------------- */
@@ -334,6 +355,11 @@ static int look_at_gate(struct shared *sh, enum sight_of_gate *seen, hf_error *e
     if (!hf__local_gate_sound(g))
         return hf__fail(err, HF_EDAMAGED, 0, sh->path,
                         "its gate is damaged; stop its users and remove the folder");
+    if (g->state != GATE_LIVE) { /* whoever was replacing it was killed */
+        *seen = GATE_NEW;
+        hf__fail(err, HF_EBUSYSTORE, 0, sh->path, "in use, but its gate is out of use");
+        return 0;
+    }
     if ((rc = open_store(sh, err)) != 0) {
         *seen = GATE_NEW;
         return rc == DB_NONE ? hf__fail(err, HF_EBUSYSTORE, 0, sh->path,

@@ -111,8 +111,23 @@ bool hf__local_gate_sound(const struct gate *g)
     kind = g->mutex.__data.__kind == fresh.__data.__kind;
     pthread_mutex_destroy(&fresh);
 #endif
-    return kind && g->layout == hf__local_gate_layout() && g->map_size >= STORE_FIRST &&
-           g->map_size <= (uint64_t)1 << 40 && (g->map_size & (g->map_size - 1)) == 0;
+    return kind && g->layout == hf__local_gate_layout() &&
+           (g->state == GATE_LIVE || g->state == 0) && g->map_size >= STORE_FIRST &&
+           g->map_size <= (uint64_t)1 << 40 && g->map_size % 4096 == 0;
+}
+
+struct timespec hf__local_in_ms(int64_t ms)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    ts.tv_sec += (time_t)(ms / 1000);
+    ts.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (ts.tv_nsec >= 1000000000) {
+        ts.tv_nsec -= 1000000000;
+        ts.tv_sec++;
+    }
+    return ts;
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -138,16 +153,9 @@ static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
 #else
 static int lock_until(pthread_mutex_t *m, int64_t limit_ms)
 {
-    struct timespec ts;
+    const struct timespec end = hf__local_in_ms(limit_ms);
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    ts.tv_sec += (time_t)(limit_ms / 1000);
-    ts.tv_nsec += (long)(limit_ms % 1000) * 1000000;
-    if (ts.tv_nsec >= 1000000000) {
-        ts.tv_nsec -= 1000000000;
-        ts.tv_sec++;
-    }
-    return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &ts);
+    return pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &end);
 }
 #endif
 

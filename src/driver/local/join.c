@@ -77,7 +77,6 @@ static int hold_now(struct tx *tx, struct join *j, struct line *l)
                                .pid = tx->sh->pid,
                                .note_len = (uint16_t)strlen(t->note) },
                         .note = t->note };
-    struct waiter head;
     int rc;
 
     memcpy(h.f.token, t->token, sizeof h.f.token);
@@ -89,11 +88,10 @@ static int hold_now(struct tx *tx, struct join *j, struct line *l)
     j->outcome = GRANTED;
     j->fence = h.f.fence;
     j->expires_at = h.f.expires_at;
-    /* Barged past somebody, who must watch us now. */
-    if (l->f.waiters > 0 && (rc = hf__local_queue_first(tx, l, &head)) == 0)
-        rc = hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0,
-                            0);
-    return rc < 0 ? rc : hf__local_line_save(tx, &j->key, l);
+    /* Who was barged past must watch us now. */
+    if ((rc = hf__local_head_look(tx, l)) < 0)
+        return rc;
+    return hf__local_line_save(tx, &j->key, l);
 }
 
 /* Chooses the life it will hang on, and renews that: it is our own request. */

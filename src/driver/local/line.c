@@ -396,20 +396,24 @@ int hf__local_line_step(struct tx *tx, const struct key *k, struct line *l)
     return 0;
 }
 
-/* The head of the queue must know when it ends now. */
-int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h,
-                        int64_t keep_ms)
+int hf__local_head_look(struct tx *tx, const struct line *l)
 {
     struct waiter head;
     int rc;
 
+    if (l->f.waiters == 0 || (rc = hf__local_queue_first(tx, l, &head)) == DB_NONE)
+        return 0;
+    return rc < 0 ? rc
+                  : hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK,
+                                   head.f.token, 0, 0);
+}
+
+int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h,
+                        int64_t keep_ms)
+{
     h->f.process = h->f.member = 0;
     h->f.expires_at = tx->now + keep_ms * 1000;
-    if (l->f.waiters == 0)
-        return 0;
-    if ((rc = hf__local_queue_first(tx, l, &head)) != 0)
-        return rc < 0 ? rc : 0;
-    return hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK, head.f.token, 0, 0);
+    return hf__local_head_look(tx, l);
 }
 
 /* ---- what a waiter sees ---------------------------------------------------------- */

@@ -74,6 +74,7 @@ int hf__local_gate_try(struct shared *, int64_t wait_ms, hf_error *);
 int hf__local_gate_blocked(struct shared *, hf_error *);
 int hf__local_gate_enter(struct shared *, int64_t limit_ms, hf_error *); /* with the text */
 void hf__local_gate_leave(struct shared *);
+struct timespec hf__local_in_ms(int64_t ms); /* of CLOCK_MONOTONIC */
 
 /* ---- shared ---------------------------------------------------------------------- */
 
@@ -82,12 +83,14 @@ struct arena_chunk;
 struct shared {
     struct list node; /* in the table */
     unsigned refs;    /* table */
-    dev_t dev;
-    ino_t ino, gate_ino, store_ino;
+    bool busy;        /* table: one thread is entering or leaving the folder */
+    dev_t dev, root_dev;
+    ino_t ino, gate_ino, store_ino, root_ino;
     char *path;
     bool group; /* ?share=group */
     gid_t gid;
     int dirfd, storefd;
+    int rootfd; /* "/", where the path begins, also after a chroot */
     struct gate *gate;
     struct place place;
     uint32_t pid;
@@ -115,7 +118,8 @@ void hf__local_fd_close(int fd); /* takes -1 */
 
 /* ---- folder ---------------------------------------------------------------------- */
 
-enum { STORE_FIRST = 1 << 20, STORE_PATH = 64 };
+/* FIRST: /run/lock has 5 MiB on many systems, for all users. */
+enum { STORE_FIRST = 1 << 18, STORE_PATH = 64 };
 
 void hf__local_folder_default(char *, size_t);
 /* dirfd, dev, ino */
@@ -126,7 +130,7 @@ int hf__local_folder_enter(struct shared *, int64_t limit_ms, hf_error *); /* ga
 int hf__local_folder_build(struct shared *, hf_error *);
 int hf__local_folder_rehome(struct shared *, int64_t limit_ms, hf_error *);
 bool hf__local_folder_held(const struct shared *); /* our descriptors are still our own */
-/* the path still leads to what we have open */
+/* the path still leads to what we have open, as far as we may look */
 bool hf__local_folder_same(struct shared *);
 void hf__local_folder_name(const struct shared *, char path[STORE_PATH], const char *file);
 int hf__local_file_own(const struct shared *, int fd); /* mode and group of a new file */
@@ -165,6 +169,7 @@ struct tx {
     int64_t now;
     hf_error *err;
     bool dirty;
+    uint64_t unfollowed; /* subtracted from gate->followers once this is committed */
 };
 
 typedef int tx_body(struct tx *, void *arg);
@@ -181,7 +186,8 @@ int hf__local_tx_inside(struct shared *, struct local *, tx_body *, void *arg, b
 void *hf__local_tx_copy(struct tx *, const void *,
                         size_t); /* valid until the body ends; or NULL */
 
-int hf__local_db_open(struct shared *, hf_error *); /* inside the gate */
+/* maps what gate->map_size says; inside the gate */
+int hf__local_db_open(struct shared *, hf_error *);
 void hf__local_db_close(struct shared *);
 int hf__local_db_create(struct shared *, const char *path, const unsigned char *id,
                         hf_error *);
@@ -231,6 +237,8 @@ int hf__local_line_load(struct tx *, const struct key *, struct line **);
 int hf__local_line_save(struct tx *, const struct key *, struct line *);
 int hf__local_line_clean(struct tx *, struct line *); /* drops dead holders */
 int hf__local_line_step(struct tx *, const struct key *, struct line *);
+/* Tells the first that waits to look again: whom to watch, and which hold ends first. */
+int hf__local_head_look(struct tx *, const struct line *);
 /* The hold goes on without its owner, for so long from now. */
 int hf__local_line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
 /* 0: the marks are damaged */
@@ -296,6 +304,8 @@ int hf__local_note(struct tx *, enum mail_kind, const unsigned char *token, uint
                    int64_t expires_at); /* for a ticket of our own */
 int hf__local_tell_followers(struct tx *, enum table, uint64_t hash);
 int hf__local_mail_read(struct tx *); /* moves our mail into notes */
+/* a body: hf__local_poke will wake all who have mail */
+int hf__local_poke_unread(struct tx *, void *);
 int hf__local_mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
 void hf__local_hear(struct local *, const struct note *);
 /* hf__local_poke, and tells our own; not inside the gate */
@@ -305,7 +315,7 @@ int hf__local_wake_open(struct local *, hf_error *); /* the wake pipe and our nu
 void hf__local_wake_close(struct local *);
 void hf__local_wake_rest(struct local *);   /* reads what a grant has left in our pipe */
 void hf__local_grants_show(struct local *); /* inside the gate, after the commit */
-void hf__local_poke(struct local *);        /* wakes the others; not inside the gate */
+void hf__local_poke(struct local *);        /* wakes the others; best outside the gate */
 
 /* ---- processes ------------------------------------------------------------------- */
 
@@ -336,16 +346,16 @@ int hf__local_process_register(struct local *, hf_error *);
 /* before the last client goes */
 void hf__local_process_end(struct shared *);
 int hf__local_process_socket(struct local *, hf_error *);
-struct sockaddr_un;
-void hf__local_socket_address(const struct shared *, struct sockaddr_un *,
-                              uint64_t process);
+/* Of a dead process: a guard has its life socket (*fd: connected to it, or -1: that could
+ * not be done now). false is for ever: nobody has it, nobody will. */
+bool hf__local_guarded(const struct shared *, uint64_t process, int *fd);
 uint64_t hf__local_process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__local_seen_add(struct tx *, uint64_t process);
 bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */
 int hf__local_bury(struct local *, uint64_t process);
 bool hf__local_bury_seen(struct local *); /* the dead in local->seen; were there any? */
 int hf__local_bury_inside(struct tx *, uint64_t process);
-void hf__local_bury_sockets(struct shared *, uint64_t process);
+void hf__local_bury_files(const struct shared *, uint64_t process); /* but see sweep.c */
 /* Watches all in local->seen; returns one that is to be buried, or 0. */
 uint64_t hf__local_post_set(struct local *, struct post **);
 void hf__local_post_clear(struct local *, struct post *); /* takes NULL */
@@ -353,6 +363,10 @@ bool hf__local_post_has(const struct post *, const struct peer *);
 void hf__local_peers_done(struct local *);
 int hf__local_sweep(struct shared *, int64_t now,
                     hf_error *); /* inside the gate; now 0: no clock */
+/* The pipes and sockets of all processes, or (tx) of those that have no record. */
+int hf__local_files_remove(const struct shared *, struct tx *);
+enum { TIDY_EVERY = 64 };
+void hf__local_tidy(struct local *); /* of each so many processes that enrol, by one */
 
 /* ---- verbs that wait for the gate: deferred.c ------------------------------------ */
 

@@ -136,6 +136,31 @@ int hf__local_tell_followers(struct tx *tx, enum table table, uint64_t hash)
     return rc < 0 ? rc : 0;
 }
 
+int hf__local_poke_unread(struct tx *tx, void *arg)
+{
+    const unsigned char table = TABLE_MAIL;
+    uint64_t process = 0, member = 0;
+    struct scan s;
+    int rc = hf__local_scan_open(&s, tx, &table, 1);
+
+    (void)arg;
+    if (rc < 0)
+        return rc;
+    for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
+        const unsigned char *key = s.key.mv_data;
+
+        if (s.key.mv_size != KEY_MAIL || (hf__local_key_number(key + 1) == process &&
+                                          hf__local_key_number(key + 9) == member))
+            continue;
+        process = hf__local_key_number(key + 1);
+        member = hf__local_key_number(key + 9);
+        if ((rc = add_poke(tx, process, member, MAIL_LOOK, NULL, NULL)) < 0)
+            break;
+    }
+    hf__local_scan_close(&s);
+    return rc < 0 ? rc : 0;
+}
+
 int hf__local_mail_forget(struct tx *tx, enum mail_kind kind, const unsigned char *token)
 {
     unsigned char key[KEY_MAIL];

@@ -14,11 +14,12 @@
  * is full is also an answer: alive; the next look asks again.
  *
  * Burying deletes the process's record, lives, mail and follows; its tickets are dead by
- * that and go when their line is next touched, ours at once. To bury twice is harmless.
+ * that and go when their line is next touched, ours at once. To bury twice is harmless. Of
+ * its files those go that every process has; to search the folder for more would make each
+ * death the dearer the more have died before: sweep.c does it for many at once.
  */
 #include "driver/local/local.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,9 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum { IDLE_PEERS = 64 };
@@ -50,24 +49,6 @@ static bool ended(int pidfd)
     struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
     return poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
-}
-
-/* 1: a guard listens, *fd is connected to it (or -1: full); 0: nobody does, or ever will */
-static int ask_guard(struct local *ls, uint64_t process, int *fd)
-{
-    struct sockaddr_un a;
-
-    *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd < 0)
-        return 1;
-    hf__local_socket_address(ls->sh, &a, process);
-    if (connect(*fd, (struct sockaddr *)&a, sizeof a) == 0) {
-        hf__local_fd_keep(*fd);
-        return 1;
-    }
-    close(*fd);
-    *fd = -1;
-    return (errno != ECONNREFUSED && errno != ENOENT) || !hf__local_folder_held(ls->sh);
 }
 
 static bool other_start(const struct shared *sh, uint32_t pid, uint64_t start)
@@ -147,7 +128,7 @@ static struct peer *peer_new(struct local *ls, const struct seen *s, bool *dead)
     hf__map_insert(&ls->peers, &p->node, p->process);
     *dead = process_dead(ls->sh, p->pid, p->start);
     if (*dead)
-        *dead = !ask_guard(ls, p->process, &p->guardfd);
+        *dead = !hf__local_guarded(ls->sh, p->process, &p->guardfd);
     if (*dead || ls->store.env->watch(ls->store.env, &p->watch,
                                       p->guardfd >= 0 ? p->guardfd : fd, EPOLLIN) < 0) {
         peer_free(ls, p);
@@ -159,15 +140,16 @@ static struct peer *peer_new(struct local *ls, const struct seen *s, bool *dead)
 
 static bool still_there(struct local *ls, struct peer *p)
 {
-    if (!ended(p->guardfd >= 0 ? p->guardfd : p->pidfd) ||
-        !process_dead(ls->sh, p->pid, p->start))
+    if (!ended(p->guardfd >= 0 ? p->guardfd : p->pidfd))
         return true;
+    /* What has ended stays readable: it is watched no more, whatever is found out now. */
     ls->store.env->unwatch(ls->store.env, &p->watch);
+    if (!process_dead(ls->sh, p->pid, p->start))
+        return true; /* or nobody can tell just now: the next look asks again */
     hf__local_fd_close(p->guardfd);
-    if (!ask_guard(ls, p->process, &p->guardfd))
+    if (!hf__local_guarded(ls->sh, p->process, &p->guardfd))
         return false;
-    /* A full backlog leaves nothing to watch: the next look asks again. */
-    if (p->guardfd >= 0)
+    if (p->guardfd >= 0) /* else again: the next look */
         ls->store.env->watch(ls->store.env, &p->watch, p->guardfd, EPOLLIN);
     return true;
 }
@@ -329,9 +311,11 @@ static int drop_follows(struct tx *tx, uint64_t process)
     for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         const unsigned char *key = s.key.mv_data;
 
-        if (s.key.mv_size == KEY_FOLLOW && hf__local_key_number(key + 10) == process &&
-            (rc = hf__local_scan_del(&s)) < 0)
+        if (s.key.mv_size != KEY_FOLLOW || hf__local_key_number(key + 10) != process)
+            continue;
+        if ((rc = hf__local_scan_del(&s)) < 0)
             break;
+        tx->unfollowed++; /* never more than were counted: see follow.c */
     }
     hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
@@ -354,34 +338,33 @@ int hf__local_bury_inside(struct tx *tx, uint64_t process)
     return rc < 0 ? rc : drop_follows(tx, process);
 }
 
+/* What it meant to wake others for may be all that is left of it: it may have been killed
+ * between a commit and the wakes. */
 static int bury(struct tx *tx, void *arg)
 {
-    return hf__local_bury_inside(tx, *(uint64_t *)arg);
+    int rc = hf__local_bury_inside(tx, *(uint64_t *)arg);
+
+    return rc < 0 ? rc : hf__local_poke_unread(tx, NULL);
 }
 
-void hf__local_bury_sockets(struct shared *sh, uint64_t process)
+void hf__local_bury_files(const struct shared *sh, uint64_t process)
 {
-    int fd = openat(sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    char life[32], wake[32];
-    struct dirent *e;
+    char name[48];
 
-    snprintf(life, sizeof life, "l.%llu", (unsigned long long)process);
-    snprintf(wake, sizeof wake, "w.%llu.", (unsigned long long)process);
-    if (!dir && fd >= 0)
-        close(fd);
-    while (dir && (e = readdir(dir)) != NULL)
-        if (strcmp(e->d_name, life) == 0 || strncmp(e->d_name, wake, strlen(wake)) == 0)
-            unlinkat(sh->dirfd, e->d_name, 0);
-    if (dir)
-        closedir(dir);
+    snprintf(name, sizeof name, "l.%llu", (unsigned long long)process);
+    unlinkat(sh->dirfd, name, 0);
+    snprintf(name, sizeof name, "w.%llu.1", (unsigned long long)process);
+    unlinkat(sh->dirfd, name, 0);
 }
 
 int hf__local_bury(struct local *ls, uint64_t process)
 {
-    /* The record last: without it nobody would look for what a kill in between has left. */
-    hf__local_bury_sockets(ls->sh, process);
-    return hf__local_tx_run(ls, bury, &process, false, NULL);
+    int rc;
+
+    hf__local_bury_files(ls->sh, process);
+    if ((rc = hf__local_tx_run(ls, bury, &process, false, NULL)) == 0)
+        hf__local_poke(ls);
+    return rc;
 }
 
 bool hf__local_bury_seen(struct local *ls)

@@ -78,16 +78,42 @@ int hf__local_process_register(struct local *ls, hf_error *err)
     if (rc == 0 && process != 0)
         sh->process = process;
     hf__local_gate_leave(sh);
+    if (rc == 0 && process != 0 && process % TIDY_EVERY == 0)
+        hf__local_tidy(ls);
     return rc;
 }
 
-void hf__local_socket_address(const struct shared *sh, struct sockaddr_un *a,
-                              uint64_t process)
+static void socket_address(const struct shared *sh, struct sockaddr_un *a, uint64_t process)
 {
     memset(a, 0, sizeof *a);
     a->sun_family = AF_UNIX;
     snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/l.%llu", sh->dirfd,
              (unsigned long long)process);
+}
+
+/* That nobody listens is told by a file that is not there, or that refuses. "No such file"
+ * for the address as a whole tells nothing: a chroot may have no /proc. */
+bool hf__local_guarded(const struct shared *sh, uint64_t process, int *fd)
+{
+    struct sockaddr_un a;
+    struct stat st;
+    int rc;
+
+    *fd = -1;
+    socket_address(sh, &a, process);
+    if (fstatat(sh->dirfd, strrchr(a.sun_path, '/') + 1, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+        errno == ENOENT)
+        return !hf__local_folder_held(sh);
+    if ((*fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
+        return true;
+    rc = connect(*fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
+    if (rc == 0) {
+        hf__local_fd_keep(*fd);
+        return true;
+    }
+    close(*fd);
+    *fd = -1;
+    return rc != ECONNREFUSED || !hf__local_folder_held(sh);
 }
 
 /* Binds it anew. A name is never used twice, so one that is there is a leftover of
@@ -99,7 +125,7 @@ static int socket_bind(const struct shared *sh, uint64_t process)
 
     if (fd < 0)
         return -1;
-    hf__local_socket_address(sh, &a, process);
+    socket_address(sh, &a, process);
     unlink(a.sun_path);
     if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
         chmod(a.sun_path, sh->group ? 0660 : 0600) == 0 &&
@@ -150,7 +176,7 @@ void hf__local_process_end(struct shared *sh)
     if (sh->process == 0)
         return;
     if (sh->lifefd >= 0) {
-        hf__local_socket_address(sh, &a, sh->process);
+        socket_address(sh, &a, sh->process);
         unlink(a.sun_path);
     }
     /* If the gate is blocked now: whoever meets our record later finds us dead. */

@@ -49,6 +49,7 @@ static struct ticket *first_on(const struct life *l)
 static int renew_own(struct tx *tx, const struct life *life, int *result)
 {
     const struct ticket *t = first_on(life);
+    int64_t expires_at = tx->now + life->ttl_ms * 1000;
     struct holder *h;
     struct line *l;
     struct key k;
@@ -67,7 +68,10 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
     if (h->f.flags & HOLDER_BROKEN)
         return 0;
     *result = 0;
-    h->f.expires_at = tx->now + life->ttl_ms * 1000;
+    /* A shorter ttl: whoever waits for the old end must know. */
+    if (expires_at < h->f.expires_at && (rc = hf__local_head_look(tx, l)) < 0)
+        return rc;
+    h->f.expires_at = expires_at;
     return hf__local_line_save(tx, &k, l);
 }
 

@@ -4,13 +4,19 @@
  * apart but not clients: so all clients of a process share one `shared` per folder, found
  * by device and inode in a table. The table is the library's one global object.
  *
+ * Opening waits for other processes, and so does the end of the last client: the table's
+ * mutex is not held meanwhile. The shared is in the table all that time and `busy`: whoever
+ * wants the same folder waits for it, for its own limit (LMDB must be open once only), and
+ * nobody else waits. One thread makes it busy and that thread ends it.
+ *
  * Fork. The child has copies of our descriptors: of the flock on the folder, which would
  * say that we are inside, and of the life socket, which would say that we live. The
  * handler that pthread_atfork runs in the child closes them all (they are kept in one
  * list for that), marks every shared as foreign and empties the table, so that the child
  * may open the store anew. The handler before the fork takes both mutexes, so table and
- * list are whole. LMDB's memory in the child is left alone: closing it would close
- * descriptors a second time.
+ * list are whole; and the folder is opened with the table's mutex held, so its descriptor,
+ * on which the flock is, is in the list. LMDB's memory in the child is left alone: closing
+ * it would close descriptors a second time.
  *
  * Upholds G12.
  */
@@ -21,10 +27,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
-    pthread_mutex_t mutex; /* before the gate */
+    pthread_mutex_t mutex; /* before fds_mutex; not while waiting for others */
+    pthread_cond_t free;   /* one is not busy any more */
     pthread_once_t once;
     struct list shareds, foreign;
     pthread_mutex_t fds_mutex; /* after the gate */
@@ -35,6 +43,16 @@ static struct {
             .shareds = { &table.shareds, &table.shareds },
             .foreign = { &table.foreign, &table.foreign },
             .fds_mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static void make_cond(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&table.free, &attr);
+    pthread_condattr_destroy(&attr);
+}
 
 static void before_fork(void)
 {
@@ -56,11 +74,13 @@ static void in_child(void)
     for (size_t i = 0; i < table.nfds; i++)
         close(table.fds[i]);
     table.nfds = 0;
+    make_cond(); /* those who wait are not here */
     after_fork();
 }
 
-static void set_handlers(void)
+static void set_up(void)
 {
+    make_cond();
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
@@ -127,6 +147,7 @@ static void destroy(struct shared *sh)
     hf__local_fd_close(sh->storefd);
     if (sh->gate)
         munmap(sh->gate, sizeof *sh->gate);
+    hf__local_fd_close(sh->rootfd);
     hf__local_fd_close(sh->dirfd); /* last: with it goes the flock */
     free(sh->path);
     free(sh);
@@ -154,7 +175,7 @@ static struct shared *blank(void)
 
     if (!sh)
         return NULL;
-    sh->dirfd = sh->storefd = sh->lifefd = -1;
+    sh->dirfd = sh->storefd = sh->rootfd = sh->lifefd = -1;
     sh->pid = (uint32_t)getpid();
     sh->sees_others = proc_is_ours();
     sh->start = hf__local_process_start(sh, sh->pid);
@@ -189,41 +210,60 @@ static int reuse(struct shared *sh, const struct shared *like, hf_error *err)
     return 0;
 }
 
-static int get(struct shared **ret, const struct url *url, hf_error *err)
+/* The one of that folder, or NULL; when nobody is entering or leaving it. */
+static int find_idle(struct shared **ret, const struct shared *like, int64_t limit_ms,
+                     hf_error *err)
 {
-    struct shared *sh = blank(), *old;
-    int rc;
+    const struct timespec end = hf__local_in_ms(limit_ms);
+    int rc = 0;
 
-    if (!sh)
-        return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
-    if ((rc = hf__local_folder_open(sh, url, err)) < 0) {
-        destroy(sh);
-        return rc;
+    while ((*ret = find(like)) != NULL && (*ret)->busy) {
+        if (rc == ETIMEDOUT)
+            return hf__fail(err, HF_EBUSYSTORE, rc, like->path,
+                            "another thread of this process is opening or closing it");
+        rc = pthread_cond_timedwait(&table.free, &table.mutex, &end);
     }
-    if ((old = find(sh)) != NULL) {
-        rc = reuse(old, sh, err);
-        destroy(sh);
-        if (rc == 0)
-            *ret = old;
-        return rc;
-    }
-    if ((rc = hf__local_folder_enter(sh, url->connect_ms, err)) < 0) {
-        destroy(sh);
-        return rc;
-    }
-    sh->refs = 1;
-    list_push(&table.shareds, &sh->node);
-    *ret = sh;
     return 0;
+}
+
+static void drop(struct shared *sh)
+{
+    list_remove(&sh->node);
+    destroy(sh);
 }
 
 int hf__local_shared_get(struct shared **ret, const struct url *url, hf_error *err)
 {
+    struct shared *sh = blank(), *old = NULL;
+    int64_t began = hf__loop_now(), left_ms;
     int rc;
 
-    pthread_once(&table.once, set_handlers);
+    if (!sh)
+        return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
+    pthread_once(&table.once, set_up);
     pthread_mutex_lock(&table.mutex);
-    rc = get(ret, url, err);
+    if ((rc = hf__local_folder_open(sh, url, err)) == 0)
+        rc = find_idle(&old, sh, url->connect_ms, err);
+    if (rc < 0 || old) {
+        if (rc == 0 && (rc = reuse(old, sh, err)) == 0)
+            *ret = old;
+        destroy(sh);
+        goto out;
+    }
+    sh->refs = 1;
+    sh->busy = true;
+    list_push(&table.shareds, &sh->node);
+    pthread_mutex_unlock(&table.mutex);
+    left_ms = url->connect_ms - (hf__loop_now() - began) / 1000;
+    rc = hf__local_folder_enter(sh, left_ms > 0 ? left_ms : 0, err);
+    pthread_mutex_lock(&table.mutex);
+    sh->busy = false;
+    pthread_cond_broadcast(&table.free);
+    if (rc < 0)
+        drop(sh);
+    else
+        *ret = sh;
+out:
     pthread_mutex_unlock(&table.mutex);
     return rc;
 }
@@ -234,9 +274,12 @@ void hf__local_shared_put(struct shared *sh)
         return; /* memory of the parent's LMDB: left alone */
     pthread_mutex_lock(&table.mutex);
     if (--sh->refs == 0) {
-        list_remove(&sh->node);
+        sh->busy = true;
+        pthread_mutex_unlock(&table.mutex);
         hf__local_process_end(sh);
-        destroy(sh);
+        pthread_mutex_lock(&table.mutex);
+        drop(sh);
+        pthread_cond_broadcast(&table.free);
     }
     pthread_mutex_unlock(&table.mutex);
 }

@@ -1,63 +1,67 @@
 /* sweep.c: putting away what nobody will touch again.
  *
- * By whoever opens the folder first, and before a full store refuses anything. Processes
- * that are dead are buried; every line is stepped, which drops dead and expired tickets;
- * cells that have expired go. Whether a process is dead is asked of each (its number, its
- * start time, its life socket), never concluded from the lock on the folder. Inside the
- * gate the whole time: no ticket can be renewed between being judged and being dropped.
+ * The sweep is made by whoever opens the folder first, and before a full store refuses
+ * anything. Processes that are dead are buried; every line is stepped, which drops dead and
+ * expired tickets; cells that have expired go. Whether a process is dead is asked of each
+ * (its number, its start time, its life socket), never concluded from the lock on the
+ * folder. Inside the gate the whole time: no ticket can be renewed between being judged
+ * and being dropped. It makes no room for itself: if even that fails for want of pages, the
+ * caller says HF_EFULL. It runs without a client, so grants that it makes are told by mail
+ * only; the caller wakes those who have mail.
  *
- * It makes no room for itself: if even that fails for want of pages, the caller says
- * HF_EFULL. It runs without a client, so grants that it makes are told by mail only; the
- * waiters find them at their next look.
+ * The tidying is the part of it that deals with processes, while others use the store: a
+ * program that ends without hf_close, and stands in nobody's way, leaves its record and its
+ * files, and where one member stays for ever nobody opens the folder alone. So every
+ * TIDY_EVERY-th process that enrols looks at all records, once, outside the gate (a dead
+ * process stays dead), and buries some at a time. So there are never many more leftovers
+ * than that, and the cost is shared by as many.
+ *
+ * A file belongs to nobody if its process has no record, because it is made after the
+ * record; so files can be removed after the record or before it, and a kill in between
+ * leaves what the next one finds.
  */
 #include "driver/local/local.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+enum { AT_ONCE = 64 };
+
 struct sweep {
-    int64_t now; /* 0: whose clock it is cannot be known; nothing expires */
-    uint64_t *dead;
-    size_t n, room;
+    int64_t now;       /* 0: whose clock it is cannot be known; nothing expires */
+    struct seen *seen; /* all processes, then only the dead ones */
+    size_t n, room, from;
 };
 
-static bool guarded(const struct shared *sh, uint64_t process)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_un a;
-    int rc;
-
-    if (fd < 0)
-        return true;
-    hf__local_socket_address(sh, &a, process);
-    rc = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
-    close(fd);
-    return (rc != ECONNREFUSED && rc != ENOENT) || !hf__local_folder_held(sh);
-}
-
-static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p)
+/* clock: of the start times is that of our time namespace; else they tell nothing. */
+static bool is_dead(const struct shared *sh, uint64_t process, const struct process_fix *p,
+                    bool clock)
 {
     uint64_t start;
+    bool guarded;
+    int fd;
 
     if (p->pid_ns != sh->place.pid_ns || p->pid == 0 || process == sh->process)
         return false;
     if (kill((pid_t)p->pid, 0) == 0 || errno == EPERM) {
-        start = hf__local_process_start(sh, p->pid);
+        start = clock ? hf__local_process_start(sh, p->pid) : 0;
         if (start == 0 || p->start == 0 || start == p->start)
             return false;
     }
-    return !guarded(sh, process);
+    guarded = hf__local_guarded(sh, process, &fd);
+    hf__local_fd_close(fd);
+    return !guarded;
 }
 
-static int find_dead(struct tx *tx, struct sweep *w)
+static int list_processes(struct tx *tx, void *arg)
 {
     const unsigned char table = TABLE_PROCESS;
+    struct sweep *w = arg;
     struct scan s;
     int rc = hf__local_scan_open(&s, tx, &table, 1);
 
@@ -66,34 +70,80 @@ static int find_dead(struct tx *tx, struct sweep *w)
     w->n = 0;
     for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         struct process_fix p;
-        void *dead = w->dead;
-        uint64_t process;
+        void *seen = w->seen;
 
         if (s.key.mv_size != KEY_PROCESS ||
             hf__local_process_decode(&p, s.value.mv_data, s.value.mv_size) < 0)
             continue;
-        process = hf__local_key_number((const unsigned char *)s.key.mv_data + 1);
-        if (!is_dead(tx->sh, process, &p))
-            continue;
-        if (hf__local_room(&dead, &w->room, w->n + 1, sizeof *w->dead) < 0)
+        if (hf__local_room(&seen, &w->room, w->n + 1, sizeof *w->seen) < 0)
             break;
-        w->dead = dead;
-        w->dead[w->n++] = process;
+        w->seen = seen;
+        w->seen[w->n++] =
+            (struct seen){ hf__local_key_number((const unsigned char *)s.key.mv_data + 1),
+                           p };
     }
     hf__local_scan_close(&s);
+    return rc < 0 ? rc : TX_READ;
+}
+
+static void keep_dead(const struct shared *sh, struct sweep *w)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w->n; i++)
+        if (is_dead(sh, w->seen[i].process, &w->seen[i].fix, w->now != 0))
+            w->seen[n++] = w->seen[i];
+    w->n = n;
+}
+
+static int bury_some(struct tx *tx, void *arg)
+{
+    const struct sweep *w = arg;
+    int rc = 0;
+
+    for (size_t i = w->from; i < w->n && i < w->from + AT_ONCE && rc == 0; i++) {
+        hf__local_bury_files(tx->sh, w->seen[i].process);
+        rc = hf__local_bury_inside(tx, w->seen[i].process);
+    }
+    return rc;
+}
+
+int hf__local_files_remove(const struct shared *sh, struct tx *tx)
+{
+    int fd = openat(sh->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *e;
+
+    if (!dir && fd >= 0)
+        close(fd);
+    while (dir && rc >= 0 && (e = readdir(dir)) != NULL)
+        if ((e->d_name[0] == 'w' || e->d_name[0] == 'l') && e->d_name[1] == '.' &&
+            (!tx || (rc = hf__local_alive(tx, strtoull(e->d_name + 2, NULL, 10))) == 0))
+            unlinkat(sh->dirfd, e->d_name, 0);
+    if (dir)
+        closedir(dir);
     return rc < 0 ? rc : 0;
 }
 
-static int bury_all(struct tx *tx, void *arg)
+static int remove_strays(struct tx *tx, void *arg)
 {
-    struct sweep *w = arg;
-    int rc = find_dead(tx, w);
+    int rc = hf__local_files_remove(tx->sh, tx);
 
-    for (size_t i = 0; i < w->n && rc == 0; i++) {
-        hf__local_bury_sockets(tx->sh, w->dead[i]); /* before the record: hf__local_bury */
-        rc = hf__local_bury_inside(tx, w->dead[i]);
+    (void)arg;
+    return rc < 0 ? rc : TX_READ;
+}
+
+void hf__local_tidy(struct local *ls)
+{
+    struct sweep w = { .now = 1 };
+
+    if (hf__local_tx_run(ls, list_processes, &w, false, NULL) == 0) {
+        keep_dead(ls->sh, &w);
+        while (w.from < w.n && hf__local_tx_run(ls, bury_some, &w, false, NULL) == 0)
+            w.from += AT_ONCE;
+        hf__local_tx_run(ls, remove_strays, NULL, false, NULL);
     }
-    return rc;
+    free(w.seen);
 }
 
 /* ---- lines and cells ------------------------------------------------------------- */
@@ -208,12 +258,18 @@ static int count_followers(struct tx *tx, void *arg)
 int hf__local_sweep(struct shared *sh, int64_t now, hf_error *err)
 {
     struct sweep w = { .now = now };
-    int rc = hf__local_tx_once(sh, NULL, bury_all, &w, false, err);
+    int rc = hf__local_tx_once(sh, NULL, list_processes, &w, false, err);
 
+    if (rc == 0)
+        keep_dead(sh, &w);
+    for (; w.from < w.n && rc == 0; w.from += AT_ONCE)
+        rc = hf__local_tx_once(sh, NULL, bury_some, &w, false, err);
+    if (rc == 0)
+        rc = hf__local_tx_once(sh, NULL, remove_strays, NULL, false, err);
     if (rc == 0)
         rc = hf__local_tx_once(sh, NULL, drop_expired, &w, false, err);
     if (rc == 0)
         rc = hf__local_tx_once(sh, NULL, count_followers, NULL, false, err);
-    free(w.dead);
+    free(w.seen);
     return rc;
 }

@@ -8,8 +8,9 @@
  * for by others is at work the sooner.
  *
  * Nothing depends on the message. If its writer was killed after the commit, or was
- * refused by a full pipe, the mail is still there: the safety look reads the mailbox, and
- * so does a reader that finds so much in its pipe that it may have been full (G4). What a
+ * refused by a full pipe, the mail is still there: whoever buries the writer wakes all who
+ * have mail, the safety look reads the mailbox, and so does a reader that finds so much in
+ * its pipe that it may have been full (G4). What a
  * message says was committed before it was written, and stays true as long as it matters:
  * a ticket is granted once in its life, tokens are not used again, and the expiry that it
  * names is the one that the hold was given (G1). If the hold has been marked or evicted
