@@ -36,22 +36,18 @@ void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel
 {
     struct redis *r = conn->node->redis;
     struct command *c = &r->command;
-    hf_error err;
 
-    if (conn->stream.state != STREAM_UP || !conn->messages)
+    if (!link_open(&conn->link) || !conn->messages)
         return;
     c->len = 0;
     c->failed = false;
     hf__redis_command_begin(c, 2);
     hf__redis_command_text(c, word);
     hf__redis_command_arg(c, channel, len);
-    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0) {
-        hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory to subscribe");
-        hf__redis_conn_drop(conn, &err); /* or it would be up, and never hear anything */
-        return;
-    }
-    if (list_empty(&conn->on_dirty))
-        list_push(&r->dirty, &conn->on_dirty);
+    conn->confirms = true;
+    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0)
+        hf__link_fail(&conn->link, HF_ENOMEM, "no memory to subscribe");
+    hf__link_wrote(&conn->link);
 }
 
 static size_t own_channel(const struct redis *r, char name[KEY_MAX], unsigned bucket)
@@ -94,11 +90,9 @@ bool hf__redis_wake_login(struct conn *conn)
 
     if (r->password) {
         struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
-        hf_error err;
 
         if (!q) {
-            hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory");
-            hf__redis_conn_drop(conn, &err);
+            hf__link_fail(&conn->link, HF_ENOMEM, "no memory for a request");
             return false;
         }
         hf__redis_conn_send(conn, q);
@@ -262,7 +256,6 @@ static void confirmed(struct conn *conn, const char *channel, size_t len)
         hf__redis_follows_changed(r, channel, len);
         return;
     }
-    conn->node->listening = true;
     bucket = is_cluster(r) ? bucket : -1;
     hf__redis_wait_look_all(r, bucket);
     if (r->tickets.count <= HOLDERS_LOOK_MOST)
