@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -71,6 +72,34 @@ void release_breaks(struct proxy *const *proxies, size_t n, hf_client *direct)
         proxy_refuse(proxies[i], false);
     AWAIT(tried(direct, nm("n"), NULL) == 0); /* it is repeated, long before its ttl */
     closed(c);
+}
+
+struct healer {
+    struct proxy *proxy;
+    size_t cuts;
+    atomic_bool over;
+};
+
+static void *heal(void *arg)
+{
+    struct healer *h = arg;
+
+    while (!atomic_load(&h->over) && proxy_cuts(h->proxy) == h->cuts)
+        nap();
+    proxy_cut_after(h->proxy, -1);
+    return NULL;
+}
+
+void release_cut(struct proxy *p, long bytes, hf_lease *l)
+{
+    struct healer h = { .proxy = p, .cuts = proxy_cuts(p) };
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, heal, &h) == 0);
+    proxy_cut_after(p, bytes);
+    CHECK_RC(rig.face->release(l, E()), 0);
+    atomic_store(&h.over, true);
+    pthread_join(thread, NULL);
 }
 
 /* ---- a short connect_timeout ----------------------------------------------------- */

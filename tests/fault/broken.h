@@ -14,6 +14,10 @@ enum { BROKEN_MS = 2000 };                      /* connect_timeout of the client
  * The client of rig.place reaches the servers through the proxies, `direct` does not. */
 void release_breaks(struct proxy *const *, size_t n, hf_client *direct);
 
+/* A release whose connection is cut after so many bytes of answers, once: it is repeated,
+ * and succeeds. */
+void release_cut(struct proxy *, long bytes, hf_lease *);
+
 /* The server cannot be reached for a while: it is tried again as often as its
  * connect_timeout asks for, so that a call finds it when it is back. */
 enum { SHORT_TIMEOUT_MS = 400 };

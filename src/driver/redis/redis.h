@@ -238,7 +238,7 @@ static inline struct wait *wait_of(const struct life *l)
 }
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-bool hf__redis_wake_login(struct conn *);               /* false: dropped */
+void hf__redis_wake_login(struct conn *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
@@ -364,7 +364,6 @@ struct redis {
     struct cluster *cluster;
     struct command command; /* reused */
     bool up, closing;
-    hf_error down;
 };
 
 static inline struct redis *redis_of(struct store *s)

@@ -83,7 +83,7 @@ static void ignore(struct redis *r, struct request *q, const redisReply *reply)
     (void)reply; /* refused: SUBSCRIBE is refused too, and that drops the connection */
 }
 
-bool hf__redis_wake_login(struct conn *conn)
+void hf__redis_wake_login(struct conn *conn)
 {
     static const struct request_type auth = { build_auth, ignore, false };
     struct redis *r = conn->node->redis;
@@ -91,14 +91,12 @@ bool hf__redis_wake_login(struct conn *conn)
     if (r->password) {
         struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
 
-        if (!q) {
+        if (q)
+            hf__redis_conn_send(conn, q);
+        else
             hf__link_fail(&conn->link, HF_ENOMEM, "no memory for a request");
-            return false;
-        }
-        hf__redis_conn_send(conn, q);
     }
     conn->messages = true;
-    return true;
 }
 
 void hf__redis_wake_greet(struct conn *conn)
@@ -106,8 +104,7 @@ void hf__redis_wake_greet(struct conn *conn)
     struct node *n = conn->node;
     struct redis *r = n->redis;
 
-    if (!hf__redis_wake_login(conn))
-        return;
+    hf__redis_wake_login(conn);
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)

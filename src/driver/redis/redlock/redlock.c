@@ -236,8 +236,7 @@ static void hears_greets(struct conn *conn)
 {
     struct redis *r = conn->node->redis;
 
-    if (!hf__redis_wake_login(conn))
-        return;
+    hf__redis_wake_login(conn);
     for (size_t i = 0; i <= r->tickets.mask; i++)
         for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);

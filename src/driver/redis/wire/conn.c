@@ -427,7 +427,7 @@ static void greet(struct link *k)
     struct conn *conn = conn_at(k);
 
     conn->greet(conn);
-    if (conn->messages && !conn->confirms)
+    if (conn->messages && !conn->confirms && link_open(k))
         hf__link_up(k); /* there is nothing to hear, so far */
 }
 

@@ -304,10 +304,10 @@ void hf__redis_greet(struct conn *conn)
     const struct redis *r = conn->node->redis;
 
     conn->node->may_look = conn->node->same_run = false;
-    for (enum stage s = AUTH; s < KILL && link_open(&conn->link); s++)
+    for (enum stage s = AUTH; s < KILL; s++)
         if (wanted(r, s))
             say(conn, s, 0);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
-        if (r->topology == TOPOLOGY_REDLOCK && link_open(&conn->link))
+        if (r->topology == TOPOLOGY_REDLOCK)
             say(conn, LOAD, i);
 }
