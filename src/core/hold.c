@@ -297,8 +297,8 @@ static void is_out(struct hold *h)
         hf__op_settled(leaver, 0);
 }
 
-/* While the store is unreachable the release waits a little: the leave is repeated as soon
- * as the store is up. */
+/* While the store is unreachable the release waits for up to connect_timeout: the leave is
+ * repeated as soon as the store can be reached again. */
 static void unsettled(struct hold *h)
 {
     struct hf_op *leaver = h->leaver;

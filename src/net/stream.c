@@ -9,9 +9,7 @@
  * and then tells, so that nothing can be told twice. A peer that has closed may have said
  * why in bytes that we have not read (a server that is full, a TLS alert): a failed send
  * therefore does not end the stream, it makes it `broken`; the next turn reads what is
- * there and ends it then. A deadline that has passed looks first whether what it waits
- * for has come: with nobody driving the loop for a while, both are found in the same
- * turn.
+ * there and ends it then.
  *
  * A write to a closed connection must not raise SIGPIPE in the application: MSG_NOSIGNAL
  * here, and the same in the module `tls`.
@@ -75,7 +73,6 @@ static void end(struct stream *s, bool tell_peer)
     s->resolve = NULL;
     hf__stream_drop(s, tell_peer);
     s->env->timer(s->env, &s->connect_timer, LOOP_NEVER);
-    s->env->timer(s->env, &s->expect_timer, LOOP_NEVER);
     forget(s);
 }
 
@@ -326,7 +323,6 @@ static enum heard read_some(struct stream *s)
         if (n <= 0)
             return read_ended(s, n, &err) ? heard : HEARD_END;
         heard = HEARD_SOMETHING;
-        s->env->timer(s->env, &s->expect_timer, LOOP_NEVER);
         s->gone = &gone;
         s->on->data(s, buf, (size_t)n);
         if (gone)
@@ -383,18 +379,9 @@ static void on_connect_timer(struct timer *t)
         hf__stream_down(s, &s->last);
 }
 
-static void on_expect_timer(struct timer *t)
+bool hf__stream_read(struct stream *s)
 {
-    struct stream *s = container_of(t, struct stream, expect_timer);
-
-    if (s->state != STREAM_UP || look(s) == HEARD_NOTHING)
-        down_sys(s, ETIMEDOUT, "no answer");
-}
-
-void hf__stream_expect(struct stream *s, int64_t at)
-{
-    if (s->state != STREAM_CLOSED)
-        s->env->timer(s->env, &s->expect_timer, at);
+    return s->state == STREAM_UP && look(s) != HEARD_NOTHING;
 }
 
 void hf__stream_init(struct stream *s, struct env *env, const struct stream_events *on)
@@ -406,7 +393,6 @@ void hf__stream_init(struct stream *s, struct env *env, const struct stream_even
     s->fd = -1;
     watch_init(&s->watch, on_event);
     timer_init(&s->connect_timer, on_connect_timer);
-    timer_init(&s->expect_timer, on_expect_timer);
 }
 
 void hf__stream_done(struct stream *s)

@@ -14,9 +14,8 @@
  * the rest. What is written before UP is sent then.
  *
  * Deadlines: `connect_ms` covers resolving, connecting and shaking hands together; several
- * addresses share it. hf__stream_expect sets a time by which something must have been read,
- * or the stream goes down with ETIMEDOUT; whatever is read ends it, before on->data. What
- * has come by the time a deadline is looked at counts as in time, however late that is.
+ * addresses share it. Who waits for an answer calls hf__stream_read when its time is over:
+ * what has come by then counts as in time, however late that is.
  */
 #ifndef HF_NET_STREAM_H
 #define HF_NET_STREAM_H
@@ -59,7 +58,7 @@ struct stream {
     int state; /* enum stream_state */
     int fd;
     struct watch watch;
-    struct timer connect_timer, expect_timer;
+    struct timer connect_timer;
     int64_t connect_at; /* when connect_ms is over */
     struct resolve *resolve;
     struct addresses *addresses; /* while it connects */
@@ -95,7 +94,9 @@ void hf__stream_close(struct stream *);
 /* 0, HF_ENOMEM, HF_EUNREACHABLE */
 int hf__stream_write(struct stream *, const void *, size_t);
 void hf__stream_flush(struct stream *);
-void hf__stream_expect(struct stream *, int64_t at); /* LOOP_NEVER: nothing is expected */
+/* Reads what has come by now, as the loop's turn does: it is given to on->data, or ends in
+ * on->down. False: there was nothing. */
+bool hf__stream_read(struct stream *);
 
 /* In a forked child: closes descriptors and frees memory without telling the peer anything.
  */

@@ -3,6 +3,7 @@
  * whatever happened to the request, nothing is left of a failed call, and nobody holds
  * beside a holder.
  */
+#include "broken.h"
 #include "redis_fault.h"
 
 #include <fcntl.h>
@@ -26,7 +27,6 @@ static void cut_one(hf_client *c, hf_client *direct, long bytes)
     size_t cuts = proxy_cuts(proxy);
     struct pend *p;
     hf_lease *l;
-    int rc;
 
     proxy_cut_after(proxy, bytes);
     p = begun(c, nm("n"), HF_FOREVER, NULL);
@@ -35,10 +35,7 @@ static void cut_one(hf_client *c, hf_client *direct, long bytes)
     l = pend_granted(p);
     CHECK_RC(hf_lease_check(l), 0);
     CHECK(line_is(direct, nm("n"), 1, 0));
-    proxy_cut_after(proxy, bytes);
-    rc = rig.face->release(l, E());
-    proxy_cut_after(proxy, -1);
-    CHECK(rc == 0 || rc == HF_EUNKNOWN);
+    release_cut(proxy, bytes, l);
     AWAIT(line_is(direct, nm("n"), 0, 0));
 }
 

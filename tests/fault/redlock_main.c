@@ -6,13 +6,12 @@
  * Each case starts the servers it breaks, in its own process. */
 #include "rig.h"
 
-extern const struct test_case redlock_nodes_cases[], redlock_guard_cases[],
-    redlock_spread_cases[], redlock_others_cases[], redlock_libraries_cases[],
-    redlock_free_cases[], redlock_refused_cases[];
+extern const struct test_case redlock_broken_cases[], redlock_nodes_cases[],
+    redlock_guard_cases[], redlock_spread_cases[], redlock_others_cases[],
+    redlock_libraries_cases[], redlock_free_cases[], redlock_refused_cases[];
 
 const struct test_case *const tables[] = {
-    redlock_nodes_cases,     redlock_guard_cases,
-    redlock_spread_cases,    redlock_others_cases,
-    redlock_libraries_cases, redlock_free_cases,
-    redlock_refused_cases,   NULL,
+    redlock_broken_cases, redlock_nodes_cases,   redlock_guard_cases,
+    redlock_spread_cases, redlock_others_cases,  redlock_libraries_cases,
+    redlock_free_cases,   redlock_refused_cases, NULL,
 };

@@ -165,7 +165,7 @@ static void free_redis(struct redis *r)
     while ((n = list_first(&r->nodes)) != NULL)
         hf__redis_node_free(container_of(n, struct node, in_redis));
     while ((n = list_pop(&r->later)) != NULL)
-        free(container_of(n, struct request, node));
+        free(container_of(n, struct request, call.node));
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     if (r->tls)

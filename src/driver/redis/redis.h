@@ -3,10 +3,9 @@
  * redis    one opened store: what the URL said, the tickets, the nodes
  * node     one server: a connection for commands, and one for messages that is opened when
  *          a ticket first waits there
- * conn     one connection: a stream, a reader, and the requests that are not answered, in
- *          order
- * request  one command on the wire, which can be built again (NOSCRIPT, MOVED, ASK)
- * wait     the waiting life of one line and ttl
+ * conn     one connection: a stream, a reader, and a link, which has the requests that are
+ * not answered, in order request  one command on the wire, which can be built again
+ * (NOSCRIPT, MOVED, ASK) wait     the waiting life of one line and ttl
  *
  * Reading order: lua/line.lua, lua/join.lua, conn.c, node.c, line.c, ticket.c, wait.c,
  * wake.c.
@@ -15,6 +14,7 @@
 #define HF_REDIS_H
 
 #include "driver/redis/script.h"
+#include "kit/link.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "seam/seam.h"
@@ -76,10 +76,10 @@ struct request_type {
 };
 
 struct request {
-    struct list node; /* conn.sent */
+    struct link_call call;
     const struct request_type *type;
     unsigned bucket;
-    int64_t sent_at;
+    int64_t sent_at; /* call.sent_at of its last sending */
     unsigned char repeats;
     bool text; /* send the script itself, not its name */
 };
@@ -87,22 +87,18 @@ struct request {
 struct conn {
     struct node *node;
     struct stream stream;
+    struct link link;
     redisReader *reader;
-    struct list sent;
-    struct timer limit; /* the oldest answer must have come */
-    uint64_t opened;    /* counts losses, so that a reader notices one under its feet */
-    bool messages;      /* SUBSCRIBE was sent: what comes then belongs to no request */
-    void (*up)(struct conn *);
-    void (*down)(struct conn *,
-                 const hf_error *); /* after every request was answered NULL */
+    bool messages; /* what comes while no request is unanswered is a message */
+    bool confirms; /* of messages: a subscription was sent, and will be confirmed */
+    void (*greet)(struct conn *);
+    void (*lost)(struct conn *); /* after every request was answered NULL; may be NULL */
     void (*message)(struct conn *, const redisReply *);
-    struct list on_dirty; /* written since the last flush: redis.dirty */
 };
 
 void hf__redis_conn_init(struct conn *, struct node *);
-void hf__redis_conn_done(struct conn *); /* nothing is told */
-int hf__redis_conn_open(struct conn *, hf_error *);
-void hf__redis_conn_drop(struct conn *, const hf_error *); /* as if it had broken */
+void hf__redis_conn_done(struct conn *);                   /* nothing is told */
+void hf__redis_conn_drop(struct conn *, const hf_error *); /* at the next flush */
 void hf__redis_conn_lose_all(
     struct node *); /* answers NULL to every request; before it is freed */
 void hf__redis_conn_send(struct conn *, struct request *);
@@ -113,7 +109,7 @@ void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct request *hf__redis_request_new(const struct request_type *, size_t size,
                                       unsigned bucket);
-/* To the node of its bucket; answered NULL at once if there is no way. */
+/* To the node of its bucket. Nothing is answered inside; NULL soon if there is no way. */
 void hf__redis_request_send(struct redis *, struct request *);
 /* EVALSHA or EVAL with so many keys and arguments to follow. */
 void hf__redis_request_script(struct command *, const struct request *, enum script_id,
@@ -142,11 +138,8 @@ struct node {
     uint16_t port;
     char shown[300];
     struct conn commands, messages;
-    struct timer retry; /* for both connections */
-    bool up;            /* greeted, and old requests are impossible */
     bool wanted, tried; /* in a cluster: the map names it; it was lost, or not reached */
-    bool listening, listen_wanted; /* subscribed, and confirmed */
-    int64_t back_off_us;
+    bool listen_wanted;
     int64_t id, old_id; /* the server's name of our connection, and of the one before */
     int64_t echo_ms;    /* the longest ttl of a join that was lost with a connection */
     int64_t echo_until; /* until then such a join may still be executed */
@@ -163,12 +156,19 @@ struct node *hf__redis_node_new(struct redis *, const char *host, uint16_t port,
 void hf__redis_node_free(struct node *);
 void hf__redis_node_start(struct node *);
 void hf__redis_node_ready(struct node *); /* greeted */
-void hf__redis_node_fail(struct node *, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4))); /* greeting went wrong */
+/* Greeting went wrong: code, format ... */
+#define hf__redis_node_fail(n, ...) hf__link_fail(&(n)->commands.link, __VA_ARGS__)
 void hf__redis_node_listen(struct node *); /* subscribe, if it has not been done */
 void hf__redis_node_move(struct node *, const char *host, uint16_t port);
+/* From now on it is there; its connections are closed. */
+void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
+
+static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
+{
+    return n->commands.link.state == LINK_UP;
+}
 
 int hf__redis_sentinel_start(struct redis *, const struct url *, uint16_t port, hf_error *);
 void hf__redis_sentinel_lost(
@@ -188,7 +188,6 @@ void hf__redis_cluster_done(struct redis *);
 bool hf__redis_cluster_up(const struct redis *);
 void hf__redis_cluster_stale(struct redis *); /* the map is old */
 void hf__redis_cluster_ready(struct node *);
-void hf__redis_cluster_lost(struct node *);
 void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
                              uint16_t port);
 struct node *hf__redis_cluster_node(struct redis *, const char *host,
@@ -239,7 +238,7 @@ static inline struct wait *wait_of(const struct life *l)
 }
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-bool hf__redis_wake_login(struct conn *);               /* false: dropped */
+void hf__redis_wake_login(struct conn *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
@@ -344,8 +343,8 @@ struct redis {
     struct list all_waits;
     struct list looks, cells; /* follows: drv_node */
     struct list nodes;
-    struct list dirty; /* conn.on_dirty */
-    struct list later; /* request.node */
+    struct list dirty; /* link.on_dirty */
+    struct list later; /* request.call.node */
     struct timer later_timer;
     bool looks_owed;
     struct timer listen_timer;     /* holders begin to listen: wake.c */
@@ -365,7 +364,6 @@ struct redis {
     struct cluster *cluster;
     struct command command; /* reused */
     bool up, closing;
-    hf_error down;
 };
 
 static inline struct redis *redis_of(struct store *s)

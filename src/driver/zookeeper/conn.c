@@ -1,5 +1,5 @@
-/* conn.c: the one connection: requests go out in order, answers come back in the same
- * order, and events between them.
+/* conn.c: the one connection: the messages of ZooKeeper on a link (kit/link.h), which has
+ * the requests that are not answered, in order; events come between the answers.
  *
  * Happy path: a request is built into a buffer of ours and written to the stream; the
  * flush after the core's verbs sends everything in one go; each answer goes to the
@@ -9,11 +9,9 @@
  * Goes wrong: an answer that does not come within a quarter of the session's time, or
  * that is not what was asked for, gives the connection up, and session.c tries the next
  * server. Every request of a lost connection is answered NULL, which is neither yes nor
- * no (G7). Nothing is answered inside hf__zk_send: what cannot be written is lost at the
- * next flush. */
+ * no (G7). */
 #include "driver/zookeeper/zookeeper.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +52,8 @@ struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
 {
     struct request *q = calloc(1, size);
 
-    if (q) {
+    if (q)
         q->answer = answer;
-        list_init(&q->node);
-    }
     return q;
 }
 
@@ -73,20 +69,6 @@ struct request *hf__zk_request(struct zk *z,
     return q;
 }
 
-void hf__zk_break(struct zk *z, int code, const char *fmt, ...)
-{
-    char text[256];
-    va_list ap;
-
-    if (z->broken)
-        return;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    z->broken = z->dirty = true;
-    hf__fail(&z->why, code, 0, z->servers[z->server].shown, "%s", text);
-}
-
 struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
 {
     z->out.len = 0;
@@ -99,50 +81,10 @@ struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
     return &z->out;
 }
 
-/* What is held must not be lost for one server that does not answer, and a call that
- * waits for no longer than connect_ms shall have found the one that does. */
-static int64_t patience_ms(const struct zk *z)
-{
-    int64_t each = z->connect_ms / (int64_t)z->nservers,
-            quarter = z->session.timeout_ms / 4;
-
-    return z->session.id != 0 && (quarter < each || z->link >= LINK_SETTLING) ? quarter
-                                                                              : each;
-}
-
-/* Something must come within that time. Every byte that comes has ended the last one. */
-void hf__zk_expect(struct zk *z)
-{
-    const struct list *first = list_first(&z->sent);
-    int64_t us = patience_ms(z) * 1000, from;
-
-    if (z->stream.state != STREAM_UP)
-        return;
-    if (z->link == LINK_GREETING) {
-        hf__stream_expect(&z->stream, z->greet_at + us);
-    } else if (first) { /* a server that answers one after the other is not given up */
-        from = container_of(first, struct request, node)->sent_at;
-        hf__stream_expect(&z->stream, (from > z->answered_at ? from : z->answered_at) + us);
-    }
-}
-
-static void write_out(struct zk *z)
-{
-    if (z->stream.state != STREAM_UP || z->broken)
-        hf__zk_break(z, HF_EUNREACHABLE, "the connection was lost");
-    else if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-    z->dirty = true;
-}
-
 void hf__zk_send(struct zk *z, struct request *q)
 {
     hf__jute_end(&z->out, 0);
-    q->sent_at = zk_now(z);
-    list_push(&z->sent, &q->node);
-    write_out(z);
-    if (list_first(&z->sent) == &q->node)
-        hf__zk_expect(z);
+    hf__link_send(&z->link, &q->call);
 }
 
 static void send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
@@ -184,51 +126,6 @@ void hf__zk_sync(struct zk *z, const char *path, size_t len,
         hf__zk_send_path(z, q, JUTE_SYNC, path, len);
 }
 
-/* ---- loss ------------------------------------------------------------------------ */
-
-/* The requests first, then the session: whoever hears of DOWN knows that nothing is
- * left. */
-static void lost(struct zk *z, const hf_error *err)
-{
-    hf_error copy = *err;
-    struct list todo, *n;
-
-    z->opened++;
-    z->link = LINK_CLOSED;
-    z->broken = z->dirty = false;
-    z->in_len = 0;
-    list_init(&todo);
-    list_splice(&todo, &z->sent);
-    while ((n = list_pop(&todo)) != NULL) {
-        struct request *q = container_of(n, struct request, node);
-
-        q->answer(z, q, NULL);
-        free(q);
-    }
-    z->why = copy;
-    hf__zk_session_down(z, &copy);
-}
-
-static void on_down(struct stream *stream, const hf_error *err)
-{
-    lost(container_of(stream, struct zk, stream), err);
-}
-
-void hf__zk_flush(struct zk *z)
-{
-    /* what is lost may ask for more, which is lost too, but not for ever */
-    for (int i = 0; z->dirty && i < 100; i++) {
-        z->dirty = false;
-        if (!z->broken) {
-            hf__stream_flush(&z->stream);
-        } else {
-            hf__stream_close(&z->stream);
-            lost(z, &z->why);
-        }
-    }
-    hf__zk_session_tidy(z);
-}
-
 /* ---- what comes ------------------------------------------------------------------ */
 
 static void take_event(struct zk *z, struct jute_in *body)
@@ -265,8 +162,8 @@ static bool disowned(const struct request *q, const struct jute_reply *reply)
 
 static void take_answer(struct zk *z, struct jute_reply *reply)
 {
-    struct list *n = list_first(&z->sent);
-    struct request *q = n ? container_of(n, struct request, node) : NULL;
+    struct link_call *c = hf__link_oldest(&z->link);
+    struct request *q = c ? container_of(c, struct request, call) : NULL;
 
     if (!q || q->xid != reply->xid) {
         hf__zk_break(z, HF_EPROTO, "an answer to nothing that was asked");
@@ -276,10 +173,9 @@ static void take_answer(struct zk *z, struct jute_reply *reply)
         hf__zk_break(z, HF_EUNREACHABLE, "the session is over, or elsewhere");
         return; /* it stays unanswered */
     }
-    list_remove(n);
-    z->answered_at = zk_now(z);
+    hf__link_answered(&z->link);
     if (q->renews && hf__zk_was_agreed(reply))
-        hf__zk_session_renewed(z, q->sent_at);
+        hf__zk_session_renewed(z, c->sent_at);
     q->answer(z, q, reply);
     free(q);
 }
@@ -288,7 +184,7 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
 {
     struct jute_reply reply;
 
-    if (z->link == LINK_GREETING) {
+    if (z->link.state == LINK_GREETING) {
         hf__zk_session_greeted(z, message, len);
         return;
     }
@@ -332,6 +228,18 @@ static bool keep(struct zk *z, const char *bytes, size_t n)
     return true;
 }
 
+/* ---- the transport --------------------------------------------------------------- */
+
+static struct zk *zk_at(const struct link *k)
+{
+    return container_of(k, struct zk, link);
+}
+
+static void on_up(struct stream *stream)
+{
+    hf__link_opened(&container_of(stream, struct zk, stream)->link);
+}
+
 static void on_data(struct stream *stream, const char *bytes, size_t n)
 {
     struct zk *z = container_of(stream, struct zk, stream);
@@ -339,7 +247,7 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
 
     if (!keep(z, bytes, n))
         hf__zk_break(z, HF_ENOMEM, "no memory for an answer");
-    while (!z->broken) {
+    while (link_open(&z->link)) {
         int64_t len = hf__jute_length(z->in + at, z->in_len - at);
 
         if (len < 0)
@@ -349,52 +257,115 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
         take(z, z->in + at + 4, (size_t)len - 4);
         at += (size_t)len;
     }
-    if (!z->broken) {
-        memmove(z->in, z->in + at, z->in_len - at);
-        z->in_len -= at;
-        hf__zk_expect(z);
-    }
+    memmove(z->in, z->in + at, z->in_len - at);
+    z->in_len -= at;
     hf__zk_flush(z);
 }
 
-static void on_up(struct stream *stream)
+static void on_down(struct stream *stream, const hf_error *err)
 {
-    struct zk *z = container_of(stream, struct zk, stream);
-
-    hf__zk_session_greet(z);
-    z->dirty = true;
-    hf__zk_flush(z);
+    hf__link_lost(&container_of(stream, struct zk, stream)->link, err);
 }
 
-/* ---- life ------------------------------------------------------------------------ */
+static const struct stream_events stream_events = { on_up, on_data, on_down };
 
-static const struct stream_events events = { on_up, on_data, on_down };
-
-void hf__zk_conn_init(struct zk *z)
+static int open_stream(struct link *k, int64_t ms, hf_error *err)
 {
-    hf__stream_init(&z->stream, z->store.env, &events);
-}
-
-void hf__zk_conn_done(struct zk *z)
-{
-    struct list *n;
-
-    hf__stream_done(&z->stream);
-    while ((n = list_pop(&z->sent)) != NULL)
-        free(container_of(n, struct request, node));
-    free(z->in);
-    free(z->out.buf);
-}
-
-int hf__zk_conn_open(struct zk *z, hf_error *err)
-{
+    struct zk *z = zk_at(k);
     const struct zk_server *s = &z->servers[z->server];
     struct stream_target to = { .host = s->host,
                                 .port = s->port,
                                 .tls = z->tls,
                                 .tls_context = z->tls_context,
                                 .shown = s->shown,
-                                .connect_ms = patience_ms(z) };
+                                .connect_ms = ms };
 
+    k->where = s->shown;
+    z->in_len = 0;
     return hf__stream_open(&z->stream, &to, err);
+}
+
+static void close_stream(struct link *k)
+{
+    hf__stream_close(&zk_at(k)->stream);
+}
+
+static int send_request(struct link *k, struct link_call *c)
+{
+    struct zk *z = zk_at(k);
+
+    (void)c; /* it is the one in z->out */
+    return z->out.failed ? HF_ENOMEM : hf__stream_write(&z->stream, z->out.buf, z->out.len);
+}
+
+static void flush_stream(struct link *k)
+{
+    hf__stream_flush(&zk_at(k)->stream);
+}
+
+static bool read_stream(struct link *k)
+{
+    return hf__stream_read(&zk_at(k)->stream);
+}
+
+static const struct link_transport transport = { open_stream, close_stream, send_request,
+                                                 flush_stream, read_stream };
+
+/* What is held must not be lost for one server that does not answer, and a call that
+ * waits for no longer than connect_ms shall have found the one that does. */
+static int64_t patience_ms(const struct link *k)
+{
+    const struct zk *z = zk_at(k);
+    int64_t each = z->connect_ms / (int64_t)z->nservers,
+            quarter = z->session.timeout_ms / 4;
+
+    return z->session.id != 0 && (quarter < each || k->state >= LINK_SETTLING) ? quarter
+                                                                               : each;
+}
+
+static void unanswered(struct link *k, struct link_call *c)
+{
+    struct request *q = container_of(c, struct request, call);
+
+    q->answer(zk_at(k), q, NULL);
+    free(q);
+}
+
+static const struct link_events events = { patience_ms, hf__zk_session_greet,
+                                           hf__zk_session_down, unanswered,
+                                           hf__zk_session_lost };
+
+void hf__zk_flush(struct zk *z)
+{
+    hf__link_flush(&z->dirty);
+    hf__zk_session_tidy(z);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+void hf__zk_conn_init(struct zk *z)
+{
+    hf__stream_init(&z->stream, z->store.env, &stream_events);
+    hf__link_init(&z->link, z->store.env, &transport, &events, &z->dirty, z->connect_ms);
+}
+
+void hf__zk_conn_close(struct zk *z)
+{
+    struct link_call *c;
+
+    hf__link_done(&z->link);
+    while ((c = hf__link_take(&z->link)) != NULL)
+        unanswered(&z->link, c);
+}
+
+void hf__zk_conn_done(struct zk *z)
+{
+    struct link_call *c;
+
+    hf__link_done(&z->link);
+    while ((c = hf__link_take(&z->link)) != NULL)
+        free(container_of(c, struct request, call));
+    hf__stream_done(&z->stream);
+    free(z->in);
+    free(z->out.buf);
 }

@@ -126,7 +126,6 @@ static void free_zk(struct zk *z)
     struct env *env = z->store.env;
 
     hf__zk_conn_done(z);
-    env->timer(env, &z->retry, LOOP_NEVER);
     env->timer(env, &z->pulse, LOOP_NEVER);
     env->timer(env, &z->later, LOOP_NEVER);
     if (z->tls)
@@ -162,14 +161,13 @@ static struct zk *new_zk(const struct url *url, struct env *env)
 
     if (!z)
         return NULL;
-    list_init(&z->sent);
+    list_init(&z->dirty);
     list_init(&z->all_lines);
     list_init(&z->quiets);
     list_init(&z->unwatched);
     list_init(&z->orphans);
     list_init(&z->looks);
     list_init(&z->cells);
-    timer_init(&z->retry, hf__zk_session_retry);
     timer_init(&z->pulse, hf__zk_session_pulse);
     timer_init(&z->later, hf__zk_seat_later);
     z->store.env = env;
@@ -201,7 +199,8 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
         return rc;
     }
     set_caps(z);
-    hf__zk_session_start(z);
+    z->link.choices = z->nservers;
+    hf__link_start(&z->link);
     *ret = &z->store;
     return 0;
 }
@@ -211,18 +210,10 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
 /* What is still unanswered is told to nobody: it is freed with what it was about. */
 static void forget(struct zk *z)
 {
-    struct list todo, *n;
+    struct list *n;
 
-    list_init(&todo);
-    list_splice(&todo, &z->sent);
-    z->link = LINK_CLOSED;
     z->closing = true;
-    while ((n = list_pop(&todo)) != NULL) {
-        struct request *q = container_of(n, struct request, node);
-
-        q->answer(z, q, NULL);
-        free(q);
-    }
+    hf__zk_conn_close(z);
     hf__zk_orphans_end(z);
     while ((n = list_first(&z->all_lines)) != NULL)
         hf__zk_line_close(container_of(n, struct line, all));

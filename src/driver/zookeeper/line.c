@@ -215,7 +215,7 @@ void hf__zk_line_watch(struct line *line, struct entry *e)
     struct request *q;
     struct line_request *k;
 
-    if (e->watched || e->asking || z->link != LINK_UP)
+    if (e->watched || e->asking || !zk_up(z))
         return;
     if (entry_unreadable(e)) {
         watch_children(line);
@@ -299,7 +299,7 @@ void hf__zk_line_decide(struct line *line, bool fresh)
 {
     size_t holders;
 
-    if (line->stale || line->zk->link != LINK_UP || line->zk->alone)
+    if (line->stale || !zk_up(line->zk) || line->zk->alone)
         return;
     holders = hf__zk_line_holders(line->entries, line->n);
     for (size_t i = 0; i < line->n; i++) {

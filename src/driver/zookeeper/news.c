@@ -12,8 +12,7 @@
 static void must_list(struct line *line)
 {
     line->stale = true;
-    if (line->zk->link == LINK_UP &&
-        line->lists == 0) /* one that is under way is late enough */
+    if (zk_up(line->zk) && line->lists == 0) /* one that is under way is late enough */
         hf__zk_line_list(line, line->children);
 }
 

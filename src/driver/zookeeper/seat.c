@@ -316,7 +316,7 @@ void hf__zk_seat_later(struct timer *t)
         list_remove(n);
         if (!z->alone)
             hf__zk_line_watch_own(s->line, s);
-        else if (z->link == LINK_UP)
+        else if (zk_up(z))
             hf__zk_alone_start(s);
     }
     if (n)

@@ -36,7 +36,7 @@
 
 #include <string.h>
 
-enum { BACK_OFF_US = 20000, BACK_OFF_MAX_US = 1000000, WATCHES_PER_MESSAGE = 64 << 10 };
+enum { WATCHES_PER_MESSAGE = 64 << 10 };
 
 /* ---- proof of life --------------------------------------------------------------- */
 
@@ -55,8 +55,7 @@ static void tell_alive(struct zk *z)
  * once: then it waits for the next that does. */
 static void tell_if_asked(struct zk *z)
 {
-    if (z->link == LINK_UP && z->life && z->renew_asked &&
-        zk_now(z) - z->base_at < 2 * quarter_us(z))
+    if (zk_up(z) && z->life && z->renew_asked && zk_now(z) - z->base_at < 2 * quarter_us(z))
         tell_alive(z);
 }
 
@@ -69,7 +68,7 @@ void hf__zk_session_renewed(struct zk *z, int64_t sent_at)
         z->last_at = sent_at;
         z->heard_at = zk_now(z);
     }
-    if (z->link == LINK_UP && z->life && moved)
+    if (zk_up(z) && z->life && moved)
         tell_alive(z);
     else
         tell_if_asked(z);
@@ -121,7 +120,7 @@ void hf__zk_session_pulse(struct timer *t)
     struct env *env = z->store.env;
     int64_t due = z->heard_at + quarter_us(z);
 
-    if (z->link != LINK_UP)
+    if (!zk_up(z))
         return;
     hf__zk_orphans_delete(z);
     if (zk_now(z) >= z->look_at) {
@@ -198,7 +197,7 @@ static void ended(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     (void)q;
     if (reply)
-        ev_shut(&z->store); /* else hf__zk_session_down does, or nobody waits any more */
+        ev_shut(&z->store); /* else hf__zk_session_lost does, or nobody waits any more */
 }
 
 /* The server deletes the ephemeral nodes of a session before it answers that the session
@@ -210,10 +209,11 @@ void hf__zk_session_end(struct zk *z)
     struct request *q = NULL;
 
     z->shut = true;
+    z->link.wanted = false;
     env->timer(env, &z->pulse, LOOP_NEVER);
-    if (z->link == LINK_GREETING && !z->broken)
+    if (link_open(&z->link) && z->link.state == LINK_GREETING)
         return;
-    if (z->link >= LINK_SETTLING && !z->broken)
+    if (link_open(&z->link))
         q = hf__zk_try_request(ended, sizeof *q);
     if (!q) {
         ev_shut(&z->store);
@@ -223,75 +223,56 @@ void hf__zk_session_end(struct zk *z)
     hf__zk_send(z, q);
 }
 
-/* ---- opening --------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------ */
 
-static void try_later(struct zk *z, bool at_once)
+/* Something that is not answered as requests are. */
+static void write_out(struct zk *z)
 {
+    if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
+        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
+    hf__link_wrote(&z->link);
+}
+
+/* DOWN before the requests are told that nothing comes: a release that is under way then
+ * waits for UP. */
+void hf__zk_session_down(struct link *k, const hf_error *err)
+{
+    struct zk *z = container_of(k, struct zk, link);
     struct env *env = z->store.env;
-    uint32_t dice;
 
-    if (z->back_off_us == 0)
-        z->back_off_us = BACK_OFF_US;
-    env->random(env, &dice, sizeof dice);
-    env->timer(env, &z->retry,
-               at_once ? 0 : zk_now(z) + z->back_off_us / 2 + dice % (z->back_off_us / 2));
-    if (!at_once && z->back_off_us < BACK_OFF_MAX_US &&
-        z->back_off_us < z->connect_ms * 1000 / 8) /* calls wait for no longer than that */
-        z->back_off_us *= 2;
-}
-
-void hf__zk_session_start(struct zk *z)
-{
-    hf_error err;
-
-    if (z->link != LINK_CLOSED || z->stream.state != STREAM_CLOSED)
+    if (z->shut)
         return;
-    if (hf__zk_conn_open(z, &err) < 0) {
-        hf__zk_session_down(z, &err);
-        return;
-    }
-    z->link = LINK_OPENING;
+    env->timer(env, &z->pulse, LOOP_NEVER);
+    z->renew_asked = false;
+    ev_store(&z->store, STORE_DOWN, err);
+    if (z->life)
+        ev_risk(z->life);
 }
 
-void hf__zk_session_retry(struct timer *t)
+void hf__zk_session_lost(struct link *k, const hf_error *err)
 {
-    struct zk *z = container_of(t, struct zk, retry);
+    struct zk *z = container_of(k, struct zk, link);
 
-    hf__zk_session_start(z);
-    hf__zk_flush(z);
-}
-
-/* The next server at once, until all have been tried: then with a pause. */
-void hf__zk_session_down(struct zk *z, const hf_error *err)
-{
+    (void)err;
     if (z->shut) {
         ev_shut(&z->store);
         return;
     }
-    z->store.env->timer(z->store.env, &z->pulse, LOOP_NEVER);
-    z->renew_asked = false;
-    if (z->life)
-        ev_risk(z->life);
     hf__zk_line_down(z);
     z->server = (z->server + 1) % z->nservers;
-    z->failed++;
-    try_later(z, z->failed < z->nservers);
-    ev_store(&z->store, STORE_DOWN, err);
 }
 
-void hf__zk_session_greet(struct zk *z)
+void hf__zk_session_greet(struct link *k)
 {
+    struct zk *z = container_of(k, struct zk, link);
     struct jute_session s = z->session;
 
-    z->link = LINK_GREETING;
     z->greet_at = zk_now(z);
     s.timeout_ms = (int32_t)z->asked_ms;
     z->out.len = 0;
     z->out.failed = false;
     hf__jute_put_connect(&z->out, &s, z->last_zxid);
-    if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-    hf__zk_expect(z);
+    write_out(z);
 }
 
 /* ---- settling -------------------------------------------------------------------- */
@@ -300,9 +281,7 @@ static void up(struct zk *z)
 {
     struct env *env = z->store.env;
 
-    z->link = LINK_UP;
-    z->failed = 0;
-    z->back_off_us = 0;
+    hf__link_up(&z->link);
     z->look_at = zk_now(z) + 3 * quarter_us(z);
     env->timer(env, &z->pulse, z->heard_at + quarter_us(z));
     ev_store(&z->store, STORE_UP, NULL);
@@ -332,14 +311,6 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
     up(z);
 }
 
-static void write_special(struct zk *z)
-{
-    hf__jute_end(&z->out, 0);
-    if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
-        hf__zk_break(z, HF_ENOMEM, "no memory for a request");
-    z->dirty = true;
-}
-
 static void begin_special(struct zk *z, int32_t xid, enum jute_op op)
 {
     z->out.len = 0;
@@ -352,7 +323,8 @@ static void send_auth(struct zk *z)
 {
     begin_special(z, JUTE_XID_AUTH, JUTE_AUTH);
     hf__jute_put_auth(&z->out, "digest", z->login);
-    write_special(z);
+    hf__jute_end(&z->out, 0);
+    write_out(z);
 }
 
 /* Some of the data watches, then if there are no more the watches on children. */
@@ -407,7 +379,7 @@ static void send_watches(struct zk *z, int64_t since)
     size_t index = 0;
     bool last = list_empty(&z->all_lines);
 
-    while (!last && !z->broken) {
+    while (!last && link_open(&z->link)) {
         begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
         hf__jute_put_long(&z->out, since);
         last = put_watches(z, &at, &index);
@@ -415,7 +387,8 @@ static void send_watches(struct zk *z, int64_t since)
             put_child_watches(z);
         else
             hf__jute_put_int(&z->out, 0);
-        write_special(z);
+        hf__jute_end(&z->out, 0);
+        write_out(z);
     }
 }
 
@@ -462,8 +435,7 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     if (s.timeout_ms <= 0 || s.id == 0 || (again && s.id != z->session.id)) {
         if (again) {
             session_over(z);
-            z->failed = 0;
-            z->back_off_us = 0; /* that server is there, and takes us with a new one */
+            hf__link_forgive(&z->link); /* that server takes us with a new one */
         }
         hf__zk_break(z, HF_EUNREACHABLE, "the session is over");
         return;
@@ -472,7 +444,7 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
         return;
     z->session = s;
     z->asked_anew = false;
-    z->link = LINK_SETTLING;
+    hf__link_settle(&z->link);
     if (z->shut) {
         hf__zk_session_end(z);
         return;

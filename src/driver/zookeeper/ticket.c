@@ -317,9 +317,9 @@ void hf__zk_leave(struct store *store, struct ticket *t)
         hf__zk_seat_left(s, 0); /* the session has taken it along */
         return;
     }
-    if (!s && z->link == LINK_UP)
+    if (!s && zk_up(z))
         s = hf__zk_seat_new(z, t);
-    if (!s || z->link != LINK_UP) {
+    if (!s || !zk_up(z)) {
         if (s)
             hf__zk_seat_out(s, false);
         ev_left(t, HF_EUNKNOWN);

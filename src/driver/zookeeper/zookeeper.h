@@ -13,6 +13,7 @@
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
 
+#include "kit/link.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "proto/jute.h"
@@ -55,11 +56,10 @@ size_t hf__zk_node(const struct zk *, char node[NODE_MAX], const struct ticket *
 /* ---- requests and the connection (conn.c) ---------------------------------------- */
 
 struct request {
-    struct list node; /* zk.sent */
+    struct link_call call;
     /* NULL: no answer will come. The request is freed afterwards. */
     void (*answer)(struct zk *, struct request *, struct jute_reply *);
     int32_t xid;
-    int64_t sent_at;
     bool renews; /* a write: answered it proves the session alive at the leader */
     bool multi;  /* what failed stands in the body of its answer */
 };
@@ -72,7 +72,7 @@ struct request *hf__zk_request(struct zk *,
                                void (*answer)(struct zk *, struct request *,
                                               struct jute_reply *),
                                size_t size);
-/* begin, put the body, send. Nothing is answered before the next flush. */
+/* begin, put the body, send. Nothing is answered inside (link.h). */
 struct jute_out *hf__zk_begin(struct zk *, struct request *, enum jute_op);
 void hf__zk_send(struct zk *, struct request *);
 void hf__zk_send_path(struct zk *, struct request *, enum jute_op, const char *path,
@@ -83,37 +83,27 @@ void hf__zk_sync(struct zk *, const char *path, size_t len,
                  void (*answer)(struct zk *, struct request *, struct jute_reply *));
 void hf__zk_ignore(struct zk *, struct request *, struct jute_reply *); /* an answer */
 bool hf__zk_was_agreed(const struct jute_reply *);                      /* to a write */
-void hf__zk_expect(struct zk *);
 void hf__zk_flush(struct zk *);
-void hf__zk_break(struct zk *, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4))); /* at the next flush */
+/* Gives the connection up at the next flush: code, format ... */
+#define hf__zk_break(z, ...) hf__link_fail(&(z)->link, __VA_ARGS__)
 void hf__zk_conn_init(struct zk *);
+void hf__zk_conn_close(struct zk *); /* what is unanswered is told so */
 void hf__zk_conn_done(struct zk *);
-int hf__zk_conn_open(struct zk *, hf_error *);
 
 /* What an error of the server means to the caller of a verb. */
 int hf__zk_error(const struct zk *, const struct jute_reply *, hf_error *);
 
 /* ---- the session (session.c) ----------------------------------------------------- */
 
-enum link {
-    LINK_CLOSED,
-    LINK_OPENING,
-    LINK_GREETING, /* connect was sent */
-    LINK_SETTLING, /* attached; old requests are being made impossible */
-    LINK_UP
-};
-
-void hf__zk_session_start(struct zk *);
-void hf__zk_session_greet(struct zk *);
+void hf__zk_session_greet(struct link *);
 void hf__zk_session_greeted(struct zk *, const void *message, size_t len);
 void hf__zk_session_auth(struct zk *, int32_t err);
-void hf__zk_session_down(struct zk *, const hf_error *);
+void hf__zk_session_down(struct link *, const hf_error *);
+void hf__zk_session_lost(struct link *, const hf_error *);
 void hf__zk_session_renewed(struct zk *, int64_t sent_at);
 void hf__zk_session_renew(struct zk *); /* will be answered to the core */
 void hf__zk_session_tidy(struct zk *);
 void hf__zk_session_end(struct zk *); /* ends in ev_shut */
-void hf__zk_session_retry(struct timer *);
 void hf__zk_session_pulse(struct timer *);
 
 /* ---- lines and seats (view.c, line.c, news.c, seat.c, ticket.c, amend.c) --------- */
@@ -380,33 +370,29 @@ struct zk {
 
     struct zk_server *servers;
     size_t nservers, server;
-    size_t failed; /* servers in a row that did not take us */
     struct stream stream;
-    enum link link;
+    struct link link;
+    struct list dirty; /* link.on_dirty */
     unsigned char *in;
     size_t in_len, in_room;
     struct jute_out out; /* reused */
-    struct list sent;
     int32_t xid;
-    uint64_t opened; /* counts losses, so that a reader notices one under its feet */
-    bool dirty, broken, closing;
-    bool shut;    /* the session is to end, and no other to be made */
-    hf_error why; /* broken, or down */
+    bool closing;
+    bool shut; /* the session is to end, and no other to be made */
 
     struct jute_session session; /* id 0: none */
     int64_t last_zxid;
     int64_t asked_ms;  /* the time-out that we ask for */
     struct life *life; /* of the session */
     struct life *old;  /* of sessions that are over: life.drv[0] is the next */
-    int64_t greet_at, answered_at;
+    int64_t greet_at;
     int64_t base_at;           /* see session.c */
     int64_t last_at, heard_at; /* sending and answer of the last write that counted */
     int64_t look_at;           /* when those that wait ask again */
-    int64_t back_off_us;
-    bool renew_asked; /* the core waits for an answer */
-    bool asked_anew;  /* for another time-out than before */
+    bool renew_asked;          /* the core waits for an answer */
+    bool asked_anew;           /* for another time-out than before */
     int32_t level_error;
-    struct timer retry, pulse, later;
+    struct timer pulse, later;
 
     struct map lines; /* line.node, by dir */
     struct list all_lines;
@@ -427,6 +413,11 @@ static inline struct zk *zk_of(struct store *s)
 static inline int64_t zk_now(const struct zk *z)
 {
     return z->store.env->now(z->store.env);
+}
+
+static inline bool zk_up(const struct zk *z)
+{
+    return z->link.state == LINK_UP;
 }
 
 extern const struct hf_driver hf__driver_zookeeper;

@@ -186,7 +186,7 @@ static void look_at_more(struct redis *r, struct listing *l)
 {
     static const struct request_type type = { build_look, answer_line, true };
 
-    while (l->look && l->rc == 0 && l->next < l->n && l->open <= at_a_time(l->look)) {
+    while (l->look && l->rc == 0 && l->next < l->n && l->open < at_a_time(l->look)) {
         const char *name = l->names[l->next++];
         struct asking *a = hf__redis_asking_new(&type, NULL, name, strlen(name));
 
@@ -342,9 +342,7 @@ static void scan(struct listing *l, const char *prefix, size_t len)
 
 static void go_on(struct redis *r, struct listing *l)
 {
-    l->open++; /* an answer may come inside, and must not end it */
     look_at_more(r, l);
-    l->open--;
     if (l->open == 0 && (l->next == l->n || l->rc < 0 || !l->look))
         end_listing(l);
 }

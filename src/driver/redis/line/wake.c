@@ -36,22 +36,18 @@ void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel
 {
     struct redis *r = conn->node->redis;
     struct command *c = &r->command;
-    hf_error err;
 
-    if (conn->stream.state != STREAM_UP || !conn->messages)
+    if (!link_open(&conn->link) || !conn->messages)
         return;
     c->len = 0;
     c->failed = false;
     hf__redis_command_begin(c, 2);
     hf__redis_command_text(c, word);
     hf__redis_command_arg(c, channel, len);
-    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0) {
-        hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory to subscribe");
-        hf__redis_conn_drop(conn, &err); /* or it would be up, and never hear anything */
-        return;
-    }
-    if (list_empty(&conn->on_dirty))
-        list_push(&r->dirty, &conn->on_dirty);
+    conn->confirms = true;
+    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0)
+        hf__link_fail(&conn->link, HF_ENOMEM, "no memory to subscribe");
+    hf__link_wrote(&conn->link);
 }
 
 static size_t own_channel(const struct redis *r, char name[KEY_MAX], unsigned bucket)
@@ -87,24 +83,20 @@ static void ignore(struct redis *r, struct request *q, const redisReply *reply)
     (void)reply; /* refused: SUBSCRIBE is refused too, and that drops the connection */
 }
 
-bool hf__redis_wake_login(struct conn *conn)
+void hf__redis_wake_login(struct conn *conn)
 {
     static const struct request_type auth = { build_auth, ignore, false };
     struct redis *r = conn->node->redis;
 
     if (r->password) {
         struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
-        hf_error err;
 
-        if (!q) {
-            hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory");
-            hf__redis_conn_drop(conn, &err);
-            return false;
-        }
-        hf__redis_conn_send(conn, q);
+        if (q)
+            hf__redis_conn_send(conn, q);
+        else
+            hf__link_fail(&conn->link, HF_ENOMEM, "no memory for a request");
     }
     conn->messages = true;
-    return true;
 }
 
 void hf__redis_wake_greet(struct conn *conn)
@@ -112,8 +104,7 @@ void hf__redis_wake_greet(struct conn *conn)
     struct node *n = conn->node;
     struct redis *r = n->redis;
 
-    if (!hf__redis_wake_login(conn))
-        return;
+    hf__redis_wake_login(conn);
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)
@@ -262,7 +253,6 @@ static void confirmed(struct conn *conn, const char *channel, size_t len)
         hf__redis_follows_changed(r, channel, len);
         return;
     }
-    conn->node->listening = true;
     bucket = is_cluster(r) ? bucket : -1;
     hf__redis_wait_look_all(r, bucket);
     if (r->tickets.count <= HOLDERS_LOOK_MOST)

@@ -118,11 +118,9 @@ static void build(struct redis *r, struct request *q, struct command *c)
 
 bool hf__redlock_lags(const struct bid *b, unsigned i)
 {
-    const struct list *n = list_first(&b->redis->buckets[i]->commands.sent);
+    const struct link_call *c = hf__link_oldest(&b->redis->buckets[i]->commands.link);
 
-    return n &&
-           container_of(n, const struct request, node)->sent_at + hf__redlock_node_us(b) <
-               redis_now(b->redis);
+    return c && c->sent_at + hf__redlock_node_us(b) < redis_now(b->redis);
 }
 
 /* Of any round: it is worth knowing who has no mark. */

@@ -138,19 +138,15 @@ static void win(struct bid *b)
 
 static void raise_all(struct bid *b)
 {
-    b->sending = true;
     for (unsigned i = 0; i < b->round.n; i++)
         if (b->round.nodes[i].asked && !hf__redlock_send(b, BALLOT_RAISE, i, b->number))
             hf__redis_round_raised(&b->round, i, ANSWER_FAILED, -1);
-    b->sending = false;
     hf__redlock_bid_timer(b, now_of(b) + hf__redlock_node_us(b));
     judge(b);
 }
 
 static void judge(struct bid *b)
 {
-    if (b->sending)
-        return; /* when all are sent */
     switch (hf__redis_round_verdict(&b->round)) {
     case ROUND_WAITS:
         break;
@@ -182,7 +178,6 @@ static void start_round(struct bid *b)
     hf__redlock_value(b);
     hf__redis_round_init(&b->round, r->nnodes, clock > r->highest ? clock : r->highest + 1);
     b->sent_at = now_of(b);
-    b->sending = true;
     for (unsigned i = 0; i < r->nnodes; i++) {
         b->round.nodes[i].counts = hf__redlock_counts(r, r->buckets[i]);
         b->round.nodes[i].awaited =
@@ -192,7 +187,6 @@ static void start_round(struct bid *b)
         else
             hf__redis_round_vote_failed(&b->round, i);
     }
-    b->sending = false;
     hf__redlock_bid_timer(b, b->sent_at + hf__redlock_node_us(b));
     judge(b);
 }
@@ -301,8 +295,8 @@ bool hf__redlock_outdated(const struct bid *b, const struct ballot *k)
     return (b->state != BID_CLEAN && b->state != BID_LEAVES) || k->number != b->number;
 }
 
-/* Also of a late one: the others may have ended the round. What other errors say may pass.
- */
+/* Also of a late one: the others may have ended the round. Errors that pass by themselves
+ * do not come here, but HF_EUNREACHABLE and HF_EREPLICAS. */
 static void hear_refusal(struct bid *b, unsigned i, const redisReply *reply)
 {
     int code;
@@ -313,7 +307,7 @@ static void hear_refusal(struct bid *b, unsigned i, const redisReply *reply)
     if (reply->type != REDIS_REPLY_ERROR)
         return;
     code = hf__redis_reply_error(b->redis, reply, &b->said);
-    if (code == HF_EAUTH || code == HF_EFULL || code == HF_EDAMAGED)
+    if (code == HF_EAUTH || code == HF_EFULL || code == HF_EDAMAGED || code == HF_EPROTO)
         b->refused |= 1u << i;
 }
 

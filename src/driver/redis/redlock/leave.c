@@ -14,7 +14,6 @@ void hf__redlock_free_all(struct bid *b)
 {
     uint64_t number = ++b->number;
 
-    b->sending = true;
     b->open = b->prompt = b->freed = 0;
     for (unsigned i = 0; i < b->redis->nnodes; i++) {
         bool prompt = !hf__redlock_lags(b, i);
@@ -23,15 +22,13 @@ void hf__redlock_free_all(struct bid *b)
             b->freed++;
             continue;
         }
-        b->open++;
-        b->prompt += prompt;
-        if (!hf__redlock_send(b, BALLOT_FREE, i, number)) {
-            b->open--;
-            b->prompt -= prompt;
+        if (hf__redlock_send(b, BALLOT_FREE, i, number)) {
+            b->open++;
+            b->prompt += prompt;
+        } else {
             hf__redlock_owe(b, i);
         }
     }
-    b->sending = false;
 }
 
 /* A majority that is free of it lets the next one in. */
@@ -92,8 +89,6 @@ void hf__redlock_freed(struct bid *b, const struct ballot *k, const redisReply *
         b->freed++;
         b->mine &= ~(1u << k->q.bucket);
     }
-    if (b->sending)
-        return;
     if (b->state == BID_CLEAN && b->prompt == 0)
         hf__redlock_bid_rest(b);
     else if (b->state == BID_LEAVES && has_left(b))

@@ -58,8 +58,8 @@ static unsigned count_up(const struct redis *r, bool *all_tried)
 
     *all_tried = true;
     for (unsigned i = 0; i < r->nnodes; i++) {
-        up += r->buckets[i]->up;
-        *all_tried = *all_tried && (r->buckets[i]->up || r->buckets[i]->tried);
+        up += node_up(r->buckets[i]);
+        *all_tried = *all_tried && (node_up(r->buckets[i]) || r->buckets[i]->tried);
     }
     return up;
 }
@@ -104,7 +104,7 @@ static size_t advise(const struct redis *r, char *text, size_t size)
     for (unsigned i = 0; i < r->nnodes; i++) {
         const struct node *n = r->buckets[i];
 
-        if (!n->up || hf__redlock_counts(r, n))
+        if (!node_up(n) || hf__redlock_counts(r, n))
             continue;
         blind = blind || !n->may_look;
         if (n->may_look && wait_of_guard(r, n) > longest)
@@ -130,7 +130,7 @@ static size_t describe(const struct redis *r, char *text, size_t size)
     for (unsigned i = 0; i < r->nnodes && n < size; i++) {
         const struct node *node = r->buckets[i];
 
-        if (!node->up)
+        if (!node_up(node))
             n +=
                 (size_t)snprintf(text + n, size - n, "; %s cannot be reached", node->shown);
         else if (!hf__redlock_counts(r, node) && node->may_look)
@@ -233,12 +233,11 @@ void hf__redlock_unlisten(struct redis *r, struct ticket *t, bool was)
         hf__redis_wake_say(&r->buckets[i]->messages, "UNSUBSCRIBE", channel, len);
 }
 
-static void hears_up(struct conn *conn)
+static void hears_greets(struct conn *conn)
 {
     struct redis *r = conn->node->redis;
 
-    if (!hf__redis_wake_login(conn))
-        return;
+    hf__redis_wake_login(conn);
     for (size_t i = 0; i <= r->tickets.mask; i++)
         for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
@@ -308,7 +307,7 @@ static int add_nodes(struct redis *r, const struct url *url, hf_error *err)
 
         if (!node)
             return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
-        node->messages.up = hears_up;
+        node->messages.greet = hears_greets;
         node->messages.message = hears;
         r->buckets[r->nnodes++] = node;
     }

@@ -28,10 +28,9 @@ struct bid { /* ticket.drv_ptr */
     int64_t began_at, sent_at;
     struct timer timer;
     unsigned tries;
-    unsigned open;   /* CLEAN, LEAVES: answers to come */
-    unsigned prompt; /* CLEAN: those of nodes that answer fast */
-    unsigned freed;  /* nodes that are free of it */
-    bool sending;
+    unsigned open;    /* CLEAN, LEAVES: answers to come */
+    unsigned prompt;  /* CLEAN: those of nodes that answer fast */
+    unsigned freed;   /* nodes that are free of it */
     bool listening;   /* for its key to be given back */
     bool told;        /* it was, while a round was under way */
     bool waiting;     /* the core knows that it waits */
@@ -88,8 +87,8 @@ int hf__redlock_too_few(const struct redis *, const struct bid *, hf_error *);
 
 /* ---- ballot.c -------------------------------------------------------------------- */
 
-/* False: there is no way to the node, or no memory. Else hf__redlock_answer comes, perhaps
- * at once. */
+/* False: there is no way to the node, or no memory. Else hf__redlock_answer comes, later.
+ */
 bool hf__redlock_send(struct bid *, enum ballot_kind, unsigned node, uint64_t number);
 void hf__redlock_value(struct bid *);
 /* to be given back when it is there again */

@@ -68,7 +68,7 @@ static unsigned able(const struct redis *r)
     unsigned n = 0;
 
     for (unsigned i = 0; i < r->nnodes; i++)
-        n += r->buckets[i]->up && hf__redlock_counts(r, r->buckets[i]);
+        n += node_up(r->buckets[i]) && hf__redlock_counts(r, r->buckets[i]);
     return n;
 }
 
@@ -78,7 +78,7 @@ static bool slow(const struct bid *b)
     unsigned n = 0;
 
     for (unsigned i = 0; i < b->redis->nnodes; i++)
-        n += b->redis->buckets[i]->up && b->round.nodes[i].vote == ANSWER_FAILED;
+        n += node_up(b->redis->buckets[i]) && b->round.nodes[i].vote == ANSWER_FAILED;
     return n > 0;
 }
 

@@ -4,7 +4,7 @@
  *
  * The map is asked for again when a server says MOVED, when a subscription ends because its
  * slot has moved, and while a node that it names is not to be reached. A bucket whose node
- * is away has no way: what is asked of it is answered NULL at once, and when its node is
+ * is unreachable has no way: what is asked of it is answered NULL, and when its node is
  * back, or the map names another, the core repeats everything that was unanswered
  * (hf__redis_pulse). The store is up when every node of the first map has been reached or
  * tried. */
@@ -100,7 +100,7 @@ static bool read_map(struct redis *r, const redisReply *reply, const struct node
                 continue;
             moved = moved || r->buckets[b] != NULL;
             r->buckets[b] = n;
-            if (r->bucket_wanted[b] && n->up)
+            if (r->bucket_wanted[b] && node_up(n))
                 hf__redis_wake_again(r, n, b);
         }
     }
@@ -120,7 +120,7 @@ static bool drop_unwanted(struct redis *r, const struct node *teller)
         for (unsigned b = 0; b < BUCKETS; b++)
             if (r->buckets[b] == n)
                 r->buckets[b] = NULL;
-        in_use = in_use || n->up;
+        in_use = in_use || node_up(n);
         hf__redis_conn_lose_all(n);
         hf__redis_node_free(n);
     }
@@ -132,7 +132,7 @@ static bool all_tried(const struct redis *r)
     list_for(l, &r->nodes) {
         const struct node *n = container_of(l, struct node, in_redis);
 
-        if (n->wanted && !n->up && !n->tried)
+        if (n->wanted && !node_up(n) && !n->tried)
             return false;
     }
     return true;
@@ -143,7 +143,7 @@ static bool any_away(const struct redis *r)
     list_for(l, &r->nodes) {
         const struct node *n = container_of(l, struct node, in_redis);
 
-        if (n->wanted && !n->up)
+        if (n->wanted && !node_up(n))
             return true;
     }
     return false;
@@ -156,7 +156,7 @@ bool hf__redis_cluster_up(const struct redis *r)
     list_for(l, &r->nodes) {
         const struct node *n = container_of(l, struct node, in_redis);
 
-        if (n->wanted && n->up)
+        if (n->wanted && node_up(n))
             return true;
     }
     return false;
@@ -217,7 +217,7 @@ static void ask(struct redis *r)
     struct node *teller = NULL;
 
     list_for(l, &r->nodes)
-        if (container_of(l, struct node, in_redis)->up)
+        if (node_up(container_of(l, struct node, in_redis)))
             teller = container_of(l, struct node, in_redis);
     if (!teller)
         return; /* the next that is greeted is asked */
@@ -255,12 +255,6 @@ void hf__redis_cluster_ready(struct node *n)
         hf__redis_state(r, NULL);
 }
 
-void hf__redis_cluster_lost(struct node *n)
-{
-    hf__redis_state(n->redis, NULL);
-    ask_later(n->redis);
-}
-
 void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
                              uint16_t port)
 {
@@ -272,7 +266,7 @@ void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
     for (unsigned b = 0; b < BUCKETS; b++)
         if (hf__redis_bucket_slot(b) == slot && r->buckets[b] != n) {
             r->buckets[b] = n;
-            if (r->bucket_wanted[b] && n->up)
+            if (r->bucket_wanted[b] && node_up(n))
                 hf__redis_wake_again(r, n, b);
         }
     ask_later(r);

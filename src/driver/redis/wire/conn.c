@@ -1,4 +1,5 @@
-/* conn.c: one connection: commands go out in order, answers come back in the same order.
+/* conn.c: one connection: commands of Redis on a link (kit/link.h), which has the requests
+ * that are not answered, in order.
  *
  * Happy path: hf__redis_request_send builds the command into the stream's buffer; the flush
  * after the core's verbs sends everything in one go; each answer goes to the oldest
@@ -7,10 +8,9 @@
  * Goes wrong: an error reply may only mean "elsewhere" or "not yet": a server that has
  * forgotten a script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a
  * line that is just being moved another try a little later (TRYAGAIN). A server that is
- * loading or has become a replica is as good as gone: the connection is dropped, and node.c
- * opens another. An answer that does not come in time drops the connection too. Every
- * request of a lost connection is answered NULL, which is neither yes nor no (G7): the core
- * repeats it once the node is up again. */
+ * loading or has become a replica is as good as gone: the connection is given up, and
+ * another is opened. Every request of a lost connection is answered NULL, which is neither
+ * yes nor no (G7): the core repeats it once the node is up again. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -92,7 +92,6 @@ struct request *hf__redis_request_new(const struct request_type *type, size_t si
     if (q) {
         q->type = type;
         q->bucket = bucket;
-        list_init(&q->node);
     }
     return q;
 }
@@ -119,60 +118,27 @@ void hf__redis_request_script(struct command *c, const struct request *q, enum s
     hf__redis_command_number(c, (int64_t)keys);
 }
 
-/* How long an answer may take; WAIT answers late by design. */
-static int64_t limit_us(const struct redis *r)
-{
-    return (r->connect_ms + (r->replicas > 0 ? r->replica_ms : 0)) * 1000;
-}
-
-static void soiled(struct conn *conn)
-{
-    if (list_empty(&conn->on_dirty))
-        list_push(&conn->node->redis->dirty, &conn->on_dirty);
-}
-
 void hf__redis_conn_send(struct conn *conn, struct request *q)
 {
-    struct redis *r = conn->node->redis;
-    struct command *c = &r->command;
-    hf_error err;
-
-    c->len = 0;
-    c->failed = c->nothing = false;
-    q->type->build(r, q, c);
-    q->sent_at = redis_now(r);
-    if (c->nothing || conn->stream.state != STREAM_UP) {
-        answer(r, q, NULL);
-        return;
-    }
-    if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0) {
-        hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory for a request");
-        answer(r, q, NULL);
-        hf__redis_conn_drop(conn, &err); /* or it would never be repeated */
-        return;
-    }
-    if (list_empty(&conn->sent) && !timer_armed(&conn->limit))
-        r->store.env->timer(r->store.env, &conn->limit, q->sent_at + limit_us(r));
-    list_push(&conn->sent, &q->node);
-    soiled(conn);
+    hf__link_send(&conn->link, &q->call);
+    q->sent_at = q->call.sent_at;
 }
 
+/* Without a node for it any link will do that says so: there is always one. */
 void hf__redis_request_send(struct redis *r, struct request *q)
 {
     struct node *node = hf__redis_node_of(r, q->bucket);
+    struct node *any = container_of(list_first(&r->nodes), struct node, in_redis);
 
     if (node)
         hf__redis_conn_send(&node->commands, q);
     else
-        answer(r, q, NULL);
+        hf__link_refuse(&any->commands.link, &q->call);
 }
 
 void hf__redis_conn_flush(struct redis *r)
 {
-    struct list *n;
-
-    while ((n = list_pop(&r->dirty)) != NULL)
-        hf__stream_flush(&container_of(n, struct conn, on_dirty)->stream);
+    hf__link_flush(&r->dirty);
 }
 
 /* ---- repeating ------------------------------------------------------------------- */
@@ -183,7 +149,7 @@ static void send_later(struct redis *r, struct request *q)
 
     if (list_empty(&r->later))
         env->timer(env, &r->later_timer, redis_now(r) + LATER_US);
-    list_push(&r->later, &q->node);
+    list_push(&r->later, &q->call.node);
 }
 
 void hf__redis_conn_look_later(struct redis *r)
@@ -203,7 +169,7 @@ void hf__redis_conn_later(struct redis *r)
     list_init(&todo);
     list_splice(&todo, &r->later);
     while ((n = list_pop(&todo)) != NULL)
-        hf__redis_request_send(r, container_of(n, struct request, node));
+        hf__redis_request_send(r, container_of(n, struct request, call.node));
     if (owed)
         hf__redis_wait_look_all(r, -1);
     hf__redis_conn_flush(r);
@@ -214,7 +180,7 @@ void hf__redis_conn_later_lost(struct redis *r)
     struct list *n;
 
     while ((n = list_pop(&r->later)) != NULL)
-        answer(r, container_of(n, struct request, node), NULL);
+        answer(r, container_of(n, struct request, call.node), NULL);
 }
 
 /* "MOVED 3999 127.0.0.1:6381"; the host may be empty: that of the server that says so. */
@@ -283,7 +249,7 @@ static bool goes_elsewhere(struct conn *conn, struct request *q, const redisRepl
     if (!ask)
         hf__redis_cluster_moved(r, slot, host, port);
     node = hf__redis_cluster_node(r, host, port);
-    if (node && node->up && (!ask || send_asking(&node->commands)))
+    if (node && node_up(node) && (!ask || send_asking(&node->commands)))
         hf__redis_conn_send(&node->commands, q);
     else
         send_later(r, q);
@@ -321,59 +287,63 @@ static bool as_good_as_gone(const redisReply *reply)
 
 /* ---- what comes ------------------------------------------------------------------ */
 
+static void take_message(struct conn *conn, const redisReply *reply)
+{
+    if (conn->link.state == LINK_GREETING && reply->type != REDIS_REPLY_ERROR)
+        hf__link_up(&conn->link);
+    conn->message(conn, reply);
+}
+
 static void take(struct conn *conn, redisReply *reply)
 {
     struct redis *r = conn->node->redis;
-    struct list *n;
-    struct request *q;
+    struct link_call *c = hf__link_oldest(&conn->link);
+    struct request *q = c ? container_of(c, struct request, call) : NULL;
+    hf_error err;
 
-    if (conn->messages && list_empty(&conn->sent)) {
-        conn->message(conn, reply);
-        return;
-    }
-    n = list_pop(&conn->sent);
-    if (!n) {
-        hf_error err;
-
-        /* "ERR max number of clients reached" comes before any command is read */
+    if (!q && conn->messages) {
+        take_message(conn, reply);
+    } else if (!q) { /* "ERR max number of clients reached" comes before any command is read
+                      */
         hf__redis_reply_error(r, reply, &err);
         hf__redis_conn_drop(conn, &err);
-        return;
-    }
-    q = container_of(n, struct request, node);
-    if (reply->type == REDIS_REPLY_ERROR && q->type->line && as_good_as_gone(reply)) {
-        hf_error err;
-
+    } else if (reply->type == REDIS_REPLY_ERROR && q->type->line &&
+               as_good_as_gone(reply)) {
         hf__redis_reply_error(r, reply, &err);
         if (err.code == HF_EPROTO)
             err.code = HF_EUNREACHABLE;
-        answer(r, q, NULL);
-        hf__redis_conn_drop(conn, &err);
-    } else if (!repeated(conn, q, reply)) {
-        answer(r, q, reply);
+        hf__redis_conn_drop(conn, &err); /* it stays unanswered */
+    } else {
+        hf__link_answered(&conn->link);
+        if (!repeated(conn, q, reply))
+            answer(r, q, reply);
     }
+}
+
+/* ---- the transport --------------------------------------------------------------- */
+
+static struct conn *conn_at(const struct link *k)
+{
+    return container_of(k, struct conn, link);
+}
+
+static void on_up(struct stream *stream)
+{
+    hf__link_opened(&container_of(stream, struct conn, stream)->link);
 }
 
 static void on_data(struct stream *stream, const char *bytes, size_t n)
 {
     struct conn *conn = container_of(stream, struct conn, stream);
-    uint64_t opened = conn->opened;
-    hf_error err;
+    void *reply;
 
-    if (redisReaderFeed(conn->reader, bytes, n) != REDIS_OK) {
-        hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory for an answer");
-        hf__redis_conn_drop(conn, &err);
-        return;
-    }
-    while (conn->opened == opened && stream->state == STREAM_UP) {
-        void *reply = NULL;
-
-        if (redisReaderGetReply(conn->reader, &reply) != REDIS_OK) {
-            hf__fail(&err, HF_EPROTO, 0, conn->node->shown, "not an answer of Redis: %s",
-                     conn->reader->errstr);
-            hf__redis_conn_drop(conn, &err);
-            return;
-        }
+    if (redisReaderFeed(conn->reader, bytes, n) != REDIS_OK)
+        hf__link_fail(&conn->link, HF_ENOMEM, "no memory for an answer");
+    while (link_open(&conn->link)) {
+        reply = NULL;
+        if (redisReaderGetReply(conn->reader, &reply) != REDIS_OK)
+            hf__link_fail(&conn->link, HF_EPROTO, "not an answer of Redis: %s",
+                          conn->reader->errstr);
         if (!reply)
             break;
         take(conn, reply);
@@ -382,141 +352,154 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
     hf__redis_conn_flush(conn->node->redis);
 }
 
-static void on_up(struct stream *stream)
-{
-    struct conn *conn = container_of(stream, struct conn, stream);
-
-    conn->up(conn);
-    hf__redis_conn_flush(conn->node->redis);
-}
-
-/* First DOWN, so that a release which is under way waits for UP; then every request. */
-static void lost(struct conn *conn, const hf_error *err)
-{
-    struct redis *r = conn->node->redis;
-    hf_error copy = *err;
-    struct list todo, *n;
-
-    conn->opened++;
-    conn->messages = false;
-    r->store.env->timer(r->store.env, &conn->limit, LOOP_NEVER);
-    list_remove(&conn->on_dirty);
-    redisReaderFree(conn->reader);
-    conn->reader = NULL;
-    list_init(&todo);
-    list_splice(&todo, &conn->sent);
-    if (conn == &conn->node->commands) {
-        conn->node->up = false;
-        hf__redis_state(r, &copy);
-    }
-    while ((n = list_pop(&todo)) != NULL)
-        answer(r, container_of(n, struct request, node), NULL);
-    conn->down(conn, &copy);
-}
-
 static void on_down(struct stream *stream, const hf_error *err)
 {
-    lost(container_of(stream, struct conn, stream), err);
+    hf__link_lost(&container_of(stream, struct conn, stream)->link, err);
 }
+
+static const struct stream_events stream_events = { on_up, on_data, on_down };
+
+static int open_stream(struct link *k, int64_t ms, hf_error *err)
+{
+    struct conn *conn = conn_at(k);
+    const struct node *node = conn->node;
+    struct redis *r = node->redis;
+    struct stream_target to = { .host = node->host,
+                                .port = node->port,
+                                .path = node->path,
+                                .connect_ms = ms,
+                                .tls = r->tls,
+                                .tls_context = r->tls_context,
+                                .shown = node->shown };
+
+    conn->messages = conn->confirms = false;
+    conn->reader = redisReaderCreate();
+    if (!conn->reader || (!node->host && !node->path)) /* no memory for its name */
+        return hf__fail(err, HF_ENOMEM, 0, node->shown, "no memory for a connection");
+    conn->reader->maxbuf = 64 * 1024;
+    return hf__stream_open(&conn->stream, &to, err);
+}
+
+static void close_stream(struct link *k)
+{
+    hf__stream_close(&conn_at(k)->stream);
+}
+
+static int send_request(struct link *k, struct link_call *call)
+{
+    struct redis *r = conn_at(k)->node->redis;
+    struct request *q = container_of(call, struct request, call);
+    struct command *c = &r->command;
+
+    c->len = 0;
+    c->failed = c->nothing = false;
+    q->type->build(r, q, c);
+    if (c->nothing || c->failed)
+        return c->nothing ? HF_ENOENT : HF_ENOMEM;
+    return hf__stream_write(&conn_at(k)->stream, c->buf, c->len);
+}
+
+static void flush_stream(struct link *k)
+{
+    hf__stream_flush(&conn_at(k)->stream);
+}
+
+static bool read_stream(struct link *k)
+{
+    return hf__stream_read(&conn_at(k)->stream);
+}
+
+static const struct link_transport transport = { open_stream, close_stream, send_request,
+                                                 flush_stream, read_stream };
+
+/* ---- what the link tells --------------------------------------------------------- */
+
+/* WAIT answers late by design. */
+static int64_t limit_ms(const struct link *k)
+{
+    const struct redis *r = conn_at(k)->node->redis;
+
+    return r->connect_ms + (r->replicas > 0 && k->state > LINK_OPENING ? r->replica_ms : 0);
+}
+
+static void greet(struct link *k)
+{
+    struct conn *conn = conn_at(k);
+
+    conn->greet(conn);
+    if (conn->messages && !conn->confirms && link_open(k))
+        hf__link_up(k); /* there is nothing to hear, so far */
+}
+
+static void down(struct link *k, const hf_error *err)
+{
+    struct conn *conn = conn_at(k);
+
+    redisReaderFree(conn->reader);
+    conn->reader = NULL;
+    if (conn != &conn->node->commands)
+        return;
+    conn->node->tried = true;
+    hf__redis_state(conn->node->redis, err);
+}
+
+static void unanswered(struct link *k, struct link_call *c)
+{
+    answer(conn_at(k)->node->redis, container_of(c, struct request, call), NULL);
+}
+
+static void lost(struct link *k, const hf_error *err)
+{
+    (void)err;
+    if (conn_at(k)->lost)
+        conn_at(k)->lost(conn_at(k));
+}
+
+static const struct link_events events = { limit_ms, greet, down, unanswered, lost };
+
+/* ---- life ------------------------------------------------------------------------ */
 
 void hf__redis_conn_drop(struct conn *conn, const hf_error *err)
 {
-    if (conn->stream.state == STREAM_CLOSED)
-        return;
-    hf__stream_close(&conn->stream);
-    lost(conn, err);
-}
-
-static void ignore_loss(struct conn *conn, const hf_error *err)
-{
-    (void)conn;
-    (void)err;
+    hf__link_break(&conn->link, err);
 }
 
 /* The node is not needed any more. */
 void hf__redis_conn_lose_all(struct node *node)
 {
+    struct conn *both[] = { &node->commands, &node->messages };
     hf_error err;
 
     hf__fail(&err, HF_EUNREACHABLE, 0, node->shown,
              "the cluster does not name it any more");
-    node->commands.down = node->messages.down = ignore_loss;
-    hf__redis_conn_drop(&node->commands, &err);
-    hf__redis_conn_drop(&node->messages, &err);
-}
-
-static void on_limit(struct timer *t)
-{
-    struct conn *conn = container_of(t, struct conn, limit);
-    struct redis *r = conn->node->redis;
-    struct list *n = list_first(&conn->sent);
-    int64_t at;
-    hf_error err;
-
-    if (!n)
-        return;
-    at = container_of(n, struct request, node)->sent_at + limit_us(r);
-    if (at > redis_now(r)) {
-        r->store.env->timer(r->store.env, t, at);
-        return;
+    list_remove(&node->in_redis); /* nothing more is asked of it */
+    for (size_t i = 0; i < 2; i++) {
+        both[i]->lost = NULL;
+        both[i]->link.wanted = false;
+        hf__link_drop(&both[i]->link, &err);
     }
-    hf__fail(&err, HF_EUNREACHABLE, 0, conn->node->shown, "no answer within %lld ms",
-             (long long)r->connect_ms);
-    hf__redis_conn_drop(conn, &err);
 }
-
-/* ---- life ------------------------------------------------------------------------ */
-
-static const struct stream_events events = { on_up, on_data, on_down };
 
 void hf__redis_conn_init(struct conn *conn, struct node *node)
 {
+    struct redis *r = node->redis;
+
     conn->node = node;
-    list_init(&conn->sent);
-    list_init(&conn->on_dirty);
-    timer_init(&conn->limit, on_limit);
-    hf__stream_init(&conn->stream, node->redis->store.env, &events);
+    hf__stream_init(&conn->stream, r->store.env, &stream_events);
+    hf__link_init(&conn->link, r->store.env, &transport, &events, &r->dirty, r->connect_ms);
+    conn->link.where = node->shown;
 }
 
 void hf__redis_conn_done(struct conn *conn)
 {
-    struct list *n;
-    struct env *env;
+    struct link_call *c;
 
     if (!conn->node)
         return;
-    env = conn->node->redis->store.env;
+    hf__link_done(&conn->link);
+    while ((c = hf__link_take(&conn->link)) != NULL)
+        free(container_of(c, struct request, call));
     hf__stream_done(&conn->stream);
-    env->timer(env, &conn->limit, LOOP_NEVER);
-    list_remove(&conn->on_dirty);
-    while ((n = list_pop(&conn->sent)) != NULL)
-        free(container_of(n, struct request, node));
     if (conn->reader)
         redisReaderFree(conn->reader);
-    conn->reader = NULL;
-}
-
-int hf__redis_conn_open(struct conn *conn, hf_error *err)
-{
-    struct redis *r = conn->node->redis;
-    const struct node *node = conn->node;
-    struct stream_target to = { .host = node->host,
-                                .port = node->port,
-                                .path = node->path,
-                                .connect_ms = r->connect_ms,
-                                .tls = r->tls,
-                                .tls_context = r->tls_context,
-                                .shown = node->shown };
-    int rc;
-
-    conn->reader = redisReaderCreate();
-    if (!conn->reader)
-        return hf__fail(err, HF_ENOMEM, 0, node->shown, "no memory for a connection");
-    conn->reader->maxbuf = 64 * 1024;
-    rc = hf__stream_open(&conn->stream, &to, err);
-    if (rc < 0) {
-        redisReaderFree(conn->reader);
-        conn->reader = NULL;
-    }
-    return rc;
 }

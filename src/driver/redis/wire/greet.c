@@ -260,7 +260,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         n->id = reply->integer;
     if (g->stage == INFO && reply->type == REDIS_REPLY_STRING)
         learn(n, reply->str);
-    if (n->commands.stream.state != STREAM_UP)
+    if (!link_open(&n->commands.link))
         return; /* learn did not like it */
     if (g->stage == FSYNC)
         learn_fsync(n, reply);
@@ -304,10 +304,10 @@ void hf__redis_greet(struct conn *conn)
     const struct redis *r = conn->node->redis;
 
     conn->node->may_look = conn->node->same_run = false;
-    for (enum stage s = AUTH; s < KILL && conn->stream.state == STREAM_UP; s++)
+    for (enum stage s = AUTH; s < KILL; s++)
         if (wanted(r, s))
             say(conn, s, 0);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
-        if (r->topology == TOPOLOGY_REDLOCK && conn->stream.state == STREAM_UP)
+        if (r->topology == TOPOLOGY_REDLOCK)
             say(conn, LOAD, i);
 }

@@ -3,8 +3,8 @@
  *   ask one sentinel for the master -> connect there (node.c) -> hear +switch-master
  *
  * The sentinels are asked in turn; one that does not answer, or does not know the name, is
- * followed by the next after a pause. Whenever the master is lost the question is asked
- * again; the same answer changes nothing, because node.c keeps trying by itself. What a
+ * followed by the next (link.h: choices). Whenever the master is lost the question is asked
+ * again; the same answer changes nothing, because its link keeps trying by itself. What a
  * sentinel says may be old: a server that turns out to be a replica is refused when it is
  * greeted. */
 #include "driver/redis/redis.h"
@@ -20,38 +20,30 @@ struct sentinel {
     size_t n, next;
     bool asked;
     struct timer again;
-    int64_t pause_us;
 };
 
-enum { PAUSE_US = 50000, PAUSE_MAX_US = 1000000 };
-
-static void talker_up(struct conn *);
+enum { PAUSE_US = 50000 };
 
 static void next_sentinel(struct sentinel *s)
 {
     const struct url_host *h = &s->hosts[s->next++ % s->n];
 
-    hf__redis_node_move(s->talker, h->host, h->port);
+    hf__redis_node_aim(s->talker, h->host, h->port);
 }
 
 static void fired(struct timer *t)
 {
     struct sentinel *s = container_of(t, struct sentinel, again);
 
-    if (s->talker->commands.stream.state == STREAM_UP)
-        talker_up(&s->talker->commands);
-    else
-        next_sentinel(s);
+    hf__redis_sentinel_lost(s->redis);
     hf__redis_conn_flush(s->redis);
 }
 
-static void pause_then(struct sentinel *s)
+static void ask_again(struct sentinel *s)
 {
     struct env *env = s->redis->store.env;
 
-    env->timer(env, &s->again, env->now(env) + s->pause_us);
-    if (s->pause_us < PAUSE_MAX_US)
-        s->pause_us *= 2;
+    env->timer(env, &s->again, env->now(env) + PAUSE_US);
 }
 
 /* ---- the question ---------------------------------------------------------------- */
@@ -88,10 +80,12 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
         reply->element[0]->type == REDIS_REPLY_STRING &&
         reply->element[1]->type == REDIS_REPLY_STRING) {
-        s->pause_us = PAUSE_US;
+        hf__link_up(&s->talker->commands.link);
+        /* without messages, a master is asked for when it is lost */
+        hf__link_start(&s->talker->messages.link);
         go_to(r, reply->element[0]->str, reply->element[1]->str);
-        if (!r->one->up)
-            pause_then(s); /* it may be old news */
+        if (!node_up(r->one))
+            ask_again(s); /* it may be old news */
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR)
@@ -99,7 +93,6 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     else
         hf__fail(&err, HF_EUNREACHABLE, 0, s->talker->shown,
                  "this sentinel knows no master '%s'", r->master);
-    hf__redis_state(r, &err);
     hf__redis_conn_drop(&s->talker->commands, &err);
 }
 
@@ -109,11 +102,11 @@ void hf__redis_sentinel_lost(struct redis *r)
     struct sentinel *s = r->sentinel;
     struct request *q;
 
-    if (!s || s->asked || s->talker->commands.stream.state != STREAM_UP)
+    if (!s || s->asked || !link_open(&s->talker->commands.link))
         return;
     q = hf__redis_request_new(&type, sizeof *q, 0);
     if (!q) {
-        pause_then(s);
+        ask_again(s);
         return;
     }
     s->asked = true;
@@ -122,44 +115,30 @@ void hf__redis_sentinel_lost(struct redis *r)
 
 /* ---- the connections to it ------------------------------------------------------- */
 
-static void talker_up(struct conn *conn)
+/* It is up when it has named the master: one that cannot is followed by the next. */
+static void talker_greets(struct conn *conn)
 {
+    hf__redis_sentinel_lost(conn->node->redis);
+}
+
+static void talker_lost(struct conn *conn)
+{
+    struct sentinel *s = conn->node->redis->sentinel;
     hf_error err;
 
-    hf__redis_sentinel_lost(conn->node->redis);
-    if (conn->node->messages.stream.state == STREAM_CLOSED)
-        hf__redis_conn_open(&conn->node->messages,
-                            &err); /* without it, lost masters are asked for */
+    s->asked = false;
+    s->talker->messages.link.wanted = false;
+    hf__fail(&err, HF_EUNREACHABLE, 0, s->talker->shown, "another sentinel is asked");
+    hf__link_drop(&s->talker->messages.link, &err);
+    next_sentinel(s);
 }
 
-static void talker_down(struct conn *conn, const hf_error *err)
+static void hears_greets(struct conn *conn)
 {
-    struct redis *r = conn->node->redis;
+    static const char channel[] = "+switch-master";
 
-    r->sentinel->asked = false;
-    hf__redis_conn_drop(&conn->node->messages, err);
-    hf__redis_state(r, err);
-    pause_then(r->sentinel);
-}
-
-static void hears_up(struct conn *conn)
-{
-    struct command *c = &conn->node->redis->command;
-
-    c->len = 0;
-    c->failed = false;
-    hf__redis_command_begin(c, 2);
-    hf__redis_command_text(c, "SUBSCRIBE");
-    hf__redis_command_text(c, "+switch-master");
     conn->messages = true;
-    if (!c->failed && hf__stream_write(&conn->stream, c->buf, c->len) == 0)
-        hf__stream_flush(&conn->stream);
-}
-
-static void hears_down(struct conn *conn, const hf_error *err)
-{
-    (void)err; /* it is opened again, with this sentinel or the next */
-    pause_then(conn->node->redis->sentinel);
+    hf__redis_wake_say(conn, "SUBSCRIBE", channel, sizeof channel - 1);
 }
 
 /* "NAME OLD-IP OLD-PORT NEW-IP NEW-PORT" */
@@ -187,7 +166,6 @@ int hf__redis_sentinel_start(struct redis *r, const struct url *url, uint16_t po
         goto no_memory;
     r->sentinel = s;
     s->redis = r;
-    s->pause_us = PAUSE_US;
     timer_init(&s->again, fired);
     for (; s->n < url->nhosts; s->n++) {
         s->hosts[s->n].host = strdup(url->hosts[s->n].host);
@@ -198,14 +176,15 @@ int hf__redis_sentinel_start(struct redis *r, const struct url *url, uint16_t po
     s->talker = hf__redis_node_new(r, NULL, 0, NULL);
     if (!s->talker)
         goto no_memory;
-    s->talker->commands.up = talker_up;
-    s->talker->commands.down = talker_down;
-    s->talker->messages.up = hears_up;
-    s->talker->messages.down = hears_down;
+    s->talker->commands.greet = talker_greets;
+    s->talker->commands.lost = talker_lost;
+    s->talker->commands.link.choices = s->n;
+    s->talker->messages.greet = hears_greets;
     s->talker->messages.message = hears;
     env->random(env, &dice, sizeof dice);
     s->next = dice % s->n; /* many clients do not all ask the first */
     next_sentinel(s);
+    hf__redis_node_start(s->talker);
     return 0;
 
 no_memory:
