@@ -15,6 +15,7 @@
 #define HF_REDIS_H
 
 #include "driver/redis/script.h"
+#include "kit/opening.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "seam/seam.h"
@@ -326,18 +327,14 @@ enum topology { TOPOLOGY_ONE, TOPOLOGY_SENTINEL, TOPOLOGY_CLUSTER, TOPOLOGY_REDL
 struct redis {
     struct store store;
     enum topology topology;
-    char *user, *password, *master; /* master: its name, under Sentinel */
+    struct opening open;
+    const char *shown; /* of it */
+    char *master;      /* its name, under Sentinel */
     int64_t db;
     char prefix[PREFIX_MAX];
     size_t prefix_len;
     char client[CLIENT_ID + 1];
-    char host[256]; /* ours, for the records */
-    int64_t pid;
-    char *shown;
-    int64_t connect_ms;
     int64_t replicas, replica_ms;
-    const struct tls_module *tls;
-    struct tls_context *tls_context;
     struct map tickets;   /* ticket.drv_node, by token */
     struct map waits;     /* wait.node */
     uint64_t hash_key[2]; /* for names */
@@ -384,7 +381,9 @@ void hf__redis_pulse(struct redis *);
 
 extern const struct hf_driver hf__driver_redis;
 
-int hf__redis_read_tls(struct redis *, const struct url *, hf_error *);
+/* `params`: the parameters that are known, besides tls_*. */
+int hf__redis_read_opening(struct redis *, const struct url *, const char *params,
+                           hf_error *);
 int hf__redis_read_number(const struct url *, const char *what, const char *text,
                           int64_t most, int64_t *ret, hf_error *);
 void hf__redis_close(struct store *);

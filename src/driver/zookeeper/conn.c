@@ -84,7 +84,7 @@ void hf__zk_break(struct zk *z, int code, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     z->broken = z->dirty = true;
-    hf__fail(&z->why, code, 0, z->servers[z->server].shown, "%s", text);
+    hf__fail(&z->why, code, 0, z->open.hosts[z->server].shown, "%s", text);
 }
 
 struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
@@ -103,7 +103,7 @@ struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
  * waits for no longer than connect_ms shall have found the one that does. */
 static int64_t patience_ms(const struct zk *z)
 {
-    int64_t each = z->connect_ms / (int64_t)z->nservers,
+    int64_t each = z->open.connect_ms / (int64_t)z->open.nhosts,
             quarter = z->session.timeout_ms / 4;
 
     return z->session.id != 0 && (quarter < each || z->link >= LINK_SETTLING) ? quarter
@@ -388,11 +388,11 @@ void hf__zk_conn_done(struct zk *z)
 
 int hf__zk_conn_open(struct zk *z, hf_error *err)
 {
-    const struct zk_server *s = &z->servers[z->server];
+    const struct opening_host *s = &z->open.hosts[z->server];
     struct stream_target to = { .host = s->host,
                                 .port = s->port,
-                                .tls = z->tls,
-                                .tls_context = z->tls_context,
+                                .tls = z->open.tls,
+                                .tls_context = z->open.tls_context,
                                 .shown = s->shown,
                                 .connect_ms = patience_ms(z) };
 

@@ -236,7 +236,8 @@ static void try_later(struct zk *z, bool at_once)
     env->timer(env, &z->retry,
                at_once ? 0 : zk_now(z) + z->back_off_us / 2 + dice % (z->back_off_us / 2));
     if (!at_once && z->back_off_us < BACK_OFF_MAX_US &&
-        z->back_off_us < z->connect_ms * 1000 / 8) /* calls wait for no longer than that */
+        z->back_off_us <
+            z->open.connect_ms * 1000 / 8) /* calls wait for no longer than that */
         z->back_off_us *= 2;
 }
 
@@ -273,9 +274,9 @@ void hf__zk_session_down(struct zk *z, const hf_error *err)
     if (z->life)
         ev_risk(z->life);
     hf__zk_line_down(z);
-    z->server = (z->server + 1) % z->nservers;
+    z->server = (z->server + 1) % z->open.nhosts;
     z->failed++;
-    try_later(z, z->failed < z->nservers);
+    try_later(z, z->failed < z->open.nhosts);
     ev_store(&z->store, STORE_DOWN, err);
 }
 

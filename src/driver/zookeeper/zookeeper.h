@@ -13,6 +13,7 @@
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
 
+#include "kit/opening.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "proto/jute.h"
@@ -359,27 +360,17 @@ void hf__zk_follow_up(struct zk *);
 
 enum names { NAMES_CURATOR, NAMES_RW };
 
-struct zk_server {
-    char *host;
-    uint16_t port;
-    char shown[300];
-};
-
 struct zk {
     struct store store;
     char root[ROOT_MAX];
     size_t root_len;
     enum names names;
-    bool alone;  /* mode=ephemeral */
-    char *login; /* "user:password" of digest; NULL: none */
-    char *shown;
-    char host[256]; /* ours, for the records */
-    int64_t pid, connect_ms;
-    const struct tls_module *tls;
-    struct tls_context *tls_context;
+    bool alone;          /* mode=ephemeral */
+    char *login;         /* "user:password" of digest; NULL: none */
+    struct opening open; /* its hosts are the servers */
+    const char *shown;   /* of it */
 
-    struct zk_server *servers;
-    size_t nservers, server;
+    size_t server; /* of open.hosts: the present one */
     size_t failed; /* servers in a row that did not take us */
     struct stream stream;
     enum link link;

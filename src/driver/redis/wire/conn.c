@@ -122,7 +122,7 @@ void hf__redis_request_script(struct command *c, const struct request *q, enum s
 /* How long an answer may take; WAIT answers late by design. */
 static int64_t limit_us(const struct redis *r)
 {
-    return (r->connect_ms + (r->replicas > 0 ? r->replica_ms : 0)) * 1000;
+    return (r->open.connect_ms + (r->replicas > 0 ? r->replica_ms : 0)) * 1000;
 }
 
 static void soiled(struct conn *conn)
@@ -461,7 +461,7 @@ static void on_limit(struct timer *t)
         return;
     }
     hf__fail(&err, HF_EUNREACHABLE, 0, conn->node->shown, "no answer within %lld ms",
-             (long long)r->connect_ms);
+             (long long)r->open.connect_ms);
     hf__redis_conn_drop(conn, &err);
 }
 
@@ -503,9 +503,9 @@ int hf__redis_conn_open(struct conn *conn, hf_error *err)
     struct stream_target to = { .host = node->host,
                                 .port = node->port,
                                 .path = node->path,
-                                .connect_ms = r->connect_ms,
-                                .tls = r->tls,
-                                .tls_context = r->tls_context,
+                                .connect_ms = r->open.connect_ms,
+                                .tls = r->open.tls,
+                                .tls_context = r->open.tls_context,
                                 .shown = node->shown };
     int rc;
 
