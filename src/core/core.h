@@ -60,6 +60,7 @@ struct client {
     struct list due;                /* life.due: to renew */
     struct list walks;              /* deadlock walks that read */
     struct list asks;               /* looks and cells to start: ask.todo_node */
+    struct list follows;            /* ask.on_follows: started and not stopped */
     struct list connects;           /* OP_CONNECT: op.on_hold */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;               /* holds in LEAVING */
@@ -373,6 +374,10 @@ struct ask { /* a look, an eviction or a cell request on its way */
     struct client *client;
     struct list todo_node;
     bool started, ended, follow;
+    bool busy;              /* its verb was called and is not answered */
+    bool again;             /* a follow that has changed meanwhile */
+    struct list on_follows; /* client.follows */
+    struct timer timer;     /* a follow: when it is asked again */
     struct look look;
     struct cell *cell;
     struct hf_list *list; /* being filled */
@@ -390,6 +395,7 @@ int hf__ask_look(struct ask *, struct client *, const char *name, size_t len, bo
 void hf__ask_run(struct ask *);  /* calls its verb */
 void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
 void hf__ask_store_down(struct ask *);
+void hf__ask_store_up(struct client *); /* follows are asked again */
 
 /* ---- the deadlock walk (G10) ----------------------------------------------------- */
 

@@ -16,9 +16,9 @@ struct found { /* a node to look at, then perhaps a line */
     int64_t oldest_ms;
 };
 
-struct listing {
+struct zk_listing {
     struct zk *zk;
-    struct look *look; /* NULL: stopped */
+    struct query query;
     struct found *found;
     size_t n, room, next, open;
     int rc;
@@ -29,7 +29,7 @@ struct listing {
 
 struct listing_request {
     struct request q;
-    struct listing *l;
+    struct zk_listing *l;
     size_t index; /* of found; SIZE_MAX: the root */
 };
 
@@ -38,7 +38,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct found *)a)->name, ((const struct found *)b)->name);
 }
 
-static void show(struct listing *l)
+static void show(struct zk_listing *l)
 {
     size_t shown = 0;
 
@@ -57,32 +57,25 @@ static void show(struct listing *l)
         if (f->holders == 0 || row.name_len < l->prefix_len ||
             memcmp(f->name, l->prefix, l->prefix_len) != 0)
             continue;
-        if (l->look->limit > 0 && shown++ == l->look->limit)
+        if (l->query.look->limit > 0 && shown++ == l->query.look->limit)
             break;
-        ev_row(l->look, &row);
+        ev_row(l->query.look, &row);
     }
 }
 
-static void end_listing(struct listing *l)
+static void end_listing(struct zk_listing *l)
 {
-    struct look *look = l->look;
-    int rc = l->rc;
-    hf_error err = l->err;
-
-    if (look && rc == 0)
+    if (l->query.look && l->rc == 0)
         show(l);
+    hf__query_end(&l->query, l->rc, &l->err);
     for (size_t i = 0; i < l->n; i++) {
         free(l->found[i].name);
     }
     free(l->found);
     free(l);
-    if (look) {
-        look->drv_ptr = NULL;
-        ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
-    }
 }
 
-static void no_memory(struct listing *l)
+static void no_memory(struct zk_listing *l)
 {
     if (l->rc == 0)
         l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a list");
@@ -91,7 +84,7 @@ static void no_memory(struct listing *l)
 /* ---- the tree -------------------------------------------------------------------- */
 
 /* Names below this one, or it itself, may begin with the prefix. */
-static bool may_match(const struct listing *l, const char *name, size_t len)
+static bool may_match(const struct zk_listing *l, const char *name, size_t len)
 {
     size_t n = len < l->prefix_len ? len : l->prefix_len;
 
@@ -99,7 +92,7 @@ static bool may_match(const struct listing *l, const char *name, size_t len)
            (len >= l->prefix_len || l->prefix[len] == '/');
 }
 
-static void add(struct listing *l, size_t parent, const char *level, size_t len)
+static void add(struct zk_listing *l, size_t parent, const char *level, size_t len)
 {
     char name[2 * HF_NAME_MAX + 2];
     size_t at = 0, n;
@@ -132,9 +125,9 @@ static void add(struct listing *l, size_t parent, const char *level, size_t len)
         no_memory(l);
 }
 
-static void go_on(struct listing *);
+static void go_on(struct zk_listing *);
 
-static struct request *request(struct listing *l, size_t index,
+static struct request *request(struct zk_listing *l, size_t index,
                                void (*answer)(struct zk *, struct request *,
                                               struct jute_reply *))
 {
@@ -153,7 +146,7 @@ static struct request *request(struct listing *l, size_t index,
 static void answer_oldest(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     struct listing_request *k = container_of(q, struct listing_request, q);
-    struct listing *l = k->l;
+    struct zk_listing *l = k->l;
     struct jute_stat stat;
 
     l->open--;
@@ -167,7 +160,7 @@ static void answer_oldest(struct zk *z, struct request *q, struct jute_reply *re
     go_on(l);
 }
 
-static void ask_oldest(struct listing *l, size_t index, const char *node, size_t len)
+static void ask_oldest(struct zk_listing *l, size_t index, const char *node, size_t len)
 {
     char path[NODE_PATH_MAX];
     const char *name = l->found[index].name;
@@ -181,7 +174,7 @@ static void ask_oldest(struct listing *l, size_t index, const char *node, size_t
     hf__zk_send_path(l->zk, q, JUTE_EXISTS, path, n + len);
 }
 
-static void is_line(struct listing *l, size_t index, struct jute_in children)
+static void is_line(struct zk_listing *l, size_t index, struct jute_in children)
 {
     struct entry **entries = NULL;
     struct found *f = &l->found[index];
@@ -204,13 +197,13 @@ static void is_line(struct listing *l, size_t index, struct jute_in children)
 static void answer_children(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     struct listing_request *k = container_of(q, struct listing_request, q);
-    struct listing *l = k->l;
+    struct zk_listing *l = k->l;
 
     l->open--;
     if (!reply ||
         (reply->err != 0 && reply->err != JUTE_NO_NODE && reply->err != JUTE_NO_AUTH)) {
         l->rc = l->rc ? l->rc : hf__zk_error(z, reply, &l->err);
-    } else if (reply->err == 0 && l->look) {
+    } else if (reply->err == 0 && l->query.look) {
         struct jute_in all = reply->body;
 
         for (size_t n = hf__jute_count(&all, 4); n > 0 && l->rc == 0; n--) {
@@ -226,7 +219,7 @@ static void answer_children(struct zk *z, struct request *q, struct jute_reply *
     go_on(l);
 }
 
-static void ask_children(struct listing *l, size_t index)
+static void ask_children(struct zk_listing *l, size_t index)
 {
     char path[DIR_MAX];
     struct request *q = request(l, index, answer_children);
@@ -241,9 +234,9 @@ static void ask_children(struct listing *l, size_t index)
     hf__zk_send_path(l->zk, q, JUTE_GET_CHILDREN2, path, n);
 }
 
-static void go_on(struct listing *l)
+static void go_on(struct zk_listing *l)
 {
-    while (l->look && l->rc == 0 && l->next < l->n && l->open < AT_A_TIME)
+    while (l->query.look && l->rc == 0 && l->next < l->n && l->open < AT_A_TIME)
         ask_children(l, l->next++);
     if (l->open == 0)
         end_listing(l);
@@ -251,26 +244,18 @@ static void go_on(struct listing *l)
 
 void hf__zk_list(struct zk *z, struct look *look)
 {
-    struct listing *l = calloc(1, sizeof *l + look->name_len + 1);
-    hf_error err;
+    struct zk_listing *l = calloc(1, sizeof *l + look->name_len + 1);
 
     if (!l) {
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a list");
-        ev_done(look, NULL, HF_ENOMEM, &err);
+        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a list");
         return;
     }
     l->zk = z;
-    l->look = look;
+    hf__query_begin(&l->query, look, NULL);
     l->prefix_len = look->name_len;
     memcpy(l->prefix, look->name, look->name_len);
-    look->drv_ptr = l;
     hf__zk_sync(z, z->root, z->root_len, hf__zk_ignore);
     ask_children(l, SIZE_MAX);
     if (l->open == 0)
         end_listing(l);
-}
-
-void hf__zk_list_stop(void *listing)
-{
-    ((struct listing *)listing)->look = NULL;
 }

@@ -309,7 +309,6 @@ static void up(struct zk *z)
     ev_store(&z->store, STORE_UP, NULL);
     hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
-    hf__zk_follow_up(z);
     if (z->life->ntickets == 0)
         return;
     /* held again, when it is known whether somebody has broken something meanwhile */
