@@ -20,6 +20,7 @@
 enum { RETRY_US = 1000000 };
 
 static void fired(struct timer *);
+static void answer_op(struct ask *, int rc, const hf_error *);
 
 static void init(struct ask *a, struct client *c, enum ask_kind kind)
 {
@@ -302,13 +303,39 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct hf_line *)a)->name, ((const struct hf_line *)b)->name);
 }
 
+void ev_progress(struct look *look)
+{
+    struct ask *a = look->core;
+
+    if (a->answer == answer_op)
+        hf__op_progress(a->user);
+}
+
+static void free_line(struct hf_line *line)
+{
+    for (size_t t = 0; t < line->ntickets; t++) {
+        free(line->tickets[t].host);
+        free(line->tickets[t].note);
+        free(line->tickets[t].hints);
+    }
+    free(line->tickets);
+    free(line->name);
+}
+
+static void sort_and_cut(struct hf_list *l, size_t limit)
+{
+    if (l->n > 1) /* a store may keep its names in another order */
+        qsort(l->lines, l->n, sizeof *l->lines, by_name);
+    while (limit > 0 && l->n > limit)
+        free_line(&l->lines[--l->n]);
+}
+
 void ev_done(struct look *look, struct cell *cell, int rc, const hf_error *err)
 {
     struct ask *a = look ? look->core : cell->core;
 
-    if (a->list && a->list->n > 1) /* a store may keep its names in another order */
-        qsort(a->list->lines, a->list->n, sizeof *a->list->lines, by_name);
-
+    if (a->list)
+        sort_and_cut(a->list, a->look.list ? a->look.limit : 0);
     a->busy = false;
     if (a->follow)
         follow_on(a, rc);
@@ -330,15 +357,8 @@ void hf_list_free(hf_list *l)
 {
     if (!l)
         return;
-    for (size_t i = 0; i < l->n; i++) {
-        for (size_t t = 0; t < l->lines[i].ntickets; t++) {
-            free(l->lines[i].tickets[t].host);
-            free(l->lines[i].tickets[t].note);
-            free(l->lines[i].tickets[t].hints);
-        }
-        free(l->lines[i].tickets);
-        free(l->lines[i].name);
-    }
+    for (size_t i = 0; i < l->n; i++)
+        free_line(&l->lines[i]);
     free(l->lines);
     free(l);
 }

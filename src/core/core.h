@@ -326,6 +326,7 @@ int hf__op_stopped(struct hf_op *); /* the client is stopped: HF_ECLOSED, with i
 void hf__op_wait_ask(struct hf_op *);
 void hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
+void hf__op_progress(struct hf_op *); /* OP_ASK: its limit begins anew */
 void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);
 /* OP_RELEASE: one more hold is out, or unknown */

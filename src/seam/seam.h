@@ -192,7 +192,8 @@ struct look {
     bool list, follow;
     bool brief;   /* of one line: one row without a ticket, or none if nobody holds; one
                      request (to each   node), which may be a little older than the call */
-    size_t limit; /* of lines in a list; 0: none */
+    size_t limit; /* of lines in a list; 0: none. The first by name, in any order; if more
+                     rows come the core drops the last of them */
     unsigned char token[HF_TOKEN]; /* evict, front */
     /* Hints for cheaper answers; more may be answered than asked for. */
     bool no_notes;   /* notes may be left out */
@@ -293,6 +294,7 @@ struct hf_driver {
 #define ev_marked hf__ev_marked
 #define ev_risk hf__ev_risk
 #define ev_row hf__ev_row
+#define ev_progress hf__ev_progress
 #define ev_done hf__ev_done
 #define ev_changed hf__ev_changed
 #define ev_store hf__ev_store
@@ -323,6 +325,8 @@ void ev_dead(struct life *);
 void ev_marked(struct ticket *);
 void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_alive */
 void ev_row(struct look *, const struct row *);
+/* of a list: the store has answered something; the time limit begins anew */
+void ev_progress(struct look *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_changed(struct look *, struct cell *); /* of a follow: it is to be asked again */
 void ev_store(struct store *, int state, const hf_error *);

@@ -249,6 +249,11 @@ static void follow_on(struct look *l, struct cell *c, int rc)
     s->env->timer(s->env, t, l ? l->again_at : c->again_at);
 }
 
+void ev_progress(struct look *l)
+{
+    (void)l;
+}
+
 void ev_done(struct look *l, struct cell *c, int rc, const hf_error *err)
 {
     if (l ? l->follow : c->follow)

@@ -714,6 +714,47 @@ static void an_error_ends_a_follow(void **state)
     assert_int_equal(w.stops, 1);
 }
 
+static void row_of(const char *name)
+{
+    struct row row = { .name = name, .name_len = strlen(name), .holders = 1 };
+
+    ev_row(w.looked, &row);
+}
+
+/* Each answer of the store renews the limit of a list; its end is sorted, and cut. */
+static void a_list_has_a_limit_for_each_answer(void **state)
+{
+    static const struct look what = { .name = "", .list = true, .limit = 2 };
+    struct hf_op op;
+    struct ask a;
+
+    (void)state;
+    hf__op_init(&op, &w.c, OP_ASK, NULL);
+    assert_int_equal(hf__ask(&op, &a, ASK_LOOK, &what, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        core_pass(2 * SEC); /* of 3 */
+        ev_progress(w.looked);
+    }
+    assert_false(op.done);
+    row_of("c");
+    row_of("a");
+    row_of("b");
+    answer_look(0);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    assert_int_equal(hf_list_count(op.list), 2);
+    assert_string_equal(hf_line_name(hf_list_at(op.list, 0)), "a");
+    assert_string_equal(hf_line_name(hf_list_at(op.list, 1)), "b");
+    hf_list_free(op.list);
+
+    hf__op_init(&op, &w.c, OP_ASK, NULL);
+    assert_int_equal(hf__ask(&op, &a, ASK_LOOK, &what, NULL), 0);
+    ev_progress(w.looked);
+    core_pass(4 * SEC);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+}
+
 static void lost_hold_is_not_kept(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -886,6 +927,7 @@ int main(void)
         CORE_TEST(a_follow_is_asked_again),
         CORE_TEST(a_follow_outlives_the_connection),
         CORE_TEST(an_error_ends_a_follow),
+        CORE_TEST(a_list_has_a_limit_for_each_answer),
         CORE_TEST(a_stalled_join_says_why),
         CORE_TEST(unknown_leave_is_repeated_for_one_ttl),
         CORE_TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),

@@ -309,7 +309,8 @@ static int rows_of(const char *text, size_t n)
     redisReply *reply = parsed(text, n);
     struct look look = { .name = "n", .name_len = 1 };
     hf_error err;
-    int rc = hf__redis_line_rows("n", 1, reply, &look, false, NULL, &err);
+    int64_t next_ms;
+    int rc = hf__redis_line_rows("n", 1, reply, &look, &next_ms, &err);
 
     freeReplyObject(reply);
     return rc;

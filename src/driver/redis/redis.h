@@ -266,9 +266,9 @@ enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
 size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
 int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDAMAGED */
 
-/* Whole lines, as look.lua gives them. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
+/* A whole line, as look.lua gives it. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
-                        struct look *, bool summary, int64_t *ret_next_ms, hf_error *);
+                        struct look *, int64_t *ret_next_ms, hf_error *);
 
 /* ---- looking, cells, following (look.c, list.c, cell.c, follow.c) ---------------- */
 

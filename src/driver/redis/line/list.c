@@ -1,138 +1,66 @@
-/* list.c: which lines there are. Every server is asked for the keys of lines (SCAN, which
- * may name a key twice), then each line is looked at once, in the order of names, some at a
- * time. */
+/* list.c: which lines there are.
+ *
+ *   SCAN of every server -> names, each once -> one script for some fifty of them -> rows
+ *
+ * With a limit only the least names are kept while scanning, and some to spare, because a
+ * key may turn out to be a line without anybody. If that is not enough, and names were
+ * dropped, all is scanned again for names behind the last one. Names of one script share a
+ * bucket in a cluster. A line that is damaged or of another version is told to the log and
+ * hides no other. An unanswered request ends the list with HF_EUNREACHABLE. */
 #include "driver/redis/redis.h"
+#include "kit/listing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_A_TIME = 32, SCAN_COUNT = 1000 };
+enum { SCAN_COUNT = 1000, BATCH = 50, BATCHES = 4, SPARE = 50 };
 
-struct redis_listing;
+struct redis_listing {
+    struct listing l;
+    struct node *node; /* being scanned */
+    char cursor[24];
+    char *after; /* names up to this one are done with; NULL: none */
+    size_t next; /* of the names: not asked for yet */
+    size_t prefix_len;
+    char prefix[];
+};
 
 struct list_request {
     struct request q;
-    struct redis_listing *listing;
-    size_t name_len;
-    char name[];
+    struct redis_listing *of;
+    size_t from, n; /* of the names: of a batch */
 };
 
-static struct list_request *of(struct request *q)
+static struct list_request *list_request_of(struct request *q)
 {
     return container_of(q, struct list_request, q);
 }
 
-static struct list_request *new_request(const struct request_type *type, const char *name,
-                                        size_t name_len)
-{
-    struct request *q = hf__redis_request_new(
-        type, sizeof(struct list_request) + name_len + 1, hf__redis_bucket(name, name_len));
-
-    if (!q)
-        return NULL;
-    of(q)->name_len = name_len;
-    memcpy(of(q)->name, name, name_len);
-    return of(q);
-}
-
-static void build_look(struct redis *r, struct request *q, struct command *c)
-{
-    hf__redis_line_script(r, c, q, SCRIPT_LOOK, of(q)->name, of(q)->name_len, 1);
-    hf__redis_command_number(c, 0);
-}
-
-struct redis_listing {
-    struct query query;
-    char **names;
-    size_t n, room, next, shown, open;
-    struct node *node; /* being scanned */
-    char cursor[24];
-    int rc;
-    hf_error err;
-};
-
-static void end_listing(struct redis_listing *l)
-{
-    if (l->open > 0)
-        return;
-    for (size_t i = 0; i < l->n; i++)
-        free(l->names[i]);
-    free(l->names);
-    hf__query_end(&l->query, l->rc, &l->err);
-    free(l);
-}
-
-static void listing_failed(struct redis *r, struct redis_listing *l,
-                           const redisReply *reply)
-{
-    if (l->rc == 0)
-        l->rc = hf__redis_reply_error(r, reply, &l->err);
-}
-
-/* One that is damaged, or of another version, does not hide the others. */
-static void line_failed(struct redis *r, const struct list_request *a,
-                        const redisReply *reply)
-{
-    struct env *env = r->store.env;
-    hf_error err;
-    int code = hf__redis_reply_error(r, reply, &err);
-
-    if (code == HF_EDAMAGED || code == HF_EVERSION)
-        env->log(env, HF_LOG_WARN, a->name, err.text);
-    else
-        listing_failed(r, a->listing, reply);
-}
-
 static void go_on(struct redis *, struct redis_listing *);
 
-static void answer_line(struct redis *r, struct request *q, const redisReply *reply)
+static struct list_request *new_request(struct redis_listing *l,
+                                        const struct request_type *type, unsigned bucket)
 {
-    struct list_request *a = of(q);
-    struct redis_listing *l = a->listing;
+    struct request *q = hf__redis_request_new(type, sizeof(struct list_request), bucket);
+
+    if (!q) {
+        hf__listing_no_memory(&l->l);
+        return NULL;
+    }
+    list_request_of(q)->of = l;
+    l->l.open++;
+    return list_request_of(q);
+}
+
+static void failed(struct redis *r, struct redis_listing *l, const redisReply *reply)
+{
     hf_error err;
-    int rc;
 
-    l->open--;
-    if (hf__redis_query_failed(reply)) {
-        line_failed(r, a, reply);
-    } else if (l->query.look && l->rc == 0 &&
-               (l->query.look->limit == 0 || l->shown < l->query.look->limit)) {
-        rc = hf__redis_line_rows(a->name, a->name_len, reply, l->query.look, true, NULL,
-                                 &err);
-        l->shown++;
-        if (rc < 0) {
-            l->rc = rc;
-            l->err = err;
-        }
-    }
-    go_on(r, l);
+    hf__listing_fail(&l->l, hf__redis_reply_error(r, reply, &err), &err);
 }
 
-/* The first so many names, not the first so many answers. */
-static size_t at_a_time(const struct look *look)
-{
-    return look->limit > 0 ? 1 : AT_A_TIME;
-}
-
-static void look_at_more(struct redis *r, struct redis_listing *l)
-{
-    static const struct request_type type = { build_look, answer_line, true };
-
-    while (l->query.look && l->rc == 0 && l->next < l->n &&
-           l->open <= at_a_time(l->query.look)) {
-        const char *name = l->names[l->next++];
-        struct list_request *a = new_request(&type, name, strlen(name));
-
-        if (!a) {
-            l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a look");
-            break;
-        }
-        a->listing = l;
-        l->open++;
-        hf__redis_request_send(r, &a->q);
-    }
-}
+/* ---- names ----------------------------------------------------------------------- */
 
 static size_t glob(char *to, const char *name, size_t len)
 {
@@ -148,14 +76,14 @@ static size_t glob(char *to, const char *name, size_t len)
 
 static void build_scan(struct redis *r, struct request *q, struct command *c)
 {
-    const struct redis_listing *l = of(q)->listing;
+    const struct redis_listing *l = list_request_of(q)->of;
     char pattern[KEY_MAX + HF_NAME_MAX];
     size_t n = r->prefix_len;
 
     memcpy(pattern, r->prefix, n);
     memcpy(pattern + n, "{???}:l:", 8);
     n += 8;
-    n += glob(pattern + n, of(q)->name, of(q)->name_len);
+    n += glob(pattern + n, l->prefix, l->prefix_len);
     pattern[n++] = '*';
     hf__redis_command_begin(c, 6);
     hf__redis_command_text(c, "SCAN");
@@ -166,57 +94,21 @@ static void build_scan(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_number(c, SCAN_COUNT);
 }
 
-static bool keep(struct redis_listing *l, const char *name, size_t len)
+static void keep_names(struct redis *r, struct redis_listing *l, const redisReply *keys)
 {
-    if (l->n == l->room) {
-        size_t room = l->room ? 2 * l->room : 64;
-        char **names = realloc(l->names, room * sizeof *names);
-
-        if (!names)
-            return false;
-        l->names = names;
-        l->room = room;
-    }
-    l->names[l->n] = strndup(name, len);
-    return l->names[l->n] && ++l->n;
-}
-
-static void keep_names(struct redis *r, struct redis_listing *l,
-                       const struct list_request *a, const redisReply *keys)
-{
-    for (size_t i = 0; i < keys->elements && l->rc == 0; i++) {
+    for (size_t i = 0; i < keys->elements && l->l.rc == 0; i++) {
         size_t len;
         const redisReply *key = keys->element[i];
         const char *name = key->type == REDIS_REPLY_STRING
                                ? hf__redis_bucket_name(r, key->str, key->len, &len)
                                : NULL;
 
-        if (!name || len < a->name_len || memcmp(name, a->name, a->name_len) != 0 ||
-            memchr(name, '\0', len))
+        if (!name || len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
+            memchr(name, '\0', len) || (l->after && strcmp(name, l->after) <= 0))
             continue;
-        if (!keep(l, name, len))
-            l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a list");
+        if (!hf__names_add(&l->l.names, name, len))
+            hf__listing_no_memory(&l->l);
     }
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void sort_names(struct redis_listing *l)
-{
-    size_t n = 0;
-
-    if (l->n > 1)
-        qsort(l->names, l->n, sizeof *l->names, by_name);
-    for (size_t i = 0; i < l->n; i++) {
-        if (n > 0 && strcmp(l->names[n - 1], l->names[i]) == 0)
-            free(l->names[i]);
-        else
-            l->names[n++] = l->names[i];
-    }
-    l->n = n;
 }
 
 static struct node *node_after(struct redis *r, const struct node *n)
@@ -232,73 +124,191 @@ static struct node *node_after(struct redis *r, const struct node *n)
     return NULL;
 }
 
-static void scan(struct redis_listing *l, const char *prefix, size_t len);
+static int by_bucket(const void *a, const void *b)
+{
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    unsigned one = hf__redis_bucket(x, strlen(x)), other = hf__redis_bucket(y, strlen(y));
+
+    return one < other ? -1 : one > other;
+}
+
+/* All names are known. The last of them is where another scan would go on. */
+static void scanned(struct redis *r, struct redis_listing *l)
+{
+    struct name_set *s = &l->l.names;
+
+    hf__names_settle(s);
+    free(l->after);
+    l->after = s->n > 0 && s->cut ? strdup(s->at[s->n - 1]) : NULL;
+    if (s->n > 0 && s->cut && !l->after)
+        hf__listing_no_memory(&l->l);
+    if (r->topology == TOPOLOGY_CLUSTER && s->n > 1)
+        qsort(s->at, s->n, sizeof *s->at, by_bucket);
+}
 
 static void answer_scan(struct redis *r, struct request *q, const redisReply *reply)
 {
-    struct list_request *a = of(q);
-    struct redis_listing *l = a->listing;
+    struct redis_listing *l = list_request_of(q)->of;
 
-    l->open--;
-    if (!l->query.look || hf__redis_query_failed(reply) ||
-        reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
+    hf__listing_answered(&l->l);
+    if (hf__redis_query_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
+        reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[1]->type != REDIS_REPLY_ARRAY) {
-        listing_failed(r, l, reply);
-        end_listing(l);
-        return;
+        failed(r, l, reply);
+    } else {
+        keep_names(r, l, reply->element[1]);
+        snprintf(l->cursor, sizeof l->cursor, "%s", reply->element[0]->str);
+        if (strcmp(l->cursor, "0") == 0)
+            l->node = node_after(r, l->node);
+        if (!l->node)
+            scanned(r, l);
     }
-    keep_names(r, l, a, reply->element[1]);
-    snprintf(l->cursor, sizeof l->cursor, "%s", reply->element[0]->str);
-    if (strcmp(l->cursor, "0") == 0)
-        l->node = node_after(r, l->node);
-    if (l->node && l->rc == 0) {
-        scan(l, a->name, a->name_len);
-        return;
-    }
-    sort_names(l);
     go_on(r, l);
 }
 
-static void scan(struct redis_listing *l, const char *prefix, size_t len)
+static void scan(struct redis_listing *l)
 {
     static const struct request_type type = { build_scan, answer_scan, false };
-    struct list_request *a = new_request(&type, prefix, len);
+    struct list_request *k = new_request(l, &type, 0);
 
-    if (!a) {
-        l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a list");
-        end_listing(l);
+    if (k)
+        hf__redis_conn_send(&l->node->commands, &k->q);
+}
+
+static void scan_all(struct redis *r, struct redis_listing *l)
+{
+    const struct look *look = l->l.query.look;
+
+    hf__names_done(&l->l.names);
+    l->next = 0;
+    l->l.names.most = look->limit > 0 ? look->limit + SPARE : 0;
+    l->node = node_after(r, NULL);
+    snprintf(l->cursor, sizeof l->cursor, "0");
+    if (!l->node)
+        failed(r, l, NULL);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+static void build_batch(struct redis *r, struct request *q, struct command *c)
+{
+    const struct list_request *k = list_request_of(q);
+    char key[KEY_MAX];
+
+    if (!listing_goes_on(&k->of->l)) {
+        c->nothing = true;
         return;
     }
-    a->listing = l;
-    l->open++;
-    hf__redis_conn_send(&l->node->commands, &a->q);
+    hf__redis_request_script(c, q, SCRIPT_LIST, 2 * k->n, 0);
+    for (size_t i = 0; i < k->n; i++) {
+        const char *name = k->of->l.names.at[k->from + i];
+        size_t len = strlen(name);
+
+        hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'l', name, len));
+        hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'w', name, len));
+    }
 }
+
+static void show(struct redis *r, struct redis_listing *l, const char *name,
+                 const redisReply *reply)
+{
+    struct env *env = r->store.env;
+    struct row row = { .name = name, .name_len = strlen(name) };
+
+    if (hf__redis_reply_is(reply, 0, "f")) {
+        env->log(env, HF_LOG_WARN, name, "the line was written by another version");
+    } else if (hf__redis_reply_is(reply, 0, "e")) {
+        env->log(env, HF_LOG_WARN, name, "the key is not a line, or damaged");
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 5) {
+        row.kind =
+            hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+        row.capacity = hf__redis_reply_number(reply, 1);
+        row.holders = (uint64_t)hf__redis_reply_number(reply, 2);
+        row.waiters = (uint64_t)hf__redis_reply_number(reply, 3);
+        row.oldest_ms = hf__redis_reply_number(reply, 4);
+        hf__listing_row(&l->l, &row);
+    }
+}
+
+static void ask_batch(struct redis *, struct redis_listing *, size_t from, size_t n);
+
+static void answer_batch(struct redis *r, struct request *q, const redisReply *reply)
+{
+    const struct list_request *k = list_request_of(q);
+    struct redis_listing *l = k->of;
+
+    hf__listing_answered(&l->l);
+    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
+        reply->elements > k->n) {
+        failed(r, l, reply);
+    } else {
+        for (size_t i = 0; i < reply->elements; i++)
+            show(r, l, l->l.names.at[k->from + i], reply->element[i]);
+        if (reply->elements < k->n && listing_goes_on(&l->l))
+            ask_batch(r, l, k->from + reply->elements, k->n - reply->elements);
+    }
+    go_on(r, l);
+}
+
+static void ask_batch(struct redis *r, struct redis_listing *l, size_t from, size_t n)
+{
+    static const struct request_type type = { build_batch, answer_batch, true };
+    const char *name = l->l.names.at[from];
+    struct list_request *k = new_request(l, &type, hf__redis_bucket(name, strlen(name)));
+
+    if (!k)
+        return;
+    k->from = from;
+    k->n = n;
+    hf__redis_request_send(r, &k->q);
+}
+
+static void ask_next(struct redis *r, struct redis_listing *l)
+{
+    const struct name_set *s = &l->l.names;
+    size_t from = l->next, n = 1;
+
+    while (
+        n < BATCH && from + n < s->n &&
+        (r->topology != TOPOLOGY_CLUSTER || by_bucket(&s->at[from], &s->at[from + n]) == 0))
+        n++;
+    l->next += n;
+    ask_batch(r, l, from, n);
+}
+
+/* ---- the whole ------------------------------------------------------------------- */
 
 static void go_on(struct redis *r, struct redis_listing *l)
 {
-    l->open++; /* an answer may come inside, and must not end it */
-    look_at_more(r, l);
-    l->open--;
-    if (l->open == 0 && (l->next == l->n || l->rc < 0 || !l->query.look))
-        end_listing(l);
+    bool idle =
+        l->l.open++ == 0; /* an answer may come inside a request, and must not end it */
+
+    if (listing_goes_on(&l->l) && idle && !l->node && l->next == l->l.names.n && l->after &&
+        l->l.shown < l->l.query.look->limit)
+        scan_all(r, l); /* too many of the names were no lines */
+    if (listing_goes_on(&l->l) && idle && l->node)
+        scan(l);
+    while (listing_goes_on(&l->l) && !l->node && l->next < l->l.names.n &&
+           l->l.open <= BATCHES)
+        ask_next(r, l);
+    if (--l->l.open > 0)
+        return;
+    hf__listing_end(&l->l);
+    free(l->after);
+    free(l);
 }
 
 void hf__redis_list(struct redis *r, struct look *look)
 {
-    struct redis_listing *l = calloc(1, sizeof *l);
+    struct redis_listing *l = calloc(1, sizeof *l + look->name_len + 1);
 
     if (!l) {
         hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a list");
         return;
     }
-    hf__query_begin(&l->query, look, NULL);
-    l->node = node_after(r, NULL);
-    snprintf(l->cursor, sizeof l->cursor, "0");
-    if (!l->node) {
-        listing_failed(r, l, NULL);
-        end_listing(l);
-        return;
-    }
-    scan(l, look->name, look->name_len);
+    l->prefix_len = look->name_len;
+    memcpy(l->prefix, look->name, look->name_len);
+    hf__listing_begin(&l->l, look);
+    scan_all(r, l);
+    go_on(r, l);
 }

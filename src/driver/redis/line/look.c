@@ -56,9 +56,9 @@ static void answer_look(struct redis *r, struct request *q, const redisReply *re
 
     if (!look)
         return; /* stopped */
-    rc = hf__redis_query_failed(reply) ? hf__redis_reply_error(r, reply, &err)
-                                       : hf__redis_line_rows(k->name, k->name_len, reply,
-                                                             look, false, &next_ms, &err);
+    rc = hf__redis_query_failed(reply)
+             ? hf__redis_reply_error(r, reply, &err)
+             : hf__redis_line_rows(k->name, k->name_len, reply, look, &next_ms, &err);
     look->again_at = hf__redis_follow_next(r, next_ms, false);
     hf__query_end(&k->query, rc, &err);
 }
