@@ -1,10 +1,15 @@
 /* ask.c: looks, evictions and cells on their way to the store and back.
  *
- * Happy path: queued -> the verb is called (client.c) -> rows -> answer. A follow is
- * answered again after each change, until it is stopped. Asking changes no line but by
- * evict, which names a ticket by its token (G8) and may therefore be repeated. What the
- * store has not answered when it goes away, the driver ends with an error (seam.h, rule 6).
- */
+ * Happy path: queued -> the verb is called (client.c) -> rows -> answer. Asking changes no
+ * line but by evict, which names a ticket by its token (G8) and may therefore be repeated.
+ * What the store has not answered when it becomes unreachable, the driver ends with an
+ * error (seam.h, rule 6).
+ *
+ * A follow is asked again when it may have changed (rule 11): the driver has said so, its
+ * time has come, or the store is up again. At most one question of it is under way. If it
+ * changes meanwhile the answer may be older than the change, so it is told and the question
+ * is asked once more. While the store is down nothing is queued: UP asks for all. An answer
+ * of HF_EUNREACHABLE without DOWN (one server of several) is repeated after a second. */
 #include "core/core.h"
 #include "util/text.h"
 
@@ -12,10 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RETRY_US = 1000000 };
+
+static void fired(struct timer *);
+static void answer_op(struct ask *, int rc, const hf_error *);
+
 static void init(struct ask *a, struct client *c, enum ask_kind kind)
 {
     memset(a, 0, sizeof *a);
     list_init(&a->todo_node);
+    list_init(&a->on_follows);
+    timer_init(&a->timer, fired);
     a->kind = kind;
     a->client = c;
 }
@@ -104,7 +116,14 @@ void hf__ask_run(struct ask *a)
 {
     struct store *s = a->client->store;
 
+    a->busy = true;
+    a->again = false;
+    if (a->follow && !a->started)
+        list_push(&a->client->follows, &a->on_follows);
     a->started = true;
+    a->look.again_at = LOOP_NEVER;
+    if (a->cell)
+        a->cell->again_at = LOOP_NEVER;
     if (a->kind == ASK_CELL)
         run_cell(a);
     else if (a->kind == ASK_EVICT)
@@ -113,18 +132,72 @@ void hf__ask_run(struct ask *a)
         s->driver->look(s, &a->look);
 }
 
-void hf__ask_stop(struct ask *a)
+/* The driver forgets it, if it has not by itself. */
+static void end(struct ask *a)
 {
-    struct store *s = a->client->store;
+    struct client *c = a->client;
+    struct store *s = c->store;
 
     list_remove(&a->todo_node);
+    list_remove(&a->on_follows);
+    if (timer_armed(&a->timer))
+        c->env->timer(c->env, &a->timer, LOOP_NEVER);
     if (a->started && !a->ended && s) /* a store that is closed has forgotten it */
         s->driver->stop(s, a->kind == ASK_CELL ? NULL : &a->look, a->cell);
     a->ended = true;
+}
+
+void hf__ask_stop(struct ask *a)
+{
+    end(a);
     hf_list_free(a->list);
     a->list = NULL;
     free(a->name);
     a->name = NULL;
+}
+
+/* ---- follows --------------------------------------------------------------------- */
+
+static void ask_again(struct ask *a)
+{
+    if (a->busy)
+        a->again = true;
+    else if (a->client->up && !a->ended && list_empty(&a->todo_node))
+        enqueue(a);
+}
+
+static void fired(struct timer *t)
+{
+    ask_again(container_of(t, struct ask, timer));
+}
+
+void ev_changed(struct look *look, struct cell *cell)
+{
+    ask_again(look ? look->core : cell->core);
+}
+
+void hf__ask_store_up(struct client *c)
+{
+    list_for(n, &c->follows)
+        ask_again(container_of(n, struct ask, on_follows));
+}
+
+/* It was answered and goes on, unless with an error. */
+static void follow_on(struct ask *a, int rc)
+{
+    struct env *env = a->client->env;
+
+    if (rc == HF_EUNREACHABLE) {
+        env->timer(env, &a->timer, env->now(env) + RETRY_US);
+    } else if (rc < 0) {
+        end(a);
+    } else {
+        if (a->cell)
+            a->cell->verb = CELL_GET;
+        env->timer(env, &a->timer, a->cell ? a->cell->again_at : a->look.again_at);
+        if (a->again)
+            ask_again(a);
+    }
 }
 
 /* ---- rows become a list ---------------------------------------------------------- */
@@ -230,15 +303,46 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct hf_line *)a)->name, ((const struct hf_line *)b)->name);
 }
 
+void ev_progress(struct look *look)
+{
+    struct ask *a = look->core;
+
+    if (a->answer == answer_op)
+        hf__op_progress(a->user);
+}
+
+static void free_line(struct hf_line *line)
+{
+    for (size_t t = 0; t < line->ntickets; t++) {
+        free(line->tickets[t].host);
+        free(line->tickets[t].note);
+        free(line->tickets[t].hints);
+    }
+    free(line->tickets);
+    free(line->name);
+}
+
+static void sort_and_cut(struct hf_list *l, size_t limit)
+{
+    if (l->n > 1) /* a store may keep its names in another order */
+        qsort(l->lines, l->n, sizeof *l->lines, by_name);
+    while (limit > 0 && l->n > limit)
+        free_line(&l->lines[--l->n]);
+}
+
 void ev_done(struct look *look, struct cell *cell, int rc, const hf_error *err)
 {
     struct ask *a = look ? look->core : cell->core;
 
-    if (a->list && a->list->n > 1) /* a store may keep its names in another order */
-        qsort(a->list->lines, a->list->n, sizeof *a->list->lines, by_name);
-
-    if (rc < 0 || !a->follow)
-        a->ended = true; /* else the driver follows until it is told to stop */
+    if (a->list)
+        sort_and_cut(a->list, a->look.list ? a->look.limit : 0);
+    a->busy = false;
+    if (a->follow)
+        follow_on(a, rc);
+    else
+        a->ended = true;
+    if (a->follow && rc == HF_EUNREACHABLE)
+        return;
     if (a->rc < 0 && rc == 0) {
         rc = a->rc;
         err = NULL;
@@ -253,15 +357,8 @@ void hf_list_free(hf_list *l)
 {
     if (!l)
         return;
-    for (size_t i = 0; i < l->n; i++) {
-        for (size_t t = 0; t < l->lines[i].ntickets; t++) {
-            free(l->lines[i].tickets[t].host);
-            free(l->lines[i].tickets[t].note);
-            free(l->lines[i].tickets[t].hints);
-        }
-        free(l->lines[i].tickets);
-        free(l->lines[i].name);
-    }
+    for (size_t i = 0; i < l->n; i++)
+        free_line(&l->lines[i]);
     free(l->lines);
     free(l);
 }
@@ -348,7 +445,9 @@ static void answer_op(struct ask *a, int rc, const hf_error *err)
 
 void hf__ask_store_down(struct ask *a)
 {
-    if (a->answer == answer_op)
+    if (a->started) /* a follow: UP asks again */
+        list_remove(&a->todo_node);
+    else if (a->answer == answer_op)
         hf__op_store_down(a->user);
 }
 

@@ -88,6 +88,7 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     list_init(&c->todo);
     list_init(&c->due);
     list_init(&c->asks);
+    list_init(&c->follows);
     list_init(&c->connects);
     list_init(&c->walks);
     env->random(env, c->hash_key, sizeof c->hash_key);
@@ -263,6 +264,7 @@ static void up(struct client *c)
         if (!refused_by_needs(c, h) && !MUTANT(UP_FORGETS))
             repeat(h);
     }
+    hf__ask_store_up(c);
     hf__op_connected(c);
 }
 

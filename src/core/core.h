@@ -60,6 +60,7 @@ struct client {
     struct list due;                /* life.due: to renew */
     struct list walks;              /* deadlock walks that read */
     struct list asks;               /* looks and cells to start: ask.todo_node */
+    struct list follows;            /* ask.on_follows: started and not stopped */
     struct list connects;           /* OP_CONNECT: op.on_hold */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;               /* holds in LEAVING */
@@ -326,6 +327,7 @@ int hf__op_stopped(struct hf_op *); /* the client is stopped: HF_ECLOSED, with i
 void hf__op_wait_ask(struct hf_op *);
 void hf__op_wait_store(struct hf_op *); /* for an answer, up to the connect time-out */
 void hf__op_seen(struct hf_op *, int rc, const hf_error *); /* OP_WATCH: op->list is new */
+void hf__op_progress(struct hf_op *); /* OP_ASK: its limit begins anew */
 void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);
 /* OP_RELEASE: one more hold is out, or unknown */
@@ -374,6 +376,10 @@ struct ask { /* a look, an eviction or a cell request on its way */
     struct client *client;
     struct list todo_node;
     bool started, ended, follow;
+    bool busy;              /* its verb was called and is not answered */
+    bool again;             /* a follow that has changed meanwhile */
+    struct list on_follows; /* client.follows */
+    struct timer timer;     /* a follow: when it is asked again */
     struct look look;
     struct cell *cell;
     struct hf_list *list; /* being filled */
@@ -391,6 +397,7 @@ int hf__ask_look(struct ask *, struct client *, const char *name, size_t len, bo
 void hf__ask_run(struct ask *);  /* calls its verb */
 void hf__ask_stop(struct ask *); /* at any time; frees what it owns */
 void hf__ask_store_down(struct ask *);
+void hf__ask_store_up(struct client *); /* follows are asked again */
 
 /* ---- the deadlock walk (G10) ----------------------------------------------------- */
 

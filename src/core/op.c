@@ -160,6 +160,14 @@ void hf__op_wait_ask(struct hf_op *op)
     }
 }
 
+void hf__op_progress(struct hf_op *op)
+{
+    if (op->kind != OP_ASK || op->done)
+        return;
+    op->end_at = end_of(op->client, op->client->url.connect_ms);
+    arm(op);
+}
+
 int hf__op_stopped(struct hf_op *op)
 {
     hf__op_text(op, HF_ECLOSED, "the client is stopped");

@@ -24,11 +24,11 @@
  *  6 DOWN is not loss. A driver raises it before it answers what a lost connection leaves
  *    unanswered: ev_left(HF_EUNKNOWN) after DOWN means that a release waits for UP, as long
  *    as connect_timeout; before DOWN it would end at once. After UP the core repeats what
- * was unanswered (renew for holders and waiters, leave for leavers, join for joiners,
- * amend); before it reports UP the driver makes old requests impossible (G7). Looks, cells
- * and evictions that DOWN leaves unanswered the driver ends with ev_done(HF_EUNREACHABLE);
- * follows it takes up again by itself and answers anew, because something may have changed
- * meanwhile. 7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
+ *    was unanswered (renew for holders and waiters, leave for leavers, join for joiners,
+ *    amend); before it reports UP the driver makes old requests impossible (G7). Looks,
+ *    cells and evictions that DOWN leaves unanswered the driver ends with
+ *    ev_done(HF_EUNREACHABLE).
+ *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
  *    ev_granted, ev_waiting or ev_gone for the tickets on it. `look` is inspection only and
  *    never moves an expiry; it must not be older than its call (the deadlock walk rests on
  *    that), and names the line's capacity in every row. A renewal that cannot be made now
@@ -39,6 +39,12 @@
  * 10 `shut` comes when every leave is settled, or there is no time to wait for the rest.
  *    Only `flush` and `close` follow; `close` may come before ev_shut. A driver that cannot
  *    reach its store raises ev_shut at once.
+ * 11 A look or cell with `follow` is asked again and again until `stop`, which the core
+ *    calls after an error, too: after ev_changed, at its `again_at`, and after UP, because
+ *    something may have changed meanwhile. From its first call until `stop` the driver
+ *    raises ev_changed whenever what it answered may have changed since it was read, also
+ *    while the next answer is under way. HF_EUNREACHABLE does not end a follow. A cell's
+ *    verb is done once; then it is CELL_GET.
  *
  * Times: names ending in _at are microseconds on CLOCK_BOOTTIME (env->now); durations end
  * in _ms.
@@ -187,7 +193,8 @@ struct look {
     bool list, follow;
     bool brief;   /* of one line: one row without a ticket, or none if nobody holds; one
                      request (to each   node), which may be a little older than the call */
-    size_t limit; /* of lines in a list; 0: none */
+    size_t limit; /* of lines in a list; 0: none. The first by name, in any order; if more
+                     rows come the core drops the last of them */
     unsigned char token[HF_TOKEN]; /* evict, front */
     /* Hints for cheaper answers; more may be answered than asked for. */
     bool no_notes;   /* notes may be left out */
@@ -195,6 +202,8 @@ struct look {
     bool now;        /* evict: at once; else only end its renewal */
     int64_t keep_ms; /* evict: > 0: end nothing, but let a kept ticket last for so long from
                         now; HF_ENOENT if it is not a kept one. Only with HF_CAP_KEEP */
+    int64_t again_at;     /* out, follow: ask again then; LOOP_NEVER, as the core sets it:
+                             ev_changed will tell everything */
     struct list drv_node; /* the driver's own (init by the core) */
     void *drv_ptr;
     void *core;
@@ -213,14 +222,15 @@ struct cell {
     enum cell_verb verb;
     const char *name;
     size_t name_len;
-    bool if_any, follow; /* follow: ev_done now and after each change */
+    bool if_any, follow; /* follow: rule 11 */
     uint64_t if_version;
     int64_t add, ttl_ms;
     /* in: the value to put; out: the present value. version 0: there is none */
     unsigned char value[HF_CELL_MAX];
     size_t value_len;
     uint64_t version;
-    int64_t number; /* out, ADD: the sum */
+    int64_t number;   /* out, ADD: the sum */
+    int64_t again_at; /* as in a look */
     struct list drv_node;
     void *drv_ptr;
     void *core;
@@ -285,7 +295,9 @@ struct hf_driver {
 #define ev_marked hf__ev_marked
 #define ev_risk hf__ev_risk
 #define ev_row hf__ev_row
+#define ev_progress hf__ev_progress
 #define ev_done hf__ev_done
+#define ev_changed hf__ev_changed
 #define ev_store hf__ev_store
 #define ev_shut hf__ev_shut
 
@@ -314,7 +326,10 @@ void ev_dead(struct life *);
 void ev_marked(struct ticket *);
 void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_alive */
 void ev_row(struct look *, const struct row *);
+/* of a list: the store has answered something; the time limit begins anew */
+void ev_progress(struct look *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
+void ev_changed(struct look *, struct cell *); /* of a follow: it is to be asked again */
 void ev_store(struct store *, int state, const hf_error *);
 void ev_shut(struct store *);
 

@@ -5,6 +5,7 @@
  */
 #include "redis_fault.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,6 +283,46 @@ static void wrong_type(void)
     done();
 }
 
+static void on_seen(hf_op *op, int rc, const hf_list *list, const hf_error *err, void *user)
+{
+    const hf_line *line = hf_list_at(list, 0);
+
+    (void)op;
+    (void)err;
+    CHECK_RC(rc, 0);
+    atomic_store((atomic_int *)user, line ? (int)hf_line_holders(line) : 0);
+}
+
+/* What changes while the watcher cannot be told is seen when it is connected again. */
+static void watched_while_away(void)
+{
+    atomic_int holders = -1;
+    hf_client *a, *b;
+    hf_op *op = NULL;
+    hf_lease *l;
+
+    use_proxied_server("");
+    a = opened();
+    b = opened_directly();
+    CHECK_RC(hf_watch_start(a, "n", on_seen, &holders, &op, E()), 0);
+    AWAIT(holders == 0);
+    for (int i = 0; i < 2; i++) {
+        proxy_refuse(proxy, true);
+        proxy_drop(proxy);
+        AWAIT(proxy_open(proxy) == 0);
+        l = taken(b, "n", NULL);
+        STAYS(holders == 0, 100);
+        proxy_refuse(proxy, false);
+        AWAIT(holders == 1);
+        given(l);
+        AWAIT(holders == 0); /* and changes are told again */
+    }
+    hf_op_free(op);
+    closed(a);
+    closed(b);
+    done();
+}
+
 const struct test_case redis_limits_cases[] = {
     { "connections-killed", connections_killed, ON_ALL, 0, 0 },
     { "subscriber-killed-at-the-grant", killed_at_the_grant, ON_ALL, 0, 0 },
@@ -294,5 +335,6 @@ const struct test_case redis_limits_cases[] = {
     { "unknown-user", unknown_user, ON_ALL, 0, 0 },
     { "password-changed", password_changed, ON_ALL, 0, 0 },
     { "wrong-type", wrong_type, ON_ALL, 0, 0 },
+    { "watched-while-away", watched_while_away, ON_ASYNC, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -7,6 +7,7 @@
 #include "zookeeper_fault.h"
 
 #include "proto/jute.h"
+#include <stdatomic.h>
 
 enum { SAFETY_MS = 50000 / 4 }; /* the least time until anybody looks unasked */
 
@@ -179,11 +180,52 @@ static void mark_of_another(void)
     done();
 }
 
+static void on_seen(hf_op *op, int rc, const hf_list *list, const hf_error *err, void *user)
+{
+    const hf_line *line = hf_list_at(list, 0);
+
+    (void)op;
+    (void)err;
+    CHECK_RC(rc, 0);
+    atomic_store((atomic_int *)user, line ? (int)hf_line_holders(line) : 0);
+}
+
+/* What changes while the watcher cannot be told is seen when it is connected again. */
+static void watched_while_away(void)
+{
+    atomic_int holders = -1;
+    hf_client *a, *b;
+    hf_op *op = NULL;
+    hf_lease *l;
+
+    use_one_by_proxy("ttl=12s");
+    a = opened();
+    b = opened_directly(0);
+    CHECK_RC(hf_watch_start(a, "n", on_seen, &holders, &op, E()), 0);
+    AWAIT(holders == 0);
+    for (int i = 0; i < 2; i++) {
+        proxy_refuse(proxy, true);
+        proxy_drop(proxy);
+        AWAIT(proxy_open(proxy) == 0);
+        l = taken(b, "n", NULL);
+        STAYS(holders == 0, 100);
+        proxy_refuse(proxy, false);
+        AWAIT(holders == 1);
+        given(l);
+        AWAIT(holders == 0); /* and changes are told again */
+    }
+    hf_op_free(op);
+    closed(a);
+    closed(b);
+    done();
+}
+
 const struct test_case zookeeper_watch_cases[] = {
     { "watch-missed", watch_missed, ON_ALL, 0, 0 },
     { "watch-set-again", watch_set_again, ON_ALL, 0, 0 },
     { "marked", marked, ON_ALL, 0, 0 },
     { "marked-while-away", marked_while_away, ON_ALL, 0, 0 },
     { "mark-of-another", mark_of_another, ON_ALL, 0, 0 },
+    { "watched-while-away", watched_while_away, ON_ASYNC, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

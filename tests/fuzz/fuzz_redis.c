@@ -373,8 +373,7 @@ static void read_rows(const redisReply *reply)
     memset(&a, 0, sizeof a);
     if (hf__ask_look(&a, &w.c, "n", 1, false, 0, false) < 0)
         return;
-    hf__redis_line_rows("n", 1, reply, &a.look, false, &next, &err);
-    hf__redis_line_rows("n", 1, reply, &a.look, true, &next, &err);
+    hf__redis_line_rows("n", 1, reply, &a.look, &next, &err);
     hf__ask_stop(&a);
 }
 

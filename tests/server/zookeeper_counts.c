@@ -360,10 +360,84 @@ static void many_clients(void)
 
 /* --------------------------------------------------------------------------------- */
 
+struct names_seen {
+    size_t n;
+    char last[64];
+};
+
+static void look_at(const hf_list *list, void *user)
+{
+    struct names_seen *s = user;
+
+    s->n = hf_list_count(list);
+    for (size_t i = 0; i < s->n; i++) {
+        CHECK_NUM(hf_line_holders(hf_list_at(list, i)), ==, 1);
+        CHECK_NUM(hf_line_oldest_ms(hf_list_at(list, i)), >=, 0);
+    }
+    snprintf(s->last, sizeof s->last, "%s",
+             s->n ? hf_line_name(hf_list_at(list, s->n - 1)) : "");
+}
+
+static int64_t requests_of_list(hf_client *c, size_t limit, struct names_seen *s)
+{
+    int64_t least = INT64_MAX;
+
+    for (int i = 0; i < 5; i++) {
+        int64_t before = ask().requests, now;
+
+        CHECK_RC(rig.face->ls(c, "ls/", limit, look_at, s, E()), 0);
+        now = ask().requests - before;
+        least = now < least ? now : least;
+    }
+    return least;
+}
+
+/* A list with a limit does not read the rest of the tree, and shows the first by name:
+ * "ls/a-b" comes before "ls/a/b", which stands in another folder. */
+static void listing(void)
+{
+    enum { NAMES = 300 };
+    static const char *const first[] = { "ls/a", "ls/a-b", "ls/a/b", "ls/b/c/d/e" };
+    hf_lease *l[NAMES], *leases[4];
+    struct names_seen s;
+    char name[64];
+    hf_client *a, *b;
+
+    use_one(LONG_TTL);
+    a = opened();
+    b = opened();
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof name, "ls/x%03d/%d", i / 3, i);
+        l[i] = taken(a, name, NULL);
+    }
+    for (size_t i = 0; i < 4; i++)
+        leases[i] = taken(a, first[i], NULL);
+    for (size_t i = 0; i < 4; i++) {
+        int64_t most = 3 + 2 * 2 * ((int64_t)i + 1) + 5;
+
+        CHECK_NUM(requests_of_list(b, i + 1, &s), <=, most);
+        CHECK_NUM(s.n, ==, i + 1);
+        CHECK_STR(s.last, first[i]);
+    }
+    CHECK_NUM(requests_of_list(b, 100, &s), <=, 400);
+    CHECK_NUM(s.n, ==, 100);
+    CHECK_STR(s.last, "ls/x031/95");
+    CHECK_NUM(requests_of_list(b, 0, &s), <=, 3 + 100 + 2 * (NAMES + 8));
+    CHECK_NUM(s.n, ==, NAMES + 4);
+    for (int i = 0; i < NAMES; i++)
+        given(l[i]);
+    for (size_t i = 0; i < 4; i++)
+        given(leases[i]);
+    closed(a);
+    closed(b);
+    done();
+}
+
 static const struct test_case counts_cases[] = {
     { "free_path", free_path, ON_ALL, 0, 0 },
     { "busy_path", busy_path, ON_ALL, 0, 0 },
     { "state_path", state_path, ON_ALL, 0, 0 },
+    { "listing", listing, ON_ALL, 0, 0 },
     { "one_client_few", one_client_few, ON_BLOCKING, 0, 0 },
     { "one_client_many", one_client_many, ON_BLOCKING, 0, CASE_LONG },
     { "one_client_round", one_client_round, ON_BLOCKING, 0, CASE_LONG },

@@ -106,6 +106,14 @@ static void fake_look(struct store *s, struct look *l)
     w.looks++;
 }
 
+static void fake_stop(struct store *s, struct look *l, struct cell *c)
+{
+    (void)s;
+    (void)l;
+    (void)c;
+    w.stops++;
+}
+
 const struct hf_driver fake = { .name = "fake",
                                 .schemes = "fake",
                                 .open = fake_open,
@@ -117,6 +125,7 @@ const struct hf_driver fake = { .name = "fake",
                                 .renew = fake_renew,
                                 .look = fake_look,
                                 .cell = fake_cell,
+                                .stop = fake_stop,
                                 .stalled = fake_stalled };
 
 static void op_done(struct hf_op *op)
@@ -127,6 +136,7 @@ static void op_done(struct hf_op *op)
 static void op_seen(struct hf_op *op)
 {
     (void)op;
+    w.seen++;
 }
 
 static void lease_changed(struct hf_lease *l)

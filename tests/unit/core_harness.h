@@ -22,7 +22,7 @@ struct core_world {
     /* what the core asked of the store, and has not been answered */
     struct ticket *joined, *left, *amended;
     struct look *looked;
-    int looks;
+    int looks, stops, seen; /* seen: answers of watches */
     struct life *renewed[8];
     size_t nrenewed;
     int joins, leaves, renewals, changes, shuts, cells;

@@ -199,8 +199,67 @@ void ev_row(struct look *l, const struct row *r)
         snprintf(s->note, sizeof s->note, "%s", r->note);
 }
 
+/* ---- follows: the core's part of seam.h, rule 11 ---- */
+
+static struct timer *again_timer(struct look *l, struct cell *c)
+{
+    return l ? &container_of(l, struct glance, look)->again
+             : &container_of(c, struct drawer, cell)->again;
+}
+
+void ev_changed(struct look *l, struct cell *c)
+{
+    if (l)
+        hf__driver_local.look(l->store, l);
+    else
+        hf__driver_local.cell(c->store, c);
+}
+
+static void look_again(struct timer *t)
+{
+    ev_changed(&container_of(t, struct glance, again)->look, NULL);
+}
+
+static void cell_again(struct timer *t)
+{
+    ev_changed(NULL, &container_of(t, struct drawer, again)->cell);
+}
+
+void side_stop(struct look *l, struct cell *c)
+{
+    struct store *s = l ? l->store : c->store;
+    struct timer *t = again_timer(l, c);
+
+    if (timer_armed(t))
+        s->env->timer(s->env, t, LOOP_NEVER);
+    hf__driver_local.stop(s, l, c);
+}
+
+static void follow_on(struct look *l, struct cell *c, int rc)
+{
+    struct store *s = l ? l->store : c->store;
+    struct timer *t = again_timer(l, c);
+
+    if (rc < 0) {
+        side_stop(l, c);
+        return;
+    }
+    if (c)
+        c->verb = CELL_GET;
+    if (!timer_armed(t))
+        timer_init(t, l ? look_again : cell_again);
+    s->env->timer(s->env, t, l ? l->again_at : c->again_at);
+}
+
+void ev_progress(struct look *l)
+{
+    (void)l;
+}
+
 void ev_done(struct look *l, struct cell *c, int rc, const hf_error *err)
 {
+    if (l ? l->follow : c->follow)
+        follow_on(l, c, rc);
     if (l) {
         struct glance *g = container_of(l, struct glance, look);
 

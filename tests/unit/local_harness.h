@@ -45,12 +45,14 @@ struct glance { /* a look and its answers */
     size_t n, done;
     int rc;
     hf_error err;
+    struct timer again; /* a follow, as the core does it: seam.h, rule 11 */
 };
 
 struct drawer { /* a cell and its answers */
     struct cell cell;
     size_t done;
     int rc;
+    struct timer again;
 };
 
 /* Each case has a folder of its own below a temporary one. */
@@ -99,6 +101,7 @@ void glance_init(struct glance *, struct side *, const char *name);
 void drawer_init(struct drawer *, struct side *, enum cell_verb, const char *name);
 /* These drive until there is an answer. */
 void glance_at(struct glance *, struct side *, const char *name, bool list);
+void side_stop(struct look *, struct cell *); /* a follow; one of the two is NULL */
 int evict(struct side *, const char *name, const unsigned char *token, bool now);
 int drawer_do(struct drawer *, struct side *, enum cell_verb, const char *name);
 

@@ -330,7 +330,7 @@ static void without_memory_it_is_said(void **state)
     join(&p, &b, "x");
     look(&g[1], &b, "x");
     hf__driver_local.amend(b.store, &h.t);
-    hf__local_look_answer(local_of(b.store), &g[0].look); /* ends the follow */
+    hf__driver_local.look(b.store, &g[0].look); /* ends the follow */
     pass_renew(&h);
     hf__local_attend(local_of(b.store), w.t.token);
     no_memory = false;
@@ -369,8 +369,8 @@ static void what_is_stopped_is_not_answered(void **state)
     look(&g[0], &b, "x");
     hf__driver_local.evict(b.store, &g[1].look);
     hf__driver_local.cell(b.store, &d.cell);
-    hf__driver_local.stop(b.store, &g[0].look, NULL);
-    hf__driver_local.stop(b.store, NULL, &d.cell);
+    side_stop(&g[0].look, NULL);
+    side_stop(NULL, &d.cell);
     open_gate();
     side_until_size(&b, &g[1].done, 1);
     assert_int_equal(g[1].rc, HF_ENOENT);
@@ -539,7 +539,7 @@ static void a_death_is_noticed_when_the_gate_opens(void **state)
     open_gate();
     side_until(&b, &p.granted);
     side_until_size(&b, &g->done, 2);
-    hf__driver_local.stop(b.store, &g->look, NULL);
+    side_stop(&g->look, NULL);
     assert_int_equal(pass_leave(&p), 0);
 
     c = child_start(folder, stand_in_line, NULL);
@@ -589,8 +589,8 @@ static void a_follow_waits_and_goes_on(void **state)
     assert_int_equal(d.cell.version, put.cell.version);
 
     close_gate();
-    hf__driver_local.stop(b.store, &g->look, NULL);
-    hf__driver_local.stop(b.store, NULL, &d.cell);
+    side_stop(&g->look, NULL);
+    side_stop(NULL, &d.cell);
     open_gate();
     turns(&b);
     assert_int_equal(side_records(&b, TABLE_FOLLOW), 0);
@@ -613,8 +613,8 @@ static void an_error_ends_a_follow(void **state)
     glance_at(g, &b, "x", false);
     assert_int_equal(drawer_do(&d, &b, CELL_GET, "c"), 0);
     ls->sh->gate->state = 0; /* as if it had been replaced */
-    hf__local_look_answer(ls, &g->look);
-    hf__local_cell_answer(ls, &d.cell);
+    hf__driver_local.look(b.store, &g->look);
+    hf__driver_local.cell(b.store, &d.cell);
     ls->sh->gate->state = GATE_LIVE;
     assert_int_equal(g->rc, HF_EFOREIGN);
     assert_int_equal(d.rc, HF_EFOREIGN);

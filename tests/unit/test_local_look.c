@@ -114,7 +114,7 @@ static void following_a_line(void **state)
     pass_leave(&p);
     side_until_size(&b, &g->done, 3);
     assert_int_equal(g->n, 0);
-    hf__driver_local.stop(b.store, &g->look, NULL);
+    side_stop(&g->look, NULL);
     assert_int_equal(pass_join(&p), 1);
     side_turn(&b, hf__loop_now() + 20000);
     assert_int_equal(g->done, 3);
@@ -137,7 +137,7 @@ static void a_follower_sees_expiry(void **state)
     g->n = 0;
     side_until_size(&b, &g->done, 2);
     assert_int_equal(g->n, 0);
-    hf__driver_local.stop(b.store, &g->look, NULL);
+    side_stop(&g->look, NULL);
     pass_leave(&p);
     free(g);
 }
@@ -178,7 +178,7 @@ static void cells(void **state)
     a.ahead_us = 61 * 1000000;
     assert_int_equal(drawer_do(&d, &a, CELL_GET, "c"), 0);
     assert_int_equal(d.cell.version, 0);
-    hf__driver_local.stop(b.store, NULL, &f.cell);
+    side_stop(NULL, &f.cell);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, pair_setup, pair_teardown)

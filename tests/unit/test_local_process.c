@@ -127,7 +127,7 @@ static void a_follower_sees_a_death(void **state)
     child_kill(&c, SIGKILL);
     side_until_size(&a, &g->done, 2);
     assert_int_equal(g->n, 0);
-    hf__driver_local.stop(a.store, &g->look, NULL);
+    side_stop(&g->look, NULL);
     free(g);
 }
 

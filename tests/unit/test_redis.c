@@ -13,8 +13,8 @@ static int setup(void **state)
     memset(&r, 0, sizeof r);
     r.prefix_len = (size_t)snprintf(r.prefix, sizeof r.prefix, "holdfast:ns:");
     memcpy(r.client, "0123456789abcdef", CLIENT_ID);
-    snprintf(r.host, sizeof r.host, "host");
-    r.pid = 4711;
+    snprintf(r.open.host, sizeof r.open.host, "host");
+    r.open.pid = 4711;
     return 0;
 }
 
@@ -216,11 +216,11 @@ static void the_longest_record_fits(void **state)
     (void)state;
     memset(note, 'n', HF_NOTE_MAX);
     memset(hints, 'h', sizeof hints - 1);
-    memset(r.host, 'x', sizeof r.host - 1);
+    memset(r.open.host, 'x', sizeof r.open.host - 1);
     n = hf__redis_record_write(bytes, &r, &t);
     assert_true(n <= RECORD_MAX);
     assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
-    assert_int_equal(rec.host_len, sizeof r.host - 1);
+    assert_int_equal(rec.host_len, sizeof r.open.host - 1);
     assert_int_equal(rec.note_len, HF_NOTE_MAX);
     assert_int_equal(rec.hints_len, sizeof hints);
 }
@@ -309,7 +309,8 @@ static int rows_of(const char *text, size_t n)
     redisReply *reply = parsed(text, n);
     struct look look = { .name = "n", .name_len = 1 };
     hf_error err;
-    int rc = hf__redis_line_rows("n", 1, reply, &look, false, NULL, &err);
+    int64_t next_ms;
+    int rc = hf__redis_line_rows("n", 1, reply, &look, &next_ms, &err);
 
     freeReplyObject(reply);
     return rc;

@@ -14,7 +14,7 @@ static int64_t node_us(unsigned nodes, int64_t ttl_ms, int64_t connect_ms)
     static struct bid b;
 
     r.nnodes = nodes;
-    r.connect_ms = connect_ms;
+    r.open.connect_ms = connect_ms;
     t.ttl_ms = ttl_ms;
     b.redis = &r;
     b.t = &t;

@@ -137,19 +137,15 @@ static int cell(struct tx *tx, void *arg)
     return change(tx, c);
 }
 
-/* An error is the end of a follow, too. */
 static void fail(struct local *ls, void *of, int rc, const hf_error *err)
 {
-    struct cell *ce = of;
-
-    hf__local_stop(&ls->store, NULL, ce);
-    ev_done(NULL, ce, rc, err);
+    (void)ls;
+    ev_done(NULL, of, rc, err);
 }
 
 static void answer(struct local *ls, const struct celling *c)
 {
     struct cell *ce = c->cell;
-    struct follow *f = ce->drv_ptr;
     hf_error err;
 
     hf__local_deliver(ls);
@@ -157,8 +153,7 @@ static void answer(struct local *ls, const struct celling *c)
     ce->value_len = c->len;
     ce->version = c->version;
     ce->number = c->number;
-    if (f)
-        hf__local_follow_next(f, c->expires_at ? c->expires_at : LOOP_NEVER);
+    ce->again_at = c->expires_at ? c->expires_at : LOOP_NEVER;
     if (c->rc == 0) {
         ev_done(NULL, ce, 0, NULL);
         return;
@@ -169,20 +164,22 @@ static void answer(struct local *ls, const struct celling *c)
     fail(ls, ce, c->rc, &err);
 }
 
-static int run_as(struct local *ls, struct cell *ce, enum cell_verb verb)
+static int run(struct local *ls, void *of)
 {
+    struct cell *ce = of;
     struct celling c;
     hf_error err;
     int rc = 0;
 
     c.cell = ce;
-    c.verb = verb;
+    c.verb = ce->verb;
     c.number = 0;
     hf__local_key_name(&c.key, TABLE_CELL, ls->ns, ce->name, ce->name_len);
     if (ce->follow && !ce->drv_ptr)
         rc = hf__local_follow_start(ls, NULL, ce, &err);
     if (rc == 0)
-        rc = hf__local_tx_run(ls, cell, &c, verb == CELL_PUT || verb == CELL_ADD, &err);
+        rc = hf__local_tx_run(ls, cell, &c, ce->verb == CELL_PUT || ce->verb == CELL_ADD,
+                              &err);
     if (rc == 0)
         answer(ls, &c);
     else if (rc != HF_EBUSYSTORE)
@@ -190,27 +187,12 @@ static int run_as(struct local *ls, struct cell *ce, enum cell_verb verb)
     return rc == HF_EBUSYSTORE ? rc : 0;
 }
 
-static int run(struct local *ls, void *of)
-{
-    return run_as(ls, of, ((struct cell *)of)->verb);
-}
-
-static int run_again(struct local *ls, void *of)
-{
-    return run_as(ls, of, CELL_GET);
-}
-
 static const struct verb cell_verb = { .run = run,
                                        .fail = fail,
                                        .limit_ms = hf__local_gate_limit };
-static const struct verb again_verb = { .run = run_again, .fail = fail }; /* of a follow */
-
-void hf__local_cell_answer(struct local *ls, struct cell *ce)
-{
-    run_verb(ls, &again_verb, ce);
-}
+static const struct verb again_verb = { .run = run, .fail = fail }; /* of a follow */
 
 void hf__local_cell(struct store *store, struct cell *ce)
 {
-    run_verb(local_of(store), &cell_verb, ce);
+    run_verb(local_of(store), ce->drv_ptr ? &again_verb : &cell_verb, ce);
 }

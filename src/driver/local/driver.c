@@ -133,7 +133,7 @@ static void local_close(struct store *store)
     free_local(ls);
 }
 
-static void free_follow(struct follow *f)
+static void free_follow(struct local_follow *f)
 {
     free(f->post);
     free(f);

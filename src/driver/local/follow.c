@@ -5,21 +5,22 @@
  * followers in the gate only saves looking: it is raised before a record is written and
  * lowered after one is gone, so a kill leaves it too high, never too low. What no member
  * does cannot be mailed: that a holder dies or expires, that a cell expires. So a
- * follower watches the holders' processes and keeps a timer for the next expiry. Before a
+ * follower watches the holders' processes, and asks again at the next expiry. Before a
  * closed gate the answer waits, and so does the record of a follow that has ended: it costs
- * the others mail that nobody needs.
+ * the others mail that nobody needs. The core asks again (seam.h, rule 11); here is only
+ * what tells it to.
  */
 #include "driver/local/local.h"
 
 #include <stdlib.h>
 
 struct change {
-    const struct follow *f;
+    const struct local_follow *f;
     bool add, gone;
 };
 
 static size_t follow_key(unsigned char key[KEY_FOLLOW], const struct tx *tx,
-                         const struct follow *f)
+                         const struct local_follow *f)
 {
     const uint64_t who[] = { tx->sh->process, tx->ls->member };
     unsigned char tail[KEY_FOLLOW];
@@ -51,20 +52,10 @@ static int change(struct tx *tx, void *arg)
     return hf__local_db_del(tx, key, len);
 }
 
-static void timer_fired(struct timer *t)
-{
-    struct follow *f = container_of(t, struct follow, timer);
-
-    if (f->look)
-        hf__local_look_answer(f->ls, f->look);
-    else
-        hf__local_cell_answer(f->ls, f->cell);
-}
-
 int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cell,
                            hf_error *err)
 {
-    struct follow *f = calloc(1, sizeof *f);
+    struct local_follow *f = calloc(1, sizeof *f);
     struct change c = { f, true, false };
     struct key k;
     int rc = hf__local_prepare(ls, err);
@@ -75,11 +66,7 @@ int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cel
     }
     if (!f)
         return hf__fail(err, HF_ENOMEM, 0, ls->sh->path, "no memory");
-    f->ls = ls;
-    f->look = look;
-    f->cell = cell;
     f->table = look ? TABLE_LINE : TABLE_CELL;
-    timer_init(&f->timer, timer_fired);
     if (!look || !look->list) {
         hf__local_key_name(&k, f->table, ls->ns, look ? look->name : cell->name,
                            look ? look->name_len : cell->name_len);
@@ -99,23 +86,16 @@ int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cel
     return 0;
 }
 
-void hf__local_follow_next(struct follow *f, int64_t at)
-{
-    struct env *env = f->ls->store.env;
-
-    env->timer(env, &f->timer, at);
-}
-
-static bool others_follow(struct local *ls, const struct follow *f)
+static bool others_follow(struct local *ls, const struct local_follow *f)
 {
     list_for(n, &ls->looks) {
-        const struct follow *o = container_of(n, struct look, drv_node)->drv_ptr;
+        const struct local_follow *o = container_of(n, struct look, drv_node)->drv_ptr;
 
         if (o != f && o->hash == f->hash && o->table == f->table)
             return true;
     }
     list_for(n, &ls->cells) {
-        const struct follow *o = container_of(n, struct cell, drv_node)->drv_ptr;
+        const struct local_follow *o = container_of(n, struct cell, drv_node)->drv_ptr;
 
         if (o != f && o->hash == f->hash && o->table == f->table)
             return true;
@@ -142,12 +122,9 @@ static int unfollow(struct local *ls, void *of)
 
 static const struct verb unfollow_verb = { .run = unfollow, .drop = free };
 
-void hf__local_follow_stop(struct local *ls, struct follow *f, struct list *node)
+void hf__local_follow_stop(struct local *ls, struct local_follow *f, struct list *node)
 {
-    struct env *env = ls->store.env;
-
     list_remove(node);
-    env->timer(env, &f->timer, LOOP_NEVER);
     hf__local_post_clear(ls, f->post);
     run_verb(ls, &unfollow_verb, f);
 }
@@ -172,18 +149,18 @@ void hf__local_follow_changed(struct local *ls, enum table table, uint64_t hash)
     if (table == TABLE_LINE)
         list_for_safe(n, &ls->looks) {
             struct look *look = container_of(n, struct look, drv_node);
-            const struct follow *f = look->drv_ptr;
+            const struct local_follow *f = look->drv_ptr;
 
             if (f->hash == hash)
-                hf__local_look_answer(ls, look);
+                ev_changed(look, NULL);
         }
     else
         list_for_safe(n, &ls->cells) {
             struct cell *cell = container_of(n, struct cell, drv_node);
-            const struct follow *f = cell->drv_ptr;
+            const struct local_follow *f = cell->drv_ptr;
 
             if (f->hash == hash)
-                hf__local_cell_answer(ls, cell);
+                ev_changed(NULL, cell);
         }
 }
 
@@ -191,9 +168,9 @@ void hf__local_follow_death(struct local *ls, const struct peer *p)
 {
     list_for_safe(n, &ls->looks) {
         struct look *look = container_of(n, struct look, drv_node);
-        const struct follow *f = look->drv_ptr;
+        const struct local_follow *f = look->drv_ptr;
 
         if (hf__local_post_has(f->post, p))
-            hf__local_look_answer(ls, look);
+            ev_changed(look, NULL);
     }
 }

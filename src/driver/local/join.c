@@ -18,6 +18,7 @@
  * Upholds G1, G2, G3 (the end of the queue, unless barging), G7, G8.
  */
 #include "driver/local/local.h"
+#include "kit/opening.h"
 
 #include "util/text.h"
 
@@ -39,7 +40,9 @@ struct join {
     uint64_t life;      /* the number of the wait's record */
     uint64_t line, seq;
     struct sight sight;
-    char text[200]; /* who is in the way */
+    char text[200];        /* BUSY: who is in the way */
+    enum line_kind in_use; /* MISMATCH: as what, with which capacity */
+    int64_t capacity;
 };
 
 /* ---- inside the gate ------------------------------------------------------------- */
@@ -154,12 +157,9 @@ static void describe(struct join *j, const struct line *l, int64_t now)
 {
     char note[64] = "";
 
-    if (j->outcome == MISMATCH && l->f.kind == LINE_LOCK)
-        snprintf(j->text, sizeof j->text, "in use as a lock");
-    else if (j->outcome == MISMATCH)
-        snprintf(j->text, sizeof j->text, "in use with %lld permits",
-                 (long long)l->f.capacity);
-    else if (l->f.nholders > 0) {
+    j->in_use = (enum line_kind)l->f.kind;
+    j->capacity = l->f.capacity;
+    if (l->f.nholders > 0) {
         const struct holder *h = &l->holders[0];
 
         hf__escape(note, sizeof note, h->note, h->f.note_len);
@@ -321,7 +321,7 @@ static void answer(struct local *ls, struct join *j, hf_error *err)
         break;
     case MISMATCH:
         hf__local_deliver(ls);
-        hf__fail(err, HF_EMISMATCH, 0, ls->sh->path, "%s", j->text);
+        hf__mismatch(err, ls->sh->path, t->name, j->in_use, j->capacity);
         gone(ls, t, HF_EMISMATCH, err);
         break;
     }

@@ -517,22 +517,15 @@ void hf__local_stop(struct store *, struct look *, struct cell *);
 
 /* ---- following ------------------------------------------------------------------- */
 
-struct follow { /* look.drv_ptr, cell.drv_ptr */
-    struct local *ls;
-    struct look *look; /* one of the two */
-    struct cell *cell;
+struct local_follow { /* look.drv_ptr, cell.drv_ptr */
     enum table table;
-    uint64_t hash; /* 0: a list, every line */
-    struct post *post;
-    struct timer timer; /* the next expiry */
+    uint64_t hash;     /* 0: a list, every line */
+    struct post *post; /* of a line: the processes that hold */
 };
 
 int hf__local_follow_start(struct local *, struct look *, struct cell *, hf_error *);
-void hf__local_follow_next(struct follow *, int64_t at); /* looks again then; LOOP_NEVER */
-void hf__local_follow_stop(struct local *, struct follow *, struct list *node);
+void hf__local_follow_stop(struct local *, struct local_follow *, struct list *node);
 void hf__local_follow_changed(struct local *, enum table, uint64_t hash);
 void hf__local_follow_death(struct local *, const struct peer *);
-void hf__local_look_answer(struct local *, struct look *);
-void hf__local_cell_answer(struct local *, struct cell *);
 
 #endif

@@ -302,23 +302,19 @@ static int look(struct tx *tx, void *arg)
                             : look_at_line(tx, k);
 }
 
-/* An error is the end of a follow, too. */
 static void fail(struct local *ls, void *of, int rc, const hf_error *err)
 {
-    struct look *lk = of;
-
-    hf__local_stop(&ls->store, lk, NULL);
-    ev_done(lk, NULL, rc, err);
+    (void)ls;
+    ev_done(of, NULL, rc, err);
 }
 
 static void show(struct local *ls, struct looking *k)
 {
-    struct follow *f = k->look->drv_ptr;
+    struct local_follow *f = k->look->drv_ptr;
 
-    if (f) {
+    if (f)
         hf__local_post_set(ls, &f->post);
-        hf__local_follow_next(f, k->earliest_at);
-    }
+    k->look->again_at = k->earliest_at;
     list_for(n, &k->rows)
         ev_row(k->look, &container_of(n, struct shown, node)->row);
     free_rows(k);
@@ -352,12 +348,7 @@ static const struct verb look_verb = { .run = run,
                                        .limit_ms = hf__local_gate_limit };
 static const struct verb again_verb = { .run = run, .fail = fail }; /* of a follow */
 
-void hf__local_look_answer(struct local *ls, struct look *lk)
-{
-    run_verb(ls, &again_verb, lk);
-}
-
 void hf__local_look(struct store *store, struct look *lk)
 {
-    run_verb(local_of(store), &look_verb, lk);
+    run_verb(local_of(store), lk->drv_ptr ? &again_verb : &look_verb, lk);
 }

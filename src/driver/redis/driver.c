@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LEAST_TTL_MS = 100, PORT = 6379, SENTINEL_PORT = 26379 };
 
@@ -43,11 +42,10 @@ static int read_options(struct redis *r, const struct url *url, hf_error *err)
     const char *replicas = hf__url_param(url, "replicas");
     const char *timeout = hf__url_param(url, "replica_timeout");
     const char *db = hf__url_param(url, "db"), *mode = hf__url_param(url, "mode");
-    int rc =
-        hf__url_known(url, "mode replicas replica_timeout db tls_ca tls_cert tls_key", err);
+    int rc = 0;
 
     r->replica_ms = 100;
-    if (rc == 0 && mode) /* mode=plain has not come here */
+    if (mode) /* mode=plain has not come here */
         rc = hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: only plain is known",
                       mode);
     if (rc == 0 && replicas)
@@ -87,23 +85,19 @@ static int read_path(struct redis *r, const struct url *url, hf_error *err)
     return hf__redis_read_number(url, "the database", db, 1 << 20, &r->db, err);
 }
 
-int hf__redis_read_tls(struct redis *r, const struct url *url, hf_error *err)
+int hf__redis_read_opening(struct redis *r, const struct url *url, const char *params,
+                           hf_error *err)
 {
-    const struct tls_config config = { .ca = hf__url_param(url, "tls_ca"),
-                                       .cert = hf__url_param(url, "tls_cert"),
-                                       .key = hf__url_param(url, "tls_key") };
-    struct env *env = r->store.env;
-    int rc;
+    const struct opening_rules rules = { .params = params,
+                                         .port = r->topology == TOPOLOGY_SENTINEL
+                                                     ? SENTINEL_PORT
+                                                     : PORT,
+                                         .tls = strncmp(url->scheme, "rediss", 6) == 0 ||
+                                                strcmp(url->scheme, "redlocks") == 0,
+                                         .tls_schemes = "rediss:// or redlocks://" };
+    int rc = hf__opening_read(&r->open, url, r->store.env, &rules, err);
 
-    if (strncmp(url->scheme, "rediss", 6) != 0 && strcmp(url->scheme, "redlocks") != 0) {
-        if (config.ca || config.cert || config.key)
-            return hf__fail(err, HF_EINVAL, 0, url->shown,
-                            "URL: tls_* needs rediss:// or redlocks://");
-        return 0;
-    }
-    rc = env->tls(env, &r->tls, err);
-    if (rc == 0)
-        rc = r->tls->context_new(&r->tls_context, &config, err);
+    r->shown = r->open.shown;
     return rc;
 }
 
@@ -124,24 +118,19 @@ static int read_url(struct redis *r, const struct url *url, hf_error *err)
         return hf__fail(
             err, HF_EINVAL, 0, url->shown,
             "URL: one host only; several need redis+sentinel:// or redis+cluster://");
-    rc = local ? 0 : read_path(r, url, err);
+    rc = hf__redis_read_opening(r, url, "mode replicas replica_timeout db", err);
+    if (rc == 0 && !local)
+        rc = read_path(r, url, err);
     if (rc == 0)
         rc = read_options(r, url, err);
     if (rc == 0 && hf__redis_bucket_escape(ns, sizeof ns, url->ns) < 0)
         rc = hf__fail(err, HF_EINVAL, 0, url->shown, "URL: the namespace is too long");
-    if (rc == 0) {
+    if (rc == 0)
         r->prefix_len = (size_t)snprintf(r->prefix, sizeof r->prefix, "holdfast:%s:", ns);
-        rc = hf__redis_read_tls(r, url, err);
-    }
     return rc;
 }
 
 /* ---- opening --------------------------------------------------------------------- */
-
-static char *copy(const char *text)
-{
-    return text ? strdup(text) : NULL;
-}
 
 static void later_fired(struct timer *t)
 {
@@ -168,21 +157,15 @@ static void free_redis(struct redis *r)
         free(container_of(n, struct request, call.node));
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
-    if (r->tls)
-        r->tls->context_free(r->tls_context);
-    if (r->password)
-        explicit_bzero(r->password, strlen(r->password));
+    hf__opening_done(&r->open);
     hf__map_done(&r->tickets);
     hf__map_done(&r->waits);
     free(r->command.buf);
-    free(r->user);
-    free(r->password);
     free(r->master);
-    free(r->shown);
     free(r);
 }
 
-static struct redis *new_redis(const struct url *url, struct env *env)
+static struct redis *new_redis(struct env *env)
 {
     struct redis *r = calloc(1, sizeof *r);
     unsigned char id[CLIENT_ID / 2];
@@ -210,17 +193,10 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     r->store.least_cell_ttl_ms = 1;
     r->store.most_cell_ttl_ms = r->store.most_ttl_ms;
     r->store.name_max = HF_NAME_MAX;
-    r->connect_ms = url->connect_ms;
     env->random(env, id, sizeof id);
     env->random(env, r->hash_key, sizeof r->hash_key);
     hf__hex(r->client, id, sizeof id);
-    gethostname(r->host, sizeof r->host - 1);
-    r->pid = getpid();
-    r->user = copy(url->user && url->user[0] ? url->user : NULL);
-    r->password = copy(url->password);
-    r->shown = copy(url->shown);
-    if ((url->user && url->user[0] && !r->user) || (url->password && !r->password) ||
-        !r->shown || hf__map_init(&r->tickets) < 0 || hf__map_init(&r->waits) < 0) {
+    if (hf__map_init(&r->tickets) < 0 || hf__map_init(&r->waits) < 0) {
         free_redis(r);
         return NULL;
     }
@@ -229,14 +205,13 @@ static struct redis *new_redis(const struct url *url, struct env *env)
 
 static int start(struct redis *r, const struct url *url, hf_error *err)
 {
-    bool local = url->nhosts == 0;
+    const struct opening_host *h = r->open.nhosts > 0 ? &r->open.hosts[0] : NULL;
 
     if (r->topology == TOPOLOGY_CLUSTER)
         return hf__redis_cluster_start(r, url, PORT, err);
-    r->one = hf__redis_node_new(
-        r, local || r->topology == TOPOLOGY_SENTINEL ? NULL : url->hosts[0].host,
-        local || url->hosts[0].port == 0 ? PORT : url->hosts[0].port,
-        local ? url->path : NULL);
+    r->one = hf__redis_node_new(r, h && r->topology != TOPOLOGY_SENTINEL ? h->host : NULL,
+                                h && r->topology != TOPOLOGY_SENTINEL ? h->port : PORT,
+                                h ? NULL : url->path);
     if (!r->one)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     if (r->topology == TOPOLOGY_SENTINEL)
@@ -255,7 +230,7 @@ bool hf__redis_wants_redlock(const struct url *url)
 static int redis_open(struct store **ret, const struct url *url, struct env *env,
                       hf_error *err)
 {
-    struct redis *r = new_redis(url, env);
+    struct redis *r = new_redis(env);
     int rc;
 
     if (!r)

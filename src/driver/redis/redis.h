@@ -15,6 +15,8 @@
 
 #include "driver/redis/script.h"
 #include "kit/link.h"
+#include "kit/opening.h"
+#include "kit/query.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "seam/seam.h"
@@ -263,60 +265,38 @@ enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
 size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
 int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDAMAGED */
 
-/* Whole lines, as look.lua gives them. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
+/* A whole line, as look.lua gives it. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
-                        struct look *, bool summary, int64_t *ret_next_ms, hf_error *);
+                        struct look *, int64_t *ret_next_ms, hf_error *);
 
-/* ---- looking, cells, following (look.c, cell.c, follow.c) ------------------------ */
+/* ---- looking, cells, following (look.c, list.c, cell.c, follow.c) ---------------- */
 
-struct listing;
-
-struct asking { /* one request for a look, a cell or an eviction */
+struct redis_query { /* one request for a look, a cell or an eviction */
     struct request q;
-    struct look *look; /* NULL: not of a look, or stopped */
-    struct cell *cell;
-    struct listing *listing;
-    int64_t follow_ms;
-    bool read_only;   /* of a cell: whatever its verb */
-    bool bare, front; /* of a look: without notes; only what stands in front of `token` */
-    unsigned char token[HF_TOKEN];
+    struct query query;
     size_t name_len;
     char name[]; /* terminated */
 };
 
-static inline struct asking *asking_of(struct request *q)
+static inline struct redis_query *redis_query_of(struct request *q)
 {
-    return container_of(q, struct asking, q);
+    return container_of(q, struct redis_query, q);
 }
 
-struct follow { /* look.drv_ptr, cell.drv_ptr */
-    struct redis *redis;
-    struct look *look;
-    struct cell *cell;
-    struct timer timer;
-    struct asking *asking; /* under way */
-    bool again, begun;
-    unsigned bucket;
-    size_t channel_len;
-    char channel[];
-};
+enum { FOLLOW_MS = 30000 }; /* a look of a follow makes others publish for so long */
 
-bool hf__redis_asking_failed(const redisReply *);
-struct asking *hf__redis_asking_new(const struct request_type *, struct look *,
-                                    const char *name,
-                                    size_t name_len); /* NULL: no memory */
-void hf__redis_asking_no_memory(struct look *);       /* tells it */
+bool hf__redis_query_failed(const redisReply *);
+/* Asks; if there is no memory the core is told. */
+void hf__redis_query_send(struct redis *, const struct request_type *, struct look *,
+                          struct cell *);
 void hf__redis_brief(struct redis *, struct look *);
-void hf__redis_look_send(struct redis *, struct look *, int64_t follow_ms);
-void hf__redis_cell_send(struct redis *, struct cell *, bool read_only);
+void hf__redis_list(struct redis *, struct look *);
 void hf__redis_follow_start(struct redis *, struct look *, struct cell *);
-void hf__redis_follow_end(struct redis *, struct follow *);      /* takes NULL */
-void hf__redis_follow_next(struct follow *, int64_t expires_ms); /* -1: nothing expires */
-struct follow *hf__redis_follows_find(struct redis *, const char *channel, size_t,
-                                      const struct follow *after);
+void hf__redis_follow_end(struct redis *, struct look *, struct cell *);
+/* When it is to be asked again; -1: nothing expires. */
+int64_t hf__redis_follow_next(const struct redis *, int64_t expires_ms, bool cell);
 void hf__redis_follows_changed(struct redis *, const char *channel, size_t);
-void hf__redis_follows_subscribe(struct redis *, const struct node *);
-void hf__redis_follows_again(struct redis *); /* subscribe and look again */
+void hf__redis_follows_subscribe(struct redis *, struct node *); /* NULL: every one */
 
 /* ---- the store ------------------------------------------------------------------- */
 
@@ -325,18 +305,14 @@ enum topology { TOPOLOGY_ONE, TOPOLOGY_SENTINEL, TOPOLOGY_CLUSTER, TOPOLOGY_REDL
 struct redis {
     struct store store;
     enum topology topology;
-    char *user, *password, *master; /* master: its name, under Sentinel */
+    struct opening open;
+    const char *shown; /* of it */
+    char *master;      /* its name, under Sentinel */
     int64_t db;
     char prefix[PREFIX_MAX];
     size_t prefix_len;
     char client[CLIENT_ID + 1];
-    char host[256]; /* ours, for the records */
-    int64_t pid;
-    char *shown;
-    int64_t connect_ms;
     int64_t replicas, replica_ms;
-    const struct tls_module *tls;
-    struct tls_context *tls_context;
     struct map tickets;   /* ticket.drv_node, by token */
     struct map waits;     /* wait.node */
     uint64_t hash_key[2]; /* for names */
@@ -382,7 +358,9 @@ void hf__redis_pulse(struct redis *);
 
 extern const struct hf_driver hf__driver_redis;
 
-int hf__redis_read_tls(struct redis *, const struct url *, hf_error *);
+/* `params`: the parameters that are known, besides tls_*. */
+int hf__redis_read_opening(struct redis *, const struct url *, const char *params,
+                           hf_error *);
 int hf__redis_read_number(const struct url *, const char *what, const char *text,
                           int64_t most, int64_t *ret, hf_error *);
 void hf__redis_close(struct store *);

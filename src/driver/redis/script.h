@@ -14,6 +14,7 @@ enum script_id {
     SCRIPT_EVICT,
     SCRIPT_CELL,
     SCRIPT_BRIEF,
+    SCRIPT_LIST,
     SCRIPT_KEEP,
     SCRIPT_LOCK, /* redlock, from here on */
     SCRIPT_RAISE,

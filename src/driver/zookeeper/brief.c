@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-struct brief {
+struct zk_brief {
     struct request q;
-    struct look *look; /* NULL: stopped */
+    struct query query;
 };
 
-static struct brief *of(struct request *q)
+static struct zk_brief *of(struct request *q)
 {
-    return container_of(q, struct brief, q);
+    return container_of(q, struct zk_brief, q);
 }
 
 static void show(struct look *look, struct entry *const *entries, size_t n)
@@ -57,45 +57,36 @@ static void show_alone(struct look *look)
 
 static void answer(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct look *look = of(q)->look;
+    struct look *look = of(q)->query.look;
     hf_error err;
     int rc = 0;
 
     if (!look)
         return;
-    look->drv_ptr = NULL;
     if (!reply || (reply->err != 0 && reply->err != JUTE_NO_NODE))
         rc = hf__zk_error(z, reply, &err);
     else if (reply->err == 0 && z->alone)
         show_alone(look);
     else if (reply->err == 0)
         rc = read_children(look, reply, &err);
-    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+    hf__query_end(&of(q)->query, rc, &err);
 }
 
 void hf__zk_brief(struct zk *z, struct look *look)
 {
     static const char node[] = "/_ephemeral";
-    struct request *q = hf__zk_try_request(answer, sizeof(struct brief));
+    struct request *q = hf__zk_try_request(answer, sizeof(struct zk_brief));
     char path[NODE_PATH_MAX];
     size_t len;
-    hf_error err;
 
     if (!q) {
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
-        ev_done(look, NULL, HF_ENOMEM, &err);
+        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a look");
         return;
     }
-    of(q)->look = look;
-    look->drv_ptr = q;
+    hf__query_begin(&of(q)->query, look, NULL);
     len = hf__zk_dir(z, path, look->name, look->name_len);
     if (z->alone)
         memcpy(path + len, node, sizeof node);
     hf__zk_send_path(z, q, z->alone ? JUTE_EXISTS : JUTE_GET_CHILDREN2, path,
                      z->alone ? len + sizeof node - 1 : len);
-}
-
-void hf__zk_brief_stop(void *request)
-{
-    of(request)->look = NULL;
 }

@@ -23,8 +23,7 @@ enum { TRIES = 10000 };
 
 struct cell_job {
     struct zk *zk;
-    struct cell *cell; /* NULL: stopped */
-    bool read_only;
+    struct query query;
     unsigned open, tries;
     /* what was read */
     bool failed, has_dir, there;
@@ -58,25 +57,9 @@ static void read_it(struct cell_job *);
 
 static void finish(struct cell_job *j, int rc, const hf_error *err)
 {
-    struct cell *cell = j->cell;
-    struct follow *f = cell && cell->follow ? cell->drv_ptr : NULL;
-    struct zk *z = j->zk;
-
+    hf__query_end(&j->query, rc, err);
     free(j->dir_data);
     free(j);
-    if (!cell)
-        return;
-    if (f)
-        f->job = NULL;
-    else
-        cell->drv_ptr = NULL;
-    if (f && rc == HF_EUNREACHABLE)
-        return; /* it is taken up again */
-    if (f && rc < 0)
-        hf__zk_follow_end(f);
-    ev_done(NULL, cell, rc, rc < 0 ? err : NULL);
-    if (f && rc == 0)
-        hf__zk_follow_answered(z, f);
 }
 
 static void fail(struct cell_job *j, const struct jute_reply *reply)
@@ -97,7 +80,7 @@ static void fail_with(struct cell_job *j, int code, const char *text)
 
 static void tell(struct cell_job *j, const void *value, size_t len, uint64_t version)
 {
-    struct cell *cell = j->cell;
+    struct cell *cell = j->query.cell;
 
     if (!cell)
         return;
@@ -123,7 +106,7 @@ static struct request *request(struct cell_job *j,
 
 static void again(struct cell_job *j)
 {
-    if (!j->cell)
+    if (!j->query.cell)
         finish(j, 0, NULL);
     else if (j->tries++ < TRIES)
         read_it(j);
@@ -146,7 +129,7 @@ static void answer_change(struct zk *z, struct request *q, struct jute_reply *re
     switch (part.err) {
     case 0:
         tell(j, j->next, j->next_len,
-             j->cell && j->cell->verb == CELL_DEL ? 0 : (uint64_t)reply->zxid);
+             j->query.cell && j->query.cell->verb == CELL_DEL ? 0 : (uint64_t)reply->zxid);
         finish(j, 0, NULL);
         break;
     case JUTE_NO_NODE:
@@ -184,7 +167,7 @@ static void change(struct cell_job *j)
         hf__jute_put_create(o, j->path, j->path_len, j->next, j->next_len, z->login != NULL,
                             JUTE_PERSISTENT);
     } else {
-        bool del = j->cell->verb == CELL_DEL;
+        bool del = j->query.cell->verb == CELL_DEL;
 
         hf__jute_put_part(o, JUTE_CHECK);
         put_path(o, j, true);
@@ -219,17 +202,17 @@ static bool add(struct cell_job *j)
         if (j->len == 0 || *end != '\0' || errno != 0)
             return false;
     }
-    if (__builtin_add_overflow(number, j->cell->add, &number))
+    if (__builtin_add_overflow(number, j->query.cell->add, &number))
         return false;
-    j->cell->number = number;
+    j->query.cell->number = number;
     j->next_len = (size_t)snprintf((char *)j->next, sizeof j->next, "%" PRId64, number);
     return true;
 }
 
 static void decide(struct cell_job *j)
 {
-    struct cell *cell = j->cell;
-    enum cell_verb verb = j->read_only ? CELL_GET : cell->verb;
+    struct cell *cell = j->query.cell;
+    enum cell_verb verb = cell->verb;
     uint64_t version = j->there ? j->mzxid : 0;
 
     if ((verb == CELL_PUT || verb == CELL_DEL) && !cell->if_any &&
@@ -257,7 +240,7 @@ static void was_read(struct cell_job *j)
         return;
     if (j->failed)
         fail(j, j->why.xid == -1 ? NULL : &j->why);
-    else if (!j->cell)
+    else if (!j->query.cell)
         finish(j, 0, NULL);
     else
         decide(j);
@@ -302,9 +285,8 @@ static void answer_absent(struct zk *z, struct request *q, struct jute_reply *re
 
     (void)z;
     j->open--;
-    if (!bad(j, reply) && reply->err == 0 && j->cell && j->cell->drv_ptr)
-        ((struct follow *)j->cell->drv_ptr)->again =
-            true; /* it came into being meanwhile */
+    if (!bad(j, reply) && reply->err == 0 && j->query.cell)
+        ev_changed(NULL, j->query.cell); /* it came into being meanwhile */
     was_read(j);
 }
 
@@ -327,7 +309,8 @@ static void answer_cell(struct zk *z, struct request *q, struct jute_reply *repl
             j->version = stat.version;
             j->mzxid = (uint64_t)stat.mzxid;
         }
-    } else if (reply && reply->err == JUTE_NO_NODE && j->cell && j->cell->follow) {
+    } else if (reply && reply->err == JUTE_NO_NODE && j->query.cell &&
+               j->query.cell->follow) {
         struct request *watch = request(j, answer_absent);
 
         if (watch) /* to hear of it when there is one */
@@ -355,49 +338,30 @@ static void read_it(struct cell_job *j)
         return;
     }
     hf__zk_send_path(z, dir, JUTE_GET_DATA, j->path, j->dir_len);
-    if (j->cell->follow)
+    if (j->query.cell->follow)
         hf__zk_send_watch(z, cell, JUTE_GET_DATA, j->path, j->path_len);
     else
         hf__zk_send_path(z, cell, JUTE_GET_DATA, j->path, j->path_len);
 }
 
-void hf__zk_cell_send(struct zk *z, struct cell *cell, bool read_only)
+void hf__zk_cell(struct store *s, struct cell *cell)
 {
     static const char node[] = "/_cell";
-    struct follow *f = cell->follow ? cell->drv_ptr : NULL;
+    struct zk *z = zk_of(s);
     struct cell_job *j = calloc(1, sizeof *j);
-    hf_error err;
 
+    if (cell->follow)
+        hf__zk_follow_start(z, NULL, cell);
     if (!j) {
-        hf__zk_follow_end(f);
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a cell");
-        ev_done(NULL, cell, HF_ENOMEM, &err);
+        hf__query_refuse(NULL, cell, HF_ENOMEM, NULL, "no memory for a cell");
         return;
     }
     j->zk = z;
-    j->cell = cell;
-    j->read_only = read_only;
     j->next_len = cell->verb == CELL_PUT ? cell->value_len : 0;
     memcpy(j->next, cell->value, j->next_len);
     j->dir_len = hf__zk_dir(z, j->path, cell->name, cell->name_len);
     memcpy(j->path + j->dir_len, node, sizeof node - 1);
     j->path_len = j->dir_len + sizeof node - 1;
-    if (f)
-        f->job = j;
-    else
-        cell->drv_ptr = j;
+    hf__query_begin(&j->query, NULL, cell);
     read_it(j);
-}
-
-void hf__zk_cell(struct store *s, struct cell *cell)
-{
-    if (cell->follow)
-        hf__zk_follow_start(zk_of(s), NULL, cell);
-    else
-        hf__zk_cell_send(zk_of(s), cell, false);
-}
-
-void hf__zk_cell_stop(void *job)
-{
-    ((struct cell_job *)job)->cell = NULL;
 }

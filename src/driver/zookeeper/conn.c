@@ -272,11 +272,11 @@ static const struct stream_events stream_events = { on_up, on_data, on_down };
 static int open_stream(struct link *k, int64_t ms, hf_error *err)
 {
     struct zk *z = zk_at(k);
-    const struct zk_server *s = &z->servers[z->server];
+    const struct opening_host *s = &z->open.hosts[z->server];
     struct stream_target to = { .host = s->host,
                                 .port = s->port,
-                                .tls = z->tls,
-                                .tls_context = z->tls_context,
+                                .tls = z->open.tls,
+                                .tls_context = z->open.tls_context,
                                 .shown = s->shown,
                                 .connect_ms = ms };
 
@@ -316,7 +316,7 @@ static const struct link_transport transport = { open_stream, close_stream, send
 static int64_t patience_ms(const struct link *k)
 {
     const struct zk *z = zk_at(k);
-    int64_t each = z->connect_ms / (int64_t)z->nservers,
+    int64_t each = z->open.connect_ms / (int64_t)z->open.nhosts,
             quarter = z->session.timeout_ms / 4;
 
     return z->session.id != 0 && (quarter < each || k->state >= LINK_SETTLING) ? quarter
@@ -346,7 +346,8 @@ void hf__zk_flush(struct zk *z)
 void hf__zk_conn_init(struct zk *z)
 {
     hf__stream_init(&z->stream, z->store.env, &stream_events);
-    hf__link_init(&z->link, z->store.env, &transport, &events, &z->dirty, z->connect_ms);
+    hf__link_init(&z->link, z->store.env, &transport, &events, &z->dirty,
+                  z->open.connect_ms);
 }
 
 void hf__zk_conn_close(struct zk *z)

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PORT = 2181, TLS_PORT = 2281, TTL_MS = 30000, LEAST_TTL_MS = 100 };
 
@@ -19,10 +18,8 @@ static int read_options(struct zk *z, const struct url *url, hf_error *err)
 {
     const char *mode = hf__url_param(url, "mode"), *names = hf__url_param(url, "names");
     const char *auth = hf__url_param(url, "auth");
-    int rc = hf__url_known(url, "mode names auth tls_ca tls_cert tls_key", err), n;
+    int n;
 
-    if (rc < 0)
-        return rc;
     if (mode && strcmp(mode, "ephemeral") != 0 && strcmp(mode, "line") != 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: line or ephemeral",
                         mode);
@@ -44,68 +41,20 @@ static int read_options(struct zk *z, const struct url *url, hf_error *err)
     return 0;
 }
 
-static int read_tls(struct zk *z, const struct url *url, hf_error *err)
+static int read_url(struct zk *z, const struct url *url, hf_error *err)
 {
-    const struct tls_config config = { .ca = hf__url_param(url, "tls_ca"),
-                                       .cert = hf__url_param(url, "tls_cert"),
-                                       .key = hf__url_param(url, "tls_key") };
-    struct env *env = z->store.env;
-    int rc;
-
-    if (strcmp(url->scheme, "zks") != 0) {
-        if (config.ca || config.cert || config.key)
-            return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: tls_* needs zks://");
-        return 0;
-    }
-    rc = env->tls(env, &z->tls, err);
-    if (rc == 0)
-        rc = z->tls->context_new(&z->tls_context, &config, err);
-    return rc;
-}
-
-/* In an order of our own: the clients of an ensemble spread over it. */
-static void shuffle(struct zk *z)
-{
-    for (size_t i = z->nservers; i > 1; i--) {
-        uint32_t dice;
-        struct zk_server swap = z->servers[i - 1];
-        size_t k;
-
-        z->store.env->random(z->store.env, &dice, sizeof dice);
-        k = dice % i;
-        z->servers[i - 1] = z->servers[k];
-        z->servers[k] = swap;
-    }
-}
-
-static int read_servers(struct zk *z, const struct url *url, hf_error *err)
-{
-    uint16_t port = strcmp(url->scheme, "zks") == 0 ? TLS_PORT : PORT;
+    const struct opening_rules rules = { .params = "mode names auth",
+                                         .port = PORT,
+                                         .tls_port = TLS_PORT,
+                                         .tls = strcmp(url->scheme, "zks") == 0,
+                                         .tls_schemes = "zks://",
+                                         .shuffle = true };
+    int rc, n;
 
     if (url->nhosts == 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: a host is missing");
-    z->servers = calloc(url->nhosts, sizeof *z->servers);
-    for (size_t i = 0; z->servers && i < url->nhosts; i++) {
-        struct zk_server *s = &z->servers[i];
-
-        s->host = strdup(url->hosts[i].host);
-        s->port = url->hosts[i].port ? url->hosts[i].port : port;
-        if (!s->host)
-            break;
-        snprintf(s->shown, sizeof s->shown, strchr(s->host, ':') ? "[%s]:%u" : "%s:%u",
-                 s->host, (unsigned)s->port);
-        z->nservers++;
-    }
-    if (z->nservers < url->nhosts)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    shuffle(z);
-    return 0;
-}
-
-static int read_url(struct zk *z, const struct url *url, hf_error *err)
-{
-    int rc = read_servers(z, url, err), n;
-
+    rc = hf__opening_read(&z->open, url, z->store.env, &rules, err);
+    z->shown = z->open.shown;
     if (rc == 0)
         rc = read_options(z, url, err);
     if (rc < 0)
@@ -116,7 +65,7 @@ static int read_url(struct zk *z, const struct url *url, hf_error *err)
                         "URL: '%s' is not a path of ZooKeeper, or too long", url->path);
     z->root_len = (size_t)n;
     z->asked_ms = url->ttl_ms ? url->ttl_ms : TTL_MS;
-    return read_tls(z, url, err);
+    return 0;
 }
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -128,19 +77,14 @@ static void free_zk(struct zk *z)
     hf__zk_conn_done(z);
     env->timer(env, &z->pulse, LOOP_NEVER);
     env->timer(env, &z->later, LOOP_NEVER);
-    if (z->tls)
-        z->tls->context_free(z->tls_context);
+    hf__opening_done(&z->open);
     if (z->login)
         explicit_bzero(z->login, strlen(z->login));
     explicit_bzero(&z->session, sizeof z->session);
     hf__zk_quiet_forget(z);
     hf__map_done(&z->quiet_lines);
     hf__map_done(&z->lines);
-    for (size_t i = 0; i < z->nservers; i++)
-        free(z->servers[i].host);
-    free(z->servers);
     free(z->login);
-    free(z->shown);
     free(z);
 }
 
@@ -155,7 +99,7 @@ static void set_caps(struct zk *z)
     z->store.starts_down = true;
 }
 
-static struct zk *new_zk(const struct url *url, struct env *env)
+static struct zk *new_zk(struct env *env)
 {
     struct zk *z = calloc(1, sizeof *z);
 
@@ -172,13 +116,9 @@ static struct zk *new_zk(const struct url *url, struct env *env)
     timer_init(&z->later, hf__zk_seat_later);
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
-    z->connect_ms = url->connect_ms;
     env->random(env, z->hash_key, sizeof z->hash_key);
-    gethostname(z->host, sizeof z->host - 1);
-    z->pid = getpid();
-    z->shown = strdup(url->shown);
     hf__zk_conn_init(z);
-    if (!z->shown || hf__map_init(&z->lines) < 0 || hf__map_init(&z->quiet_lines) < 0) {
+    if (hf__map_init(&z->lines) < 0 || hf__map_init(&z->quiet_lines) < 0) {
         free_zk(z);
         return NULL;
     }
@@ -188,7 +128,7 @@ static struct zk *new_zk(const struct url *url, struct env *env)
 static int zk_open(struct store **ret, const struct url *url, struct env *env,
                    hf_error *err)
 {
-    struct zk *z = new_zk(url, env);
+    struct zk *z = new_zk(env);
     int rc;
 
     if (!z)
@@ -199,7 +139,7 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
         return rc;
     }
     set_caps(z);
-    z->link.choices = z->nservers;
+    z->link.choices = z->open.nhosts;
     hf__link_start(&z->link);
     *ret = &z->store;
     return 0;

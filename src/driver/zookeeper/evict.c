@@ -21,7 +21,7 @@ enum { AHEAD_MAX = 500 }; /* in one transaction */
 static void none(struct job *j)
 {
     j->rc = hf__fail(&j->err, HF_ENOENT, 0, j->zk->shown, "no such ticket in line '%s'",
-                     j->look ? j->look->name : "");
+                     j->query.look ? j->query.look->name : "");
 }
 
 static void again(struct job *j)
@@ -151,7 +151,7 @@ static void answer_victim(struct zk *z, struct request *q, struct jute_reply *re
     struct record rec;
 
     j->open--;
-    if (!j->look) {
+    if (!j->query.look) {
         hf__zk_job_finish(j);
         return;
     }
@@ -163,9 +163,9 @@ static void answer_victim(struct zk *z, struct request *q, struct jute_reply *re
         hf__zk_job_fail(j, reply);
     } else {
         hf__zk_record_read(&rec, data.at, data.len);
-        if (z->alone && memcmp(rec.token, j->look->token, HF_TOKEN) != 0)
+        if (z->alone && memcmp(rec.token, j->query.look->token, HF_TOKEN) != 0)
             none(j);
-        else if (j->look->now)
+        else if (j->query.look->now)
             end_it(j, z->alone ? stat.version : -1);
         else if (!rec.broken)
             mark_it(j, data, &stat);
@@ -181,7 +181,7 @@ static void evict_found(struct job *j)
 
     for (j->victim = 0; j->victim < j->n && !j->zk->alone; j->victim++) {
         hf__zk_form_token(token, j->entries[j->victim]->name, j->entries[j->victim]->len);
-        if (memcmp(token, j->look->token, HF_TOKEN) == 0 &&
+        if (memcmp(token, j->query.look->token, HF_TOKEN) == 0 &&
             !entry_unreadable(j->entries[j->victim]))
             break;
     }
@@ -189,7 +189,7 @@ static void evict_found(struct job *j)
         none(j);
         return;
     }
-    if (j->look->now && !j->zk->alone) {
+    if (j->query.look->now && !j->zk->alone) {
         end_it(j, -1);
         return;
     }

@@ -1,97 +1,47 @@
-/* list.c: which lines there are: a walk over the tree below the root, some nodes at a
- * time, then one row for each line in the order of names. Levels that no name gives are
- * other programs' and are left alone; so are subtrees whose names cannot begin with the
- * prefix. */
+/* list.c: which lines there are: a walk over the tree below the root, in the order of
+ * names, some nodes at a time.
+ *
+ *   getChildren2 of a node -> its children are names to read; its tickets make it a line
+ *   exists of the line's first ticket -> how long it has been held -> a row
+ *
+ * A child's name comes after its parent's, so the least name that is not read yet comes
+ * before all that are still unknown. With a limit the walk ends when that many lines are
+ * found and no name before the last of them is left to be read. Requests that run ahead may
+ * find a few lines more. Levels that no name gives are other programs' and are left alone;
+ * so are subtrees whose names cannot begin with the prefix. */
 #include "driver/zookeeper/zookeeper.h"
+#include "kit/listing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { AT_A_TIME = 64 };
 
-struct found { /* a node to look at, then perhaps a line */
-    char *name;
-    struct form head;
-    size_t holders, waiters;
-    int64_t oldest_ms;
-};
-
-struct listing {
+struct zk_listing {
+    struct listing l;      /* its names are nodes that were not read yet */
+    struct name_set found; /* with a limit: the first so many lines */
     struct zk *zk;
-    struct look *look; /* NULL: stopped */
-    struct found *found;
-    size_t n, room, next, open;
-    int rc;
-    hf_error err;
     size_t prefix_len;
     char prefix[];
 };
 
 struct listing_request {
     struct request q;
-    struct listing *l;
-    size_t index; /* of found; SIZE_MAX: the root */
+    struct zk_listing *l;
+    struct row row; /* of a line */
+    size_t name_len;
+    char name[]; /* "": the root */
 };
 
-static int by_name(const void *a, const void *b)
+static struct listing_request *of(struct request *q)
 {
-    return strcmp(((const struct found *)a)->name, ((const struct found *)b)->name);
-}
-
-static void show(struct listing *l)
-{
-    size_t shown = 0;
-
-    if (l->n > 1)
-        qsort(l->found, l->n, sizeof *l->found, by_name);
-    for (size_t i = 0; i < l->n; i++) {
-        const struct found *f = &l->found[i];
-        struct row row = { .name = f->name,
-                           .name_len = strlen(f->name),
-                           .kind = f->head.kind,
-                           .capacity = f->head.capacity,
-                           .holders = f->holders,
-                           .waiters = f->waiters,
-                           .oldest_ms = f->oldest_ms };
-
-        if (f->holders == 0 || row.name_len < l->prefix_len ||
-            memcmp(f->name, l->prefix, l->prefix_len) != 0)
-            continue;
-        if (l->look->limit > 0 && shown++ == l->look->limit)
-            break;
-        ev_row(l->look, &row);
-    }
-}
-
-static void end_listing(struct listing *l)
-{
-    struct look *look = l->look;
-    int rc = l->rc;
-    hf_error err = l->err;
-
-    if (look && rc == 0)
-        show(l);
-    for (size_t i = 0; i < l->n; i++) {
-        free(l->found[i].name);
-    }
-    free(l->found);
-    free(l);
-    if (look) {
-        look->drv_ptr = NULL;
-        ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
-    }
-}
-
-static void no_memory(struct listing *l)
-{
-    if (l->rc == 0)
-        l->rc = hf__fail(&l->err, HF_ENOMEM, 0, NULL, "no memory for a list");
+    return container_of(q, struct listing_request, q);
 }
 
 /* ---- the tree -------------------------------------------------------------------- */
 
 /* Names below this one, or it itself, may begin with the prefix. */
-static bool may_match(const struct listing *l, const char *name, size_t len)
+static bool may_match(const struct zk_listing *l, const char *name, size_t len)
 {
     size_t n = len < l->prefix_len ? len : l->prefix_len;
 
@@ -99,178 +49,215 @@ static bool may_match(const struct listing *l, const char *name, size_t len)
            (len >= l->prefix_len || l->prefix[len] == '/');
 }
 
-static void add(struct listing *l, size_t parent, const char *level, size_t len)
+static void add(struct zk_listing *l, const char *parent, const char *level, size_t len)
 {
     char name[2 * HF_NAME_MAX + 2];
-    size_t at = 0, n;
+    size_t at = strlen(parent), n;
 
-    if (parent != SIZE_MAX) {
-        at = strlen(l->found[parent].name);
-        memcpy(name, l->found[parent].name, at);
+    memcpy(name, parent, at);
+    if (at > 0)
         name[at++] = '/';
-    }
-    if (!hf__zk_level(name + at, &n, level, len) || at + n > HF_NAME_MAX)
+    if (!hf__zk_level(name + at, &n, level, len) || at + n > HF_NAME_MAX ||
+        !may_match(l, name, at + n))
         return;
-    name[at + n] = '\0';
-    if (!may_match(l, name, at + n))
-        return;
-    if (l->n == l->room) {
-        size_t room = l->room ? 2 * l->room : 64;
-        struct found *found = realloc(l->found, room * sizeof *found);
-
-        if (!found) {
-            no_memory(l);
-            return;
-        }
-        l->found = found;
-        l->room = room;
-    }
-    l->found[l->n] = (struct found){ .name = strdup(name), .oldest_ms = -1 };
-    if (l->found[l->n].name)
-        l->n++;
-    else
-        no_memory(l);
+    if (!hf__names_add(&l->l.names, name, at + n))
+        hf__listing_no_memory(&l->l);
 }
 
-static void go_on(struct listing *);
-
-static struct request *request(struct listing *l, size_t index,
-                               void (*answer)(struct zk *, struct request *,
-                                              struct jute_reply *))
+/* Could a line of this name still be among those that are asked for? */
+static bool is_wanted(const struct zk_listing *l, const char *name)
 {
-    struct request *q = hf__zk_try_request(answer, sizeof(struct listing_request));
+    size_t limit = l->l.query.look->limit;
+
+    return limit == 0 || l->found.n < limit || strcmp(name, l->found.at[limit - 1]) < 0;
+}
+
+static void go_on(struct zk_listing *);
+
+static struct listing_request *request(struct zk_listing *l, const char *name,
+                                       void (*answer)(struct zk *, struct request *,
+                                                      struct jute_reply *))
+{
+    size_t len = strlen(name);
+    struct request *q =
+        hf__zk_try_request(answer, sizeof(struct listing_request) + len + 1);
 
     if (!q) {
-        no_memory(l);
+        hf__listing_no_memory(&l->l);
         return NULL;
     }
-    container_of(q, struct listing_request, q)->l = l;
-    container_of(q, struct listing_request, q)->index = index;
-    l->open++;
-    return q;
+    of(q)->l = l;
+    of(q)->name_len = len;
+    memcpy(of(q)->name, name, len + 1);
+    l->l.open++;
+    return of(q);
+}
+
+static void failed(struct zk_listing *l, const struct jute_reply *reply)
+{
+    hf_error err;
+
+    hf__listing_fail(&l->l, hf__zk_error(l->zk, reply, &err), &err);
 }
 
 static void answer_oldest(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct listing_request *k = container_of(q, struct listing_request, q);
-    struct listing *l = k->l;
+    struct listing_request *k = of(q);
+    struct zk_listing *l = k->l;
     struct jute_stat stat;
 
-    l->open--;
+    hf__listing_answered(&l->l);
     if (!reply) {
-        l->rc = l->rc ? l->rc : hf__zk_error(z, reply, &l->err);
-    } else if (reply->err == 0 && hf__jute_stat(&reply->body, &stat)) {
-        int64_t ms = z->store.env->wall(z->store.env) / 1000 - stat.ctime;
+        failed(l, reply);
+    } else {
+        if (reply->err == 0 && hf__jute_stat(&reply->body, &stat)) {
+            int64_t ms = z->store.env->wall(z->store.env) / 1000 - stat.ctime;
 
-        l->found[k->index].oldest_ms = ms > 0 ? ms : 0;
+            k->row.oldest_ms = ms > 0 ? ms : 0;
+        }
+        k->row.name = k->name;
+        k->row.name_len = k->name_len;
+        hf__listing_row(&l->l, &k->row);
     }
     go_on(l);
 }
 
-static void ask_oldest(struct listing *l, size_t index, const char *node, size_t len)
+static void ask_oldest(struct zk_listing *l, const char *name, const struct row *row,
+                       const struct entry *first)
 {
     char path[NODE_PATH_MAX];
-    const char *name = l->found[index].name;
-    struct request *q = request(l, index, answer_oldest);
+    struct listing_request *k = request(l, name, answer_oldest);
     size_t n = hf__zk_dir(l->zk, path, name, strlen(name));
 
-    if (!q)
+    if (!k)
         return;
+    k->row = *row;
     path[n++] = '/';
-    memcpy(path + n, node, len);
-    hf__zk_send_path(l->zk, q, JUTE_EXISTS, path, n + len);
+    memcpy(path + n, first->name, first->len);
+    hf__zk_send_path(l->zk, &k->q, JUTE_EXISTS, path, n + first->len);
 }
 
-static void is_line(struct listing *l, size_t index, struct jute_in children)
+/* It has these tickets: the first one holds. */
+static void is_line(struct zk_listing *l, const char *name, struct entry **entries,
+                    size_t n)
 {
+    size_t holders = hf__zk_line_holders(entries, n);
+    struct row row = { .name = name,
+                       .name_len = strlen(name),
+                       .kind = entries[0]->form.kind,
+                       .capacity = entries[0]->form.capacity,
+                       .holders = holders,
+                       .waiters = n - holders,
+                       .oldest_ms = -1 };
+
+    if (row.name_len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
+        !is_wanted(l, name))
+        return;
+    if (l->found.most > 0 && !hf__names_add(&l->found, name, row.name_len))
+        hf__listing_no_memory(&l->l);
+    hf__names_settle(&l->found);
+    if (entry_unreadable(entries[0]))
+        hf__listing_row(&l->l, &row);
+    else
+        ask_oldest(l, name, &row, entries[0]);
+}
+
+static void take_children(struct zk_listing *l, const char *name, struct jute_in children)
+{
+    struct jute_in all = children;
     struct entry **entries = NULL;
-    struct found *f = &l->found[index];
     size_t n = 0;
 
-    if (!hf__zk_line_read(&children, &entries, &n)) {
-        no_memory(l);
+    for (size_t i = hf__jute_count(&all, 4); i > 0 && l->l.rc == 0; i--) {
+        struct jute_text level = hf__jute_text(&all);
+        struct form form;
+
+        if (!all.bad && !hf__zk_form(&form, level.at, level.len))
+            add(l, name, level.at, level.len);
+    }
+    if (name[0] == '\0')
         return;
-    }
-    if (n > 0) {
-        f->head = entries[0]->form;
-        f->holders = hf__zk_line_holders(entries, n);
-        f->waiters = n - f->holders;
-        if (!entry_unreadable(entries[0]))
-            ask_oldest(l, index, entries[0]->name, entries[0]->len);
-    }
+    if (!hf__zk_line_read(&children, &entries, &n))
+        hf__listing_no_memory(&l->l);
+    else if (n > 0)
+        is_line(l, name, entries, n);
     hf__zk_line_free(entries, n);
 }
 
 static void answer_children(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct listing_request *k = container_of(q, struct listing_request, q);
-    struct listing *l = k->l;
+    struct zk_listing *l = of(q)->l;
 
-    l->open--;
+    (void)z;
+    hf__listing_answered(&l->l);
     if (!reply ||
-        (reply->err != 0 && reply->err != JUTE_NO_NODE && reply->err != JUTE_NO_AUTH)) {
-        l->rc = l->rc ? l->rc : hf__zk_error(z, reply, &l->err);
-    } else if (reply->err == 0 && l->look) {
-        struct jute_in all = reply->body;
-
-        for (size_t n = hf__jute_count(&all, 4); n > 0 && l->rc == 0; n--) {
-            struct jute_text name = hf__jute_text(&all);
-            struct form form;
-
-            if (!all.bad && !hf__zk_form(&form, name.at, name.len))
-                add(l, k->index, name.at, name.len);
-        }
-        if (k->index != SIZE_MAX && l->rc == 0)
-            is_line(l, k->index, reply->body);
-    }
+        (reply->err != 0 && reply->err != JUTE_NO_NODE && reply->err != JUTE_NO_AUTH))
+        failed(l, reply);
+    else if (reply->err == 0 && listing_goes_on(&l->l))
+        take_children(l, of(q)->name, reply->body);
     go_on(l);
 }
 
-static void ask_children(struct listing *l, size_t index)
+static void ask_children(struct zk_listing *l, const char *name)
 {
     char path[DIR_MAX];
-    struct request *q = request(l, index, answer_children);
+    struct listing_request *k = request(l, name, answer_children);
     size_t n = l->zk->root_len;
 
-    if (!q)
+    if (!k)
         return;
-    if (index == SIZE_MAX)
+    if (name[0] == '\0')
         memcpy(path, l->zk->root, n);
     else
-        n = hf__zk_dir(l->zk, path, l->found[index].name, strlen(l->found[index].name));
-    hf__zk_send_path(l->zk, q, JUTE_GET_CHILDREN2, path, n);
+        n = hf__zk_dir(l->zk, path, name, strlen(name));
+    hf__zk_send_path(l->zk, &k->q, JUTE_GET_CHILDREN2, path, n);
 }
 
-static void go_on(struct listing *l)
+/* Not more than are still missing: each may be a line. */
+static size_t at_a_time(const struct zk_listing *l)
 {
-    while (l->look && l->rc == 0 && l->next < l->n && l->open < AT_A_TIME)
-        ask_children(l, l->next++);
-    if (l->open == 0)
-        end_listing(l);
+    size_t limit = l->l.query.look->limit, found = l->found.n;
+
+    if (limit == 0 || limit > found + AT_A_TIME)
+        return AT_A_TIME;
+    return limit > found ? limit - found : 1;
+}
+
+static void go_on(struct zk_listing *l)
+{
+    struct name_set *s = &l->l.names;
+    char *name;
+
+    while (listing_goes_on(&l->l) && l->l.open < at_a_time(l) && s->first < s->n) {
+        if (l->l.query.look->limit > 0)
+            hf__names_settle(s);
+        if (!is_wanted(l, s->at[s->first]))
+            break;
+        name = hf__names_take(s);
+        ask_children(l, name);
+        free(name);
+    }
+    if (l->l.open > 0)
+        return;
+    hf__names_done(&l->found);
+    hf__listing_end(&l->l);
+    free(l);
 }
 
 void hf__zk_list(struct zk *z, struct look *look)
 {
-    struct listing *l = calloc(1, sizeof *l + look->name_len + 1);
-    hf_error err;
+    struct zk_listing *l = calloc(1, sizeof *l + look->name_len + 1);
 
     if (!l) {
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a list");
-        ev_done(look, NULL, HF_ENOMEM, &err);
+        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a list");
         return;
     }
     l->zk = z;
-    l->look = look;
+    l->found.most = look->limit;
     l->prefix_len = look->name_len;
     memcpy(l->prefix, look->name, look->name_len);
-    look->drv_ptr = l;
+    hf__listing_begin(&l->l, look);
     hf__zk_sync(z, z->root, z->root_len, hf__zk_ignore);
-    ask_children(l, SIZE_MAX);
-    if (l->open == 0)
-        end_listing(l);
-}
-
-void hf__zk_list_stop(void *listing)
-{
-    ((struct listing *)listing)->look = NULL;
+    ask_children(l, "");
+    go_on(l); /* if there was no memory to ask */
 }

@@ -60,7 +60,7 @@ static void show_one(const struct job *j, size_t i, struct row *row, uint32_t po
     row->note = rec->note;
     row->hints = rec->hints;
     row->hints_len = rec->hints_len;
-    ev_row(j->look, row);
+    ev_row(j->query.look, row);
 }
 
 /* Only those that are still there. */
@@ -82,8 +82,8 @@ static void pack(struct job *j)
 static void show_all(struct job *j)
 {
     struct record *rec = malloc(sizeof *rec);
-    struct row row = { .name = j->look->name,
-                       .name_len = j->look->name_len,
+    struct row row = { .name = j->query.look->name,
+                       .name_len = j->query.look->name_len,
                        .oldest_ms = -1 };
     size_t holders;
 
@@ -131,36 +131,16 @@ static void read_line(struct job *);
 
 static void tell(struct job *j)
 {
-    struct look *look = j->look;
-    struct follow *f = look && j->follow ? look->drv_ptr : NULL;
-    struct zk *z = j->zk;
-    int rc;
-    hf_error err;
-
-    if (look && j->rc == 0 && j->show)
+    if (j->query.look && j->rc == 0 && j->show)
         j->show(j);
-    rc = j->rc;
-    err = j->err;
+    hf__query_end(&j->query, j->rc, &j->err);
     forget(j);
     free(j);
-    if (!look)
-        return;
-    if (f)
-        f->job = NULL;
-    else
-        look->drv_ptr = NULL;
-    if (f && rc == HF_EUNREACHABLE)
-        return; /* it is taken up again */
-    if (f && rc < 0)
-        hf__zk_follow_end(f);
-    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
-    if (f && rc == 0)
-        hf__zk_follow_answered(z, f);
 }
 
 bool hf__zk_job_again(struct job *j)
 {
-    if (!j->look || j->tries++ == TRIES)
+    if (!j->query.look || j->tries++ == TRIES)
         return false;
     forget(j);
     read_line(j);
@@ -263,9 +243,8 @@ static void answer_watched(struct zk *z, struct request *q, struct jute_reply *r
     j->open--;
     if (!reply)
         hf__zk_job_fail(j, reply);
-    else if (reply->err == 0 && j->look && j->look->drv_ptr)
-        ((struct follow *)j->look->drv_ptr)->again =
-            true; /* it came into being meanwhile */
+    else if (reply->err == 0 && j->query.look)
+        ev_changed(j->query.look, NULL); /* it came into being meanwhile */
     hf__zk_job_finish(j);
 }
 
@@ -296,7 +275,7 @@ static void cut_behind(struct job *j)
 
     for (; i < j->n; i++) {
         hf__zk_form_token(token, j->entries[i]->name, j->entries[i]->len);
-        if (memcmp(token, j->look->token, HF_TOKEN) == 0)
+        if (memcmp(token, j->query.look->token, HF_TOKEN) == 0)
             break;
     }
     while (j->n > i + 1)
@@ -308,7 +287,7 @@ static void take_list(struct job *j, struct jute_in *children)
     bool good =
         j->zk->alone ? add_alone(j) : hf__zk_line_read(children, &j->entries, &j->n);
 
-    if (good && j->look->front)
+    if (good && j->query.look->front)
         cut_behind(j);
 
     j->seen = calloc(j->n + 1, sizeof *j->seen);
@@ -323,7 +302,7 @@ static void answer_children(struct zk *z, struct request *q, struct jute_reply *
     struct job *j = job_of(q);
 
     j->open--;
-    if (!j->look) {
+    if (!j->query.look) {
         hf__zk_job_finish(j);
         return;
     }
@@ -355,61 +334,42 @@ static void read_line(struct job *j)
 void hf__zk_job_start(struct zk *z, struct look *look, void (*listed)(struct job *),
                       void (*show)(struct job *))
 {
-    struct follow *f = look->follow && show ? look->drv_ptr : NULL;
     struct job *j = calloc(1, sizeof *j + DIR_MAX);
-    hf_error err;
 
     if (!j) {
-        hf__zk_follow_end(f);
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
-        ev_done(look, NULL, HF_ENOMEM, &err);
+        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a look");
         return;
     }
     j->zk = z;
-    j->look = look;
+    hf__query_begin(&j->query, look, NULL);
     j->listed = listed;
     j->show = show;
-    j->follow = f != NULL;
+    j->follow = look->follow;
     j->dir_len = hf__zk_dir(z, j->dir, look->name, look->name_len);
-    if (f)
-        f->job = j;
-    else
-        look->drv_ptr = j;
     read_line(j);
     hf__zk_job_finish(j); /* if there was no memory to ask */
-}
-
-void hf__zk_look_send(struct zk *z, struct look *look)
-{
-    hf__zk_job_start(z, look, read_all, show_all);
 }
 
 /* mode=ephemeral: HF_CAP_LINE is missing. */
 void hf__zk_not_here(const struct zk *z, struct look *look, const char *what)
 {
-    hf_error err;
-
-    hf__fail(&err, HF_ENOTSUP, 0, z->shown, "%s: not with mode=ephemeral", what);
-    ev_done(look, NULL, HF_ENOTSUP, &err);
+    hf__query_refuse(look, NULL, HF_ENOTSUP, z->shown, "%s: not with mode=ephemeral", what);
 }
 
 void hf__zk_look(struct store *s, struct look *look)
 {
-    if (look->list && zk_of(s)->alone)
-        hf__zk_not_here(zk_of(s), look, "a list of lines");
-    else if (look->follow)
-        hf__zk_follow_start(zk_of(s), look, NULL);
-    else if (look->list)
-        hf__zk_list(zk_of(s), look);
-    else if (look->brief)
-        hf__zk_brief(zk_of(s), look);
-    else
-        hf__zk_look_send(zk_of(s), look);
-}
+    struct zk *z = zk_of(s);
 
-void hf__zk_look_stop(void *job)
-{
-    ((struct job *)job)->look = NULL;
+    if (look->follow)
+        hf__zk_follow_start(z, look, NULL);
+    if (look->list && z->alone)
+        hf__zk_not_here(z, look, "a list of lines");
+    else if (look->list)
+        hf__zk_list(z, look);
+    else if (look->brief)
+        hf__zk_brief(z, look);
+    else
+        hf__zk_job_start(z, look, read_all, show_all);
 }
 
 /* ---- stopping -------------------------------------------------------------------- */
@@ -417,18 +377,6 @@ void hf__zk_look_stop(void *job)
 void hf__zk_stop(struct store *s, struct look *look, struct cell *cell)
 {
     (void)s;
-    if ((look && look->follow) || (cell && cell->follow)) {
-        hf__zk_follow_end(look ? look->drv_ptr : cell->drv_ptr);
-    } else if (look && look->drv_ptr) {
-        if (look->list)
-            hf__zk_list_stop(look->drv_ptr);
-        else if (look->brief)
-            hf__zk_brief_stop(look->drv_ptr);
-        else
-            hf__zk_look_stop(look->drv_ptr);
-        look->drv_ptr = NULL;
-    } else if (cell && cell->drv_ptr) {
-        hf__zk_cell_stop(cell->drv_ptr);
-        cell->drv_ptr = NULL;
-    }
+    list_remove(look ? &look->drv_node : &cell->drv_node); /* a follow */
+    hf__query_stop(look, cell);
 }

@@ -13,7 +13,7 @@ struct seen {
 
 struct job {
     struct zk *zk;
-    struct look *look;            /* NULL: stopped */
+    struct query query;
     void (*listed)(struct job *); /* goes on: the tickets are in `entries` */
     void (*show)(struct job *);   /* all is read; NULL: there is nothing to show */
     bool follow;

@@ -41,12 +41,12 @@ static size_t put_name(char *to, const char *name)
 size_t hf__zk_record_write(char to[RECORD_MAX], const struct zk *z, const struct ticket *t,
                            uint64_t fence, bool broken)
 {
-    size_t n = (size_t)sprintf(to,
-                               "%s%sowner %016" PRIx64 " %" PRIu64 "\nhost %s\npid %" PRId64
-                               "\nsince %" PRId64 "\nttl %d\n",
-                               head, broken ? mark : "", t->owner.process, t->owner.number,
-                               z->host, z->pid, z->store.env->wall(z->store.env) / 1000,
-                               z->session.timeout_ms);
+    size_t n = (size_t)sprintf(
+        to,
+        "%s%sowner %016" PRIx64 " %" PRIu64 "\nhost %s\npid %" PRId64 "\nsince %" PRId64
+        "\nttl %d\n",
+        head, broken ? mark : "", t->owner.process, t->owner.number, z->open.host,
+        z->open.pid, z->store.env->wall(z->store.env) / 1000, z->session.timeout_ms);
 
     if (z->alone) {
         n += (size_t)sprintf(to + n, "token ");

@@ -122,12 +122,8 @@ static void mismatch(const struct seat *s, hf_error *err)
 {
     const struct form *head = s->line->n > 0 ? &s->line->entries[0]->form : NULL;
 
-    if (head && head->kind == LINE_PERMITS)
-        hf__fail(err, HF_EMISMATCH, 0, s->zk->shown, "'%s' is in use with %lld permits",
-                 s->t->name, (long long)head->capacity);
-    else
-        hf__fail(err, HF_EMISMATCH, 0, s->zk->shown, "'%s' is in use as a lock",
-                 s->t->name);
+    hf__mismatch(err, s->zk->shown, s->t->name, head ? head->kind : LINE_LOCK,
+                 head ? head->capacity : HF_FULL);
 }
 
 static void withdrawn(struct seat *s)

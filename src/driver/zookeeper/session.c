@@ -259,7 +259,7 @@ void hf__zk_session_lost(struct link *k, const hf_error *err)
         return;
     }
     hf__zk_line_down(z);
-    z->server = (z->server + 1) % z->nservers;
+    z->server = (z->server + 1) % z->open.nhosts;
 }
 
 void hf__zk_session_greet(struct link *k)
@@ -287,7 +287,6 @@ static void up(struct zk *z)
     ev_store(&z->store, STORE_UP, NULL);
     hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
-    hf__zk_follow_up(z);
     if (z->life->ntickets == 0)
         return;
     /* held again, when it is known whether somebody has broken something meanwhile */

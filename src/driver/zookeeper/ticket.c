@@ -246,8 +246,7 @@ static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply
         return;
     }
     if (rc == HF_EMISMATCH)
-        hf__fail(&err, rc, 0, z->shown, "'%s' is in use with another kind or capacity",
-                 s->t->name);
+        hf__mismatch(&err, z->shown, s->t->name, head.kind, head.capacity);
     else if (rc == HF_ENOMEM)
         hf__fail(&err, rc, 0, z->shown, "no memory for a line");
     hf__zk_seat_gone(s, rc, rc == HF_EBUSY ? NULL : &err);

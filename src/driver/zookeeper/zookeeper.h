@@ -14,6 +14,8 @@
 #define HF_ZOOKEEPER_H
 
 #include "kit/link.h"
+#include "kit/opening.h"
+#include "kit/query.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "proto/jute.h"
@@ -316,60 +318,31 @@ size_t hf__zk_record_mark(char to[RECORD_MAX], const char *,
 
 /* ---- looking, cells, following (look.c, list.c, cell.c, follow.c) ---------------- */
 
-struct follow { /* look.drv_ptr, cell.drv_ptr */
-    struct look *look;
-    struct cell *cell;
-    void *job;  /* under way: of look.c or cell.c */
-    bool again; /* it has changed meanwhile */
-    bool begun; /* it was answered once */
-    size_t dir_len;
-    char dir[];
-};
-
 void hf__zk_look(struct store *, struct look *);
 void hf__zk_evict(struct store *, struct look *);
 char *hf__zk_admin(const struct url *, hf_error *); /* admin.c */
 void hf__zk_cell(struct store *, struct cell *);
 void hf__zk_stop(struct store *, struct look *, struct cell *);
-void hf__zk_look_send(struct zk *, struct look *);
-void hf__zk_look_stop(void *);
 void hf__zk_brief(struct zk *, struct look *);
-void hf__zk_brief_stop(void *);
 void hf__zk_list(struct zk *, struct look *);
-void hf__zk_list_stop(void *);
-void hf__zk_cell_send(struct zk *, struct cell *, bool read_only);
-void hf__zk_cell_stop(void *);
 void hf__zk_follow_start(struct zk *, struct look *, struct cell *);
-void hf__zk_follow_end(struct follow *);                   /* takes NULL */
-void hf__zk_follow_answered(struct zk *, struct follow *); /* its job is done */
 void hf__zk_follow_event(struct zk *, const char *path, size_t len);
-void hf__zk_follow_up(struct zk *);
 
 /* ---- the store ------------------------------------------------------------------- */
 
 enum names { NAMES_CURATOR, NAMES_RW };
-
-struct zk_server {
-    char *host;
-    uint16_t port;
-    char shown[300];
-};
 
 struct zk {
     struct store store;
     char root[ROOT_MAX];
     size_t root_len;
     enum names names;
-    bool alone;  /* mode=ephemeral */
-    char *login; /* "user:password" of digest; NULL: none */
-    char *shown;
-    char host[256]; /* ours, for the records */
-    int64_t pid, connect_ms;
-    const struct tls_module *tls;
-    struct tls_context *tls_context;
+    bool alone;          /* mode=ephemeral */
+    char *login;         /* "user:password" of digest; NULL: none */
+    struct opening open; /* its hosts are the servers */
+    const char *shown;   /* of it */
 
-    struct zk_server *servers;
-    size_t nservers, server;
+    size_t server; /* of open.hosts: the present one */
     struct stream stream;
     struct link link;
     struct list dirty; /* link.on_dirty */

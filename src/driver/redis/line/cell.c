@@ -10,8 +10,8 @@
 static void build(struct redis *r, struct request *q, struct command *c)
 {
     static const char *const verbs[] = { "get", "put", "add", "del" };
-    const struct asking *a = asking_of(q);
-    const struct cell *cell = a->cell;
+    const struct redis_query *k = redis_query_of(q);
+    const struct cell *cell = k->query.cell;
     char key[KEY_MAX];
 
     if (!cell) {
@@ -19,10 +19,10 @@ static void build(struct redis *r, struct request *q, struct command *c)
         return;
     }
     hf__redis_request_script(c, q, SCRIPT_CELL, 2, 6);
-    hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', a->name, a->name_len));
+    hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', k->name, k->name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
     hf__redis_command_text(c, hf__redis_publish(r));
-    hf__redis_command_text(c, a->read_only ? "get" : verbs[cell->verb]);
+    hf__redis_command_text(c, verbs[cell->verb]);
     if (cell->if_any)
         hf__redis_command_text(c, "");
     else
@@ -65,59 +65,23 @@ static int read_cell(struct redis *r, struct cell *cell, const redisReply *reply
 
 static void answer(struct redis *r, struct request *q, const redisReply *reply)
 {
-    struct cell *cell = asking_of(q)->cell;
-    struct follow *f = cell && cell->follow ? cell->drv_ptr : NULL;
+    struct query *query = &redis_query_of(q)->query;
     hf_error err;
     int rc;
 
-    if (!cell)
+    if (!query->cell)
         return; /* stopped */
-    if (f)
-        f->asking = NULL;
-    else
-        cell->drv_ptr = NULL;
-    if (f && !reply)
-        return;
-    rc = read_cell(r, cell, reply, &err);
-    if (f && rc == 0)
-        hf__redis_follow_next(f, hf__redis_reply_number(reply, 3));
-    if (rc < 0)
-        hf__redis_follow_end(r, f);
-    ev_done(NULL, cell, rc, rc < 0 ? &err : NULL);
-}
-
-void hf__redis_cell_send(struct redis *r, struct cell *cell, bool read_only)
-{
-    static const struct request_type type = { build, answer, true };
-    struct request *q =
-        hf__redis_request_new(&type, sizeof(struct asking) + cell->name_len + 1,
-                              hf__redis_bucket(cell->name, cell->name_len));
-    struct follow *f = cell->follow ? cell->drv_ptr : NULL;
-    struct asking *a;
-    hf_error err;
-
-    if (!q) {
-        hf__redis_follow_end(r, f);
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a cell");
-        ev_done(NULL, cell, HF_ENOMEM, &err);
-        return;
-    }
-    a = asking_of(q);
-    a->cell = cell;
-    a->read_only = read_only;
-    a->name_len = cell->name_len;
-    memcpy(a->name, cell->name, cell->name_len);
-    if (f)
-        f->asking = a;
-    else
-        cell->drv_ptr = a;
-    hf__redis_request_send(r, q);
+    rc = read_cell(r, query->cell, reply, &err);
+    query->cell->again_at =
+        hf__redis_follow_next(r, rc == 0 ? hf__redis_reply_number(reply, 3) : -1, true);
+    hf__query_end(query, rc, &err);
 }
 
 void hf__redis_cell(struct store *s, struct cell *cell)
 {
+    static const struct request_type type = { build, answer, true };
+
     if (cell->follow)
         hf__redis_follow_start(redis_of(s), NULL, cell);
-    else
-        hf__redis_cell_send(redis_of(s), cell, false);
+    hf__redis_query_send(redis_of(s), &type, NULL, cell);
 }

@@ -7,22 +7,22 @@
 
 static void build_brief(struct redis *r, struct request *q, struct command *c)
 {
-    const struct asking *a = asking_of(q);
+    const struct redis_query *k = redis_query_of(q);
 
-    hf__redis_line_script(r, c, q, SCRIPT_BRIEF, a->name, a->name_len, 0);
+    hf__redis_line_script(r, c, q, SCRIPT_BRIEF, k->name, k->name_len, 0);
 }
 
 static void answer_brief(struct redis *r, struct request *q, const redisReply *reply)
 {
-    struct look *look = asking_of(q)->look;
+    struct query *query = &redis_query_of(q)->query;
+    struct look *look = query->look;
     struct row row = { .oldest_ms = -1 };
     hf_error err;
     int rc = 0;
 
     if (!look)
         return; /* stopped */
-    look->drv_ptr = NULL;
-    if (hf__redis_asking_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
+    if (hf__redis_query_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
         reply->elements != 5) {
         rc = hf__redis_reply_error(r, reply, &err);
     } else {
@@ -37,64 +37,53 @@ static void answer_brief(struct redis *r, struct request *q, const redisReply *r
         if (row.holders > 0)
             ev_row(look, &row);
     }
-    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+    hf__query_end(query, rc, &err);
 }
 
 void hf__redis_brief(struct redis *r, struct look *look)
 {
     static const struct request_type type = { build_brief, answer_brief, true };
-    struct asking *a = hf__redis_asking_new(&type, look, look->name, look->name_len);
 
-    if (!a) {
-        hf__redis_asking_no_memory(look);
-        return;
-    }
-    look->drv_ptr = a;
-    hf__redis_request_send(r, &a->q);
+    hf__redis_query_send(r, &type, look, NULL);
 }
 
 /* ---- evicting, and prolonging what is kept --------------------------------------- */
 
 static void build_evict(struct redis *r, struct request *q, struct command *c)
 {
-    const struct asking *a = asking_of(q);
+    const struct redis_query *k = redis_query_of(q);
+    const struct look *look = k->query.look;
 
-    if (!a->look) {
+    if (!look) {
         c->nothing = true;
         return;
     }
-    hf__redis_line_script(r, c, q, a->look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT,
-                          a->name, a->name_len, 2);
-    hf__redis_command_arg(c, a->look->token, HF_TOKEN);
-    hf__redis_command_number(c, a->look->keep_ms > 0 ? a->look->keep_ms : a->look->now);
+    hf__redis_line_script(r, c, q, look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT, k->name,
+                          k->name_len, 2);
+    hf__redis_command_arg(c, look->token, HF_TOKEN);
+    hf__redis_command_number(c, look->keep_ms > 0 ? look->keep_ms : look->now);
 }
 
 static void answer_evict(struct redis *r, struct request *q, const redisReply *reply)
 {
-    struct look *look = asking_of(q)->look;
+    struct query *query = &redis_query_of(q)->query;
+    struct look *look = query->look;
     hf_error err;
     int rc = 0;
 
     if (!look)
         return;
-    look->drv_ptr = NULL;
     if (!reply || reply->type != REDIS_REPLY_INTEGER)
         rc = hf__redis_reply_error(r, reply, &err);
     else if (reply->integer == 0)
         rc = hf__fail(&err, HF_ENOENT, 0, r->shown, "no such %sticket in line '%s'",
                       look->keep_ms > 0 ? "kept " : "", look->name);
-    ev_done(look, NULL, rc, rc < 0 ? &err : NULL);
+    hf__query_end(query, rc, &err);
 }
 
 void hf__redis_evict(struct store *s, struct look *look)
 {
     static const struct request_type type = { build_evict, answer_evict, true };
-    struct asking *a = hf__redis_asking_new(&type, look, look->name, look->name_len);
 
-    if (!a) {
-        hf__redis_asking_no_memory(look);
-        return;
-    }
-    look->drv_ptr = a;
-    hf__redis_request_send(redis_of(s), &a->q);
+    hf__redis_query_send(redis_of(s), &type, look, NULL);
 }

@@ -3,174 +3,124 @@
  * A cell's every change is published on a channel named like its key. A line's is only
  * while somebody follows it: a follower looks at it at least every ten seconds, and each
  * look says so for thirty. What nobody does is not published: that a hold or a cell
- * expires; so a follower also looks when the next expiry has passed. After a lost
- * connection everything is looked at anew. */
+ * expires; so a follower also looks when the next expiry has passed. What is published
+ * before the subscription is confirmed does not reach us: the confirmation counts as a
+ * change. The core asks again (seam.h, rule 11); here are only the channels. */
 #include "driver/redis/redis.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { FOLLOW_MS = 30000, AGAIN_MS = 10000 };
+enum { AGAIN_MS = 10000 };
 
-static void ask(struct redis *r, struct follow *f)
+static struct look *look_in(struct list *n)
 {
-    if (f->asking) {
-        f->again = true;
-        return;
-    }
-    f->again = false;
-    if (f->look)
-        hf__redis_look_send(r, f->look, FOLLOW_MS);
-    else
-        hf__redis_cell_send(r, f->cell, f->begun);
-    /* f may be gone now */
+    return container_of(n, struct look, drv_node);
 }
 
-static void fired(struct timer *t)
+static struct cell *cell_in(struct list *n)
 {
-    struct follow *f = container_of(t, struct follow, timer);
-    struct redis *r = f->redis;
-
-    if (r->up)
-        ask(r, f);
-    hf__redis_conn_flush(r);
+    return container_of(n, struct cell, drv_node);
 }
 
-static struct follow *follow_of(struct list *n, bool look)
+struct channel {
+    unsigned bucket;
+    size_t len;
+    char name[KEY_MAX];
+};
+
+static struct channel channel_of(const struct redis *r, const struct look *look,
+                                 const struct cell *cell)
 {
-    return look ? container_of(n, struct look, drv_node)->drv_ptr
-                : container_of(n, struct cell, drv_node)->drv_ptr;
+    const char *name = look ? look->name : cell->name;
+    size_t len = look ? look->name_len : cell->name_len;
+    struct channel c = { .bucket = hf__redis_bucket(name, len) };
+
+    c.len = hf__redis_bucket_key(r, c.name, look ? 'l' : 'c', name, len);
+    return c;
+}
+
+static void subscribe(struct redis *r, const struct channel *c, bool on)
+{
+    hf__redis_wake_channel(r, c->bucket, c->name, c->len, on);
+}
+
+/* Calls for each follow of this channel, or with NULL of all; returns how many. */
+static size_t each(struct redis *r, const char *channel, size_t len,
+                   void (*call)(struct redis *, struct look *, struct cell *, void *),
+                   void *arg)
+{
+    size_t count = 0;
+
+    for (int cells = 0; cells < 2; cells++)
+        list_for_safe(n, cells ? &r->cells : &r->looks) {
+            struct look *look = cells ? NULL : look_in(n);
+            struct cell *cell = cells ? cell_in(n) : NULL;
+            struct channel c = channel_of(r, look, cell);
+
+            if (channel && (c.len != len || memcmp(c.name, channel, len) != 0))
+                continue;
+            count++;
+            if (call)
+                call(r, look, cell, arg);
+        }
+    return count;
 }
 
 void hf__redis_follow_start(struct redis *r, struct look *look, struct cell *cell)
 {
-    const char *name = look ? look->name : cell->name;
-    size_t name_len = look ? look->name_len : cell->name_len;
-    struct follow *f = calloc(1, sizeof *f + KEY_MAX);
-    hf_error err;
+    struct list *node = look ? &look->drv_node : &cell->drv_node;
+    struct channel c;
 
-    if (!f) {
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory to follow a name");
-        ev_done(look, cell, HF_ENOMEM, &err);
+    if (!list_empty(node))
+        return; /* asked again */
+    list_push(look ? &r->looks : &r->cells, node);
+    c = channel_of(r, look, cell);
+    subscribe(r, &c, true);
+}
+
+void hf__redis_follow_end(struct redis *r, struct look *look, struct cell *cell)
+{
+    struct list *node = look ? &look->drv_node : &cell->drv_node;
+    struct channel c;
+
+    if (list_empty(node))
         return;
-    }
-    f->redis = r;
-    f->look = look;
-    f->cell = cell;
-    f->bucket = hf__redis_bucket(name, name_len);
-    f->channel_len = hf__redis_bucket_key(r, f->channel, look ? 'l' : 'c', name, name_len);
-    timer_init(&f->timer, fired);
-    if (look) {
-        look->drv_ptr = f;
-        list_push(&r->looks, &look->drv_node);
-    } else {
-        cell->drv_ptr = f;
-        list_push(&r->cells, &cell->drv_node);
-    }
-    hf__redis_wake_channel(r, f->bucket, f->channel, f->channel_len, true);
-    ask(r, f);
+    list_remove(node);
+    c = channel_of(r, look, cell);
+    if (each(r, c.name, c.len, NULL, NULL) == 0)
+        subscribe(r, &c, false);
 }
 
-void hf__redis_follow_end(struct redis *r, struct follow *f)
+int64_t hf__redis_follow_next(const struct redis *r, int64_t expires_ms, bool cell)
 {
-    struct env *env = r->store.env;
+    int64_t ms = expires_ms < 0 ? INT64_MAX : expires_ms + 1;
 
-    if (!f)
-        return;
-    if (f->asking) {
-        f->asking->look = NULL;
-        f->asking->cell = NULL;
-    }
-    env->timer(env, &f->timer, LOOP_NEVER);
-    if (f->look) {
-        list_remove(&f->look->drv_node);
-        f->look->drv_ptr = NULL;
-    } else {
-        list_remove(&f->cell->drv_node);
-        f->cell->drv_ptr = NULL;
-    }
-    if (!hf__redis_follows_find(r, f->channel, f->channel_len, NULL))
-        hf__redis_wake_channel(r, f->bucket, f->channel, f->channel_len, false);
-    free(f);
+    if (!cell && ms > AGAIN_MS)
+        ms = AGAIN_MS;
+    return ms == INT64_MAX ? LOOP_NEVER : redis_now(r) + ms * 1000;
 }
 
-void hf__redis_follow_next(struct follow *f, int64_t expires_ms)
+static void changed(struct redis *r, struct look *look, struct cell *cell, void *arg)
 {
-    struct env *env = f->redis->store.env;
-    int64_t ms = f->look ? AGAIN_MS : INT64_MAX / 4000;
-
-    f->begun = true;
-    if (f->again)
-        ms = 0; /* it has changed while we asked */
-    else if (expires_ms >= 0 && expires_ms + 1 < ms)
-        ms = expires_ms + 1;
-    env->timer(env, &f->timer, env->now(env) + ms * 1000);
-}
-
-/* By its timer, because an answer may end any of them; and marked, because the answer that
- * is under way now sets the timer too. */
-static void look_soon(struct follow *f)
-{
-    struct env *env = f->redis->store.env;
-
-    f->again = true;
-    env->timer(env, &f->timer, 0);
-}
-
-/* ---- all of them ----------------------------------------------------------------- */
-
-static struct follow *find_in(struct list *all, bool look, const char *channel, size_t len,
-                              const struct follow *after)
-{
-    bool reached = after == NULL;
-
-    list_for(n, all) {
-        struct follow *f = follow_of(n, look);
-
-        if (reached && f->channel_len == len && memcmp(f->channel, channel, len) == 0)
-            return f;
-        reached = reached || f == after;
-    }
-    return NULL;
-}
-
-struct follow *hf__redis_follows_find(struct redis *r, const char *channel, size_t len,
-                                      const struct follow *after)
-{
-    struct follow *f = NULL;
-
-    if (!after || after->look)
-        f = find_in(&r->looks, true, channel, len, after);
-    return f ? f
-             : find_in(&r->cells, false, channel, len, after && after->cell ? after : NULL);
+    (void)r;
+    (void)arg;
+    ev_changed(look, cell);
 }
 
 void hf__redis_follows_changed(struct redis *r, const char *channel, size_t len)
 {
-    struct follow *f = NULL;
-
-    while ((f = hf__redis_follows_find(r, channel, len, f)) != NULL)
-        look_soon(f);
+    each(r, channel, len, changed, NULL);
 }
 
-void hf__redis_follows_subscribe(struct redis *r, const struct node *n)
+static void subscribe_at(struct redis *r, struct look *look, struct cell *cell, void *node)
 {
-    for (int look = 0; look < 2; look++)
-        list_for(at, look ? &r->looks : &r->cells) {
-            const struct follow *f = follow_of(at, look);
+    struct channel c = channel_of(r, look, cell);
 
-            if (hf__redis_node_of(r, f->bucket) == n)
-                hf__redis_wake_channel(r, f->bucket, f->channel, f->channel_len, true);
-        }
+    if (!node || hf__redis_node_of(r, c.bucket) == node)
+        subscribe(r, &c, true);
 }
 
-void hf__redis_follows_again(struct redis *r)
+void hf__redis_follows_subscribe(struct redis *r, struct node *n)
 {
-    for (int look = 0; look < 2; look++)
-        list_for(at, look ? &r->looks : &r->cells) {
-            struct follow *f = follow_of(at, look);
-
-            hf__redis_wake_channel(r, f->bucket, f->channel, f->channel_len, true);
-            look_soon(f);
-        }
+    each(r, NULL, 0, subscribe_at, n);
 }

@@ -205,8 +205,7 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
 }
 
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *reply,
-                        struct look *look, bool summary, int64_t *ret_next_ms,
-                        hf_error *err)
+                        struct look *look, int64_t *ret_next_ms, hf_error *err)
 {
     struct reading k = { .name = name, .name_len = name_len };
     const redisReply *holders, *waiters;
@@ -227,12 +226,9 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *rep
     rc = read_all(&k, holders, waiters, err);
     k.row.holders = k.holders;
     k.row.waiters = k.waiters;
-    if (rc == 0 && summary && k.n > 0)
-        ev_row(look, &k.row);
-    for (size_t i = 0; !summary && i < k.n && rc == 0; i++)
+    for (size_t i = 0; i < k.n && rc == 0; i++)
         rc = show(look, &k, i, err);
-    if (ret_next_ms)
-        *ret_next_ms = k.earliest > 0 ? k.earliest - k.now_us / 1000 : -1;
+    *ret_next_ms = k.earliest > 0 ? k.earliest - k.now_us / 1000 : -1;
     free(k.seen);
     return rc;
 }

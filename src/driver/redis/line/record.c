@@ -44,8 +44,8 @@ size_t hf__redis_record_write(unsigned char *to, const struct redis *r,
     *p++ = RECORD_FORMAT;
     p = put(p, t->owner.process, 8);
     p = put(p, t->owner.number, 8);
-    p = put(p, (uint64_t)r->pid, 8);
-    p = put_text(p, r->host, strlen(r->host), 1);
+    p = put(p, (uint64_t)r->open.pid, 8);
+    p = put_text(p, r->open.host, strlen(r->open.host), 1);
     p = put_text(p, t->note, strlen(t->note), 2);
     p = put_text(p, t->hints, t->hints_len, 2);
     return (size_t)(p - to);

@@ -384,11 +384,8 @@ static void mismatch(struct redis *r, struct ticket *t, const redisReply *reply)
 {
     hf_error err;
 
-    if (hf__redis_reply_number(reply, 1) == LINE_PERMITS)
-        hf__fail(&err, HF_EMISMATCH, 0, r->shown, "'%s' is in use with %lld permits",
-                 t->name, (long long)hf__redis_reply_number(reply, 2));
-    else
-        hf__fail(&err, HF_EMISMATCH, 0, r->shown, "'%s' is in use as a lock", t->name);
+    hf__mismatch(&err, r->shown, t->name, (enum line_kind)hf__redis_reply_number(reply, 1),
+                 hf__redis_reply_number(reply, 2));
     refuse(r, t, HF_EMISMATCH, &err);
 }
 

@@ -69,11 +69,11 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
 static void build_auth(struct redis *r, struct request *q, struct command *c)
 {
     (void)q;
-    hf__redis_command_begin(c, r->user ? 3 : 2);
+    hf__redis_command_begin(c, r->open.user ? 3 : 2);
     hf__redis_command_text(c, "AUTH");
-    if (r->user)
-        hf__redis_command_text(c, r->user);
-    hf__redis_command_text(c, r->password);
+    if (r->open.user)
+        hf__redis_command_text(c, r->open.user);
+    hf__redis_command_text(c, r->open.password);
 }
 
 static void ignore(struct redis *r, struct request *q, const redisReply *reply)
@@ -88,7 +88,7 @@ void hf__redis_wake_login(struct conn *conn)
     static const struct request_type auth = { build_auth, ignore, false };
     struct redis *r = conn->node->redis;
 
-    if (r->password) {
+    if (r->open.password) {
         struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
 
         if (q)

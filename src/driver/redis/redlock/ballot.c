@@ -363,7 +363,7 @@ void hf__redlock_value(struct bid *b)
     hf__hex(b->value + 2 * HF_TOKEN, &t->drv[2], sizeof t->drv[2]);
     n = snprintf(b->value + VALUE_HEX, sizeof b->value - VALUE_HEX,
                  " %s %" PRId64 " %" PRIx64 "-%" PRIx64 " %s",
-                 b->redis->host[0] ? b->redis->host : "-", b->redis->pid, t->owner.process,
-                 t->owner.number, t->note);
+                 b->redis->open.host[0] ? b->redis->open.host : "-", b->redis->open.pid,
+                 t->owner.process, t->owner.number, t->note);
     b->value_len = VALUE_HEX + (size_t)n;
 }

@@ -47,7 +47,8 @@ int64_t hf__redlock_node_us(const struct bid *b)
     int64_t ttl = b->t->ttl_ms;
 
     if (b->redis->nnodes == 1)
-        return (ttl / 2 < b->redis->connect_ms ? ttl / 2 : b->redis->connect_ms) * 1000;
+        return (ttl / 2 < b->redis->open.connect_ms ? ttl / 2 : b->redis->open.connect_ms) *
+               1000;
     return (ttl / 20 < NODE_MS ? ttl / 20 : NODE_MS) * 1000;
 }
 

@@ -53,7 +53,7 @@ static void leave_now(struct bid *b)
     if (has_left(b))
         left(b);
     else
-        hf__redlock_bid_timer(b, redis_now(b->redis) + b->redis->connect_ms * 1000);
+        hf__redlock_bid_timer(b, redis_now(b->redis) + b->redis->open.connect_ms * 1000);
 }
 
 void hf__redlock_leave_late(struct bid *b)

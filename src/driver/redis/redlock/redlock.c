@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORT = 6379, MAX_TTL_MS = 60000, LEAST_TTL_MS = 100, OTHERS_US = 200000 };
+enum { MAX_TTL_MS = 60000, LEAST_TTL_MS = 100, OTHERS_US = 200000 };
 
 const char hf__redlock_mark[] = "holdfast:redlock:mark";
 
@@ -272,10 +272,8 @@ static int read_options(struct redis *r, const struct url *url, hf_error *err)
                *most = hf__url_param(url, "max_ttl");
     const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
     bool several = is_redlock(url);
-    int rc = hf__url_known(url,
-                           several ? "max_ttl restart_guard tls_ca tls_cert tls_key"
-                                   : "mode db tls_ca tls_cert tls_key",
-                           err);
+    int rc =
+        hf__redis_read_opening(r, url, several ? "max_ttl restart_guard" : "mode db", err);
 
     r->max_ttl_ms = MAX_TTL_MS;
     r->guard = several && url->nhosts > 1;
@@ -301,9 +299,9 @@ static int add_nodes(struct redis *r, const struct url *url, hf_error *err)
     size_t n = url->nhosts > 0 ? url->nhosts : 1;
 
     for (size_t i = 0; i < n; i++) {
-        const struct url_host *h = url->nhosts > 0 ? &url->hosts[i] : NULL;
-        struct node *node = hf__redis_node_new(
-            r, h ? h->host : NULL, h && h->port ? h->port : PORT, h ? NULL : url->path);
+        const struct opening_host *h = r->open.nhosts > 0 ? &r->open.hosts[i] : NULL;
+        struct node *node = hf__redis_node_new(r, h ? h->host : NULL, h ? h->port : 0,
+                                               h ? NULL : url->path);
 
         if (!node)
             return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
@@ -370,8 +368,6 @@ int hf__redlock_open(struct redis *r, const struct url *url, hf_error *err)
         rc = hf__fail(err, HF_EINVAL, 0, url->shown, "URL: the namespace is too long");
     if (rc == 0 && ns[0])
         r->prefix_len = (size_t)snprintf(r->prefix, sizeof r->prefix, "%s:", ns);
-    if (rc == 0)
-        rc = hf__redis_read_tls(r, url, err);
     if (rc == 0)
         rc = add_nodes(r, url, err);
     return rc;

@@ -368,8 +368,8 @@ static int open_stream(struct link *k, int64_t ms, hf_error *err)
                                 .port = node->port,
                                 .path = node->path,
                                 .connect_ms = ms,
-                                .tls = r->tls,
-                                .tls_context = r->tls_context,
+                                .tls = r->open.tls,
+                                .tls_context = r->open.tls_context,
                                 .shown = node->shown };
 
     conn->messages = conn->confirms = false;
@@ -419,7 +419,8 @@ static int64_t limit_ms(const struct link *k)
 {
     const struct redis *r = conn_at(k)->node->redis;
 
-    return r->connect_ms + (r->replicas > 0 && k->state > LINK_OPENING ? r->replica_ms : 0);
+    return r->open.connect_ms +
+           (r->replicas > 0 && k->state > LINK_OPENING ? r->replica_ms : 0);
 }
 
 static void greet(struct link *k)
@@ -486,7 +487,8 @@ void hf__redis_conn_init(struct conn *conn, struct node *node)
 
     conn->node = node;
     hf__stream_init(&conn->stream, r->store.env, &stream_events);
-    hf__link_init(&conn->link, r->store.env, &transport, &events, &r->dirty, r->connect_ms);
+    hf__link_init(&conn->link, r->store.env, &transport, &events, &r->dirty,
+                  r->open.connect_ms);
     conn->link.where = node->shown;
 }
 

@@ -29,11 +29,11 @@ static void build(struct redis *r, struct request *q, struct command *c)
 
     switch (g->stage) {
     case AUTH:
-        hf__redis_command_begin(c, r->user ? 3 : 2);
+        hf__redis_command_begin(c, r->open.user ? 3 : 2);
         hf__redis_command_text(c, "AUTH");
-        if (r->user)
-            hf__redis_command_text(c, r->user);
-        hf__redis_command_text(c, r->password);
+        if (r->open.user)
+            hf__redis_command_text(c, r->open.user);
+        hf__redis_command_text(c, r->open.password);
         break;
     case SELECT:
         hf__redis_command_begin(c, 2);
@@ -235,7 +235,7 @@ static void refused(struct redis *r, const struct greeting *g, const redisReply 
     hf_error err;
     int code = hf__redis_reply_error(r, reply, &err);
 
-    if (g->stage == AUTH && (code == HF_EPROTO || strstr(reply->str, r->password))) {
+    if (g->stage == AUTH && (code == HF_EPROTO || strstr(reply->str, r->open.password))) {
         hf__redis_node_fail(g->node, HF_EAUTH, "the login was refused: %.*s ...",
                             (int)strcspn(reply->str, " "), reply->str);
         return;
@@ -293,7 +293,7 @@ static void say(struct conn *conn, enum stage stage, enum script_id script)
 
 static bool wanted(const struct redis *r, enum stage s)
 {
-    return (s != AUTH || r->password) && (s != SELECT || r->db > 0) &&
+    return (s != AUTH || r->open.password) && (s != SELECT || r->db > 0) &&
            (s != KNOWS || r->topology == TOPOLOGY_REDLOCK);
 }
 

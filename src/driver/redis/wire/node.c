@@ -163,7 +163,7 @@ void hf__redis_state(struct redis *r, const hf_error *err)
     } else if (!r->up) {
         r->up = true;
         ev_store(&r->store, STORE_UP, NULL);
-        hf__redis_follows_again(r);
+        hf__redis_follows_subscribe(r, NULL);
     }
 }
 

@@ -1,0 +1,27 @@
+/* query.h: a look, a cell or an eviction that is under way. What a driver needs for it (a
+ * request, a job of several) embeds a struct query, to which look.drv_ptr or cell.drv_ptr
+ * points from begin to end. Either ends first: the answer (hf__query_end), or the question,
+ * when the core calls `stop`; then the answer finds nobody who wants it. */
+#ifndef HF_KIT_QUERY_H
+#define HF_KIT_QUERY_H
+
+#include "seam/seam.h"
+
+struct query { /* one of the two; both NULL: stopped, or ended */
+    struct look *look;
+    struct cell *cell;
+};
+
+void hf__query_begin(struct query *, struct look *, struct cell *);
+void hf__query_end(struct query *, int rc, const hf_error *); /* ev_done, if it is wanted */
+void hf__query_stop(struct look *, struct cell *);
+/* Ends what was not begun: ev_done at once. */
+void hf__query_refuse(struct look *, struct cell *, int code, const char *where,
+                      const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+static inline bool query_wanted(const struct query *q)
+{
+    return q->look || q->cell;
+}
+
+#endif
