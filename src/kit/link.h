@@ -70,7 +70,8 @@ struct link_events {
     void (*greet)(struct link *);
     void (*down)(struct link *, const hf_error *);
     void (*unanswered)(struct link *, struct link_call *);
-    void (*lost)(struct link *, const hf_error *); /* may choose another server */
+    /* May choose another server, and when to try it: by setting link.retry. */
+    void (*lost)(struct link *, const hf_error *);
 };
 
 struct link {
