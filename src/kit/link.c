@@ -199,7 +199,7 @@ void hf__link_lost(struct link *k, const hf_error *err)
     k->on->down(k, &copy);
     tell_unanswered(k, &todo);
     k->on->lost(k, &copy);
-    if (k->wanted && k->state == LINK_CLOSED)
+    if (k->wanted && k->state == LINK_CLOSED && !timer_armed(&k->retry))
         try_later(k);
 }
 

@@ -3,32 +3,34 @@
  *
  *   CLOSED -> OPENING -> GREETING -> SETTLING -> UP
  *      ^         |           |           |        |
- *      +---------+--- lost --+-----------+--------+      then, after a pause, OPENING
+ *      +---------+--- lost --+-----------+--------+      after a pause: OPENING
  *
  * OPENING    the transport connects, within limit_ms
- * GREETING   on->greet: log in, find out who it is. SETTLING, if the store needs it:
- * requests of an older connection are being made impossible (G7) UP         set by the
- * driver; it forgets that there were failures
+ * GREETING   on->greet logs in, and finds out which server it is
+ * SETTLING   if the store needs it: requests of an older connection are being made
+ *            impossible (G7)
+ * UP         declared by the driver; earlier failures are forgotten
  *
  * Rules
- *  1 A call is answered exactly once: by the driver, which takes it with hf__link_answered,
- *    or with nothing, by on->unanswered. Never inside hf__link_send: what cannot be sent is
- *    unanswered at the next flush, or in the next turn of the loop if that comes first.
- *  2 Loss is told in this order: on->down, which raises DOWN; then on->unanswered for every
- *    call, the oldest first; then on->lost. Whoever hears that a call has no answer can
- *    therefore rely on it that the core knows of DOWN, and repeats it after UP (seam, rule
- * 6). 3 A connection is given up by hf__link_break, at the next flush: an answer that makes
- * no sense, and memory that is missing (then everything is repeated). hf__link_drop does so
- *    now; not to be called while this link's transport hands over what it has read.
- *  4 An answer is late when the oldest call has been the next in turn for longer than
- *    limit_ms: since it was sent, or since the call before it was answered, so that a
- * server with much to do is not given up while it answers. Before that is decided the
- * transport reads once more: a process that was stopped finds the answer there. 5 After a
- * loss the link is opened again while it is wanted: at once until each of `choices` servers
- * has failed in a row, then after a pause that doubles from 20 ms to 1 s, and is never
- * longer than an eighth of connect_ms: a call that waits for no longer than that must find
- * a healthy server. Half of each pause is random, so that the clients of a server that
- * comes back do not come at once.
+ *  1 A call is answered exactly once: by the driver, which takes it off the list with
+ *    hf__link_answered, or with nothing, by on->unanswered. Never inside hf__link_send:
+ *    a call that cannot be sent is unanswered at the next flush, or in the next turn of
+ *    the loop if that comes first.
+ *  2 Loss is told in this order: on->down, which raises DOWN; on->unanswered for every
+ *    call, the oldest first; on->lost. When a driver hears that a call has no answer, the
+ *    core therefore knows of DOWN already, and repeats it after UP (seam.h, rule 6).
+ *  3 hf__link_break gives the connection up at the next flush: for an answer that makes
+ *    no sense, or if memory is missing (then everything is repeated). hf__link_drop does
+ *    it at once; not while this link's transport hands over what it has read.
+ *  4 An answer is late when the oldest call has been next in turn for longer than
+ *    limit_ms: since it was sent, or since the call before it was answered. A busy server
+ *    is not given up as long as it answers. Before an answer is called late, the
+ *    transport reads once more: a process that was stopped finds the answer there.
+ *  5 After a loss the link is opened again while it is wanted: at once until each of
+ *    `choices` servers has failed in a row, then after a pause. Pauses double from 20 ms
+ *    to 1 s, but are never longer than an eighth of connect_ms: a call that waits for
+ *    connect_ms must find a server that has become healthy. Half of each pause is random,
+ *    so that the clients of a server that comes back do not all come at once.
  *
  * The link has no socket. Its transport is a table of functions: a stream of src/net, a
  * library with a socket of its own, or a test.
@@ -68,7 +70,8 @@ struct link_events {
     void (*greet)(struct link *);
     void (*down)(struct link *, const hf_error *);
     void (*unanswered)(struct link *, struct link_call *);
-    void (*lost)(struct link *, const hf_error *); /* may choose another server */
+    /* May choose another server, and when to try it: by setting link.retry. */
+    void (*lost)(struct link *, const hf_error *);
 };
 
 struct link {

@@ -22,11 +22,11 @@
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
  *  6 DOWN is not loss. A driver raises it before it answers what a lost connection leaves
- *    unanswered: ev_left(HF_EUNKNOWN) after DOWN means that a release waits for UP, as long
- *    as connect_timeout; before DOWN it would end at once. After UP the core repeats what
- *    was unanswered (renew for holders and waiters, leave for leavers, join for joiners,
- *    amend); before it reports UP the driver makes old requests impossible (G7). Looks,
- *    cells and evictions that DOWN leaves unanswered the driver ends with
+ *    unanswered: after DOWN, ev_left(HF_EUNKNOWN) lets a release wait for UP, for up to
+ *    connect_timeout; before DOWN the release would end at once. After UP the core repeats
+ *    what was unanswered (renew for holders and waiters, leave for leavers, join for
+ *    joiners, amend); before it reports UP the driver makes old requests impossible (G7).
+ *    Looks, cells and evictions that DOWN leaves unanswered the driver ends with
  *    ev_done(HF_EUNREACHABLE).
  *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
  *    ev_granted, ev_waiting or ev_gone for the tickets on it. `look` is inspection only and

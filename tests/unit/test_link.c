@@ -18,6 +18,7 @@ static struct {
     char log[1000];
     hf_error err;
     int open_rc, send_rc; /* what the transport answers */
+    int64_t retry_us;     /* in `lost`: sets the timer itself */
     bool lost_in_flush;
     int answer_in_read; /* so many calls are answered when the link reads */
     bool bytes_in_read; /* a part of an answer is there */
@@ -202,6 +203,8 @@ static void lost(struct link *k, const hf_error *err)
     assert_int_equal(k->state, LINK_CLOSED);
     assert_string_equal(err->where, "there");
     note("lost ");
+    if (w.retry_us > 0)
+        env_timer(&w.env, &k->retry, w.now + w.retry_us);
 }
 
 static const struct link_transport transport = { fake_open, fake_close, fake_send,
@@ -499,6 +502,14 @@ static void each_server_is_tried_before_there_is_a_pause(void **state)
     assert_in_range(pause_after_failure(), 20000, 39999);
 }
 
+static void the_driver_may_choose_when_to_try_again(void **state)
+{
+    (void)state;
+    go(LINK_UP);
+    w.retry_us = 123456;
+    assert_int_equal(pause_after_failure(), 123456);
+}
+
 static void one_that_is_not_wanted_stays_closed(void **state)
 {
     (void)state;
@@ -646,6 +657,7 @@ int main(void)
         CASE(pauses_are_within_their_bounds),
         CASE(pauses_begin_anew_when_it_was_up),
         CASE(each_server_is_tried_before_there_is_a_pause),
+        CASE(the_driver_may_choose_when_to_try_again),
         CASE(one_that_is_not_wanted_stays_closed),
         CASE(an_answer_that_does_not_come_ends_it),
         CASE(a_greeting_that_does_not_come_ends_it),

@@ -3,9 +3,10 @@
  * redis    one opened store: what the URL said, the tickets, the nodes
  * node     one server: a connection for commands, and one for messages that is opened when
  *          a ticket first waits there
- * conn     one connection: a stream, a reader, and a link, which has the requests that are
- * not answered, in order request  one command on the wire, which can be built again
- * (NOSCRIPT, MOVED, ASK) wait     the waiting life of one line and ttl
+ * conn     one connection: a stream, a reader, and a link, which has the requests that
+ *          are not answered, in order
+ * request  one command on the wire, which can be built again (NOSCRIPT, MOVED, ASK)
+ * wait     the waiting life of one line and ttl
  *
  * Reading order: lua/line.lua, lua/join.lua, conn.c, node.c, line.c, ticket.c, wait.c,
  * wake.c.

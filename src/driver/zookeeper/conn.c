@@ -257,7 +257,8 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
         take(z, z->in + at + 4, (size_t)len - 4);
         at += (size_t)len;
     }
-    memmove(z->in, z->in + at, z->in_len - at);
+    if (at > 0)
+        memmove(z->in, z->in + at, z->in_len - at);
     z->in_len -= at;
     hf__zk_flush(z);
 }
