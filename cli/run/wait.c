@@ -25,15 +25,22 @@ static int busy(const struct run *r)
 
 /* ---- the store ------------------------------------------------------------------- */
 
+/* A hold is renewed until two thirds of its ttl have passed without an answer. The last
+ * third is left for ending the command. */
+static int64_t most_grace(int64_t ttl_ms)
+{
+    return ttl_ms / 3;
+}
+
 static int check_grace(const struct run *r, int64_t ttl_ms)
 {
     char age[32];
-    if (r->opt.grace_ms <= ttl_ms / 3)
+    if (r->opt.grace_ms <= most_grace(ttl_ms))
         return 0;
     return cli_usage(r->cli,
                      "--grace may be at most a third of the ttl (%s): the command must "
                      "have ended before another gets the lock",
-                     cli_age(age, sizeof age, ttl_ms / 3));
+                     cli_age(age, sizeof age, most_grace(ttl_ms)));
 }
 
 /* The same against the ttl that the store gave: it may be less than what was asked for. */
@@ -41,7 +48,7 @@ static int check_given(const struct run *r)
 {
     char grace[32], given[32];
     int64_t ttl_ms = hf_lease_ttl_ms(r->lease);
-    if (r->opt.grace_ms <= ttl_ms / 3)
+    if (r->opt.grace_ms <= most_grace(ttl_ms))
         return RUN_ON;
     cli_say("--grace %s is more than a third of the ttl that the store gave (%s)",
             cli_age(grace, sizeof grace, r->opt.grace_ms),
@@ -54,7 +61,7 @@ void run_set_times(struct run *r)
     int64_t ttl_ms = hf_lease_ttl_ms(r->lease), grace = r->opt.grace_ms;
     if (grace < 0)
         grace = ttl_ms / 6 < 5000 ? ttl_ms / 6 : 5000;
-    r->grace = (grace < ttl_ms / 3 ? grace : ttl_ms / 3) * ms;
+    r->grace = (grace < most_grace(ttl_ms) ? grace : most_grace(ttl_ms)) * ms;
     /* how long killing may take on a busy machine: to be woken, to look, to see them die */
     int64_t margin = ttl_ms / 10 < 100 ? 100 : ttl_ms / 10 > 1000 ? 1000 : ttl_ms / 10;
     r->margin = (margin < ttl_ms / 5 ? margin : ttl_ms / 5) * ms;

@@ -29,7 +29,7 @@ enum { RETRY_LEAST_US = 10000, RETRY_MOST_US = 5000000 };
 
 int64_t hf__deadline(int64_t sent_at, int64_t ttl_ms)
 {
-    return sent_at + ttl_ms * 1000 - (MUTANT(NO_DRIFT) ? 0 : ttl_ms * 10 + 2000);
+    return sent_at + ttl_ms * 1000 - (MUTANT(NO_DRIFT) ? 0 : drift_us(ttl_ms));
 }
 
 int64_t hf__until(int64_t sent_at, int64_t ttl_ms)
@@ -153,7 +153,7 @@ static int64_t renew_at(const struct life *l)
 
     if (l->tried_at > l->sent_at)
         return l->tried_at + retry_after(l);
-    at = l->sent_at + l->given_ms * 1000 / 3;
+    at = l->sent_at + renewals_us(l->given_ms, 1);
     if (at / grid * grid > l->sent_at)
         at = at / grid * grid;
     return at;
@@ -161,7 +161,7 @@ static int64_t renew_at(const struct life *l)
 
 static int64_t risk_at(const struct life *l)
 {
-    return l->sent_at + l->given_ms * 2000 / 3;
+    return l->sent_at + renewals_us(l->given_ms, 2);
 }
 
 static int64_t lost_at(const struct life *l)

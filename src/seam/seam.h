@@ -159,6 +159,24 @@ void hf__hang(struct ticket *, struct life *);
 struct life *hf__life_new(struct store *, enum life_kind, int64_t ttl_ms);
 void hf__life_free(struct life *); /* takes NULL */
 
+/* ---- times that core and drivers agree upon -------------------------------------- */
+
+/* How much faster than ours the clock of a store may run while a ttl passes (G1): 1 % and
+ * 2 ms. */
+static inline int64_t drift_us(int64_t ttl_ms)
+{
+    return ttl_ms * 10 + 2000;
+}
+
+/* A life is renewed so often in each ttl; one renewal may fail before its holds are at
+ * risk. tools/make-scripts puts the number into the scripts. */
+enum { RENEWALS = 3 };
+
+static inline int64_t renewals_us(int64_t ttl_ms, int n) /* the time that n of them take */
+{
+    return ttl_ms * 1000 * n / RENEWALS;
+}
+
 /* ---- looking, cells -------------------------------------------------------------- */
 
 struct row {          /* strings are valid during ev_row */

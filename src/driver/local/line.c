@@ -338,7 +338,7 @@ static int admit(struct tx *tx, const struct key *k, struct line *l, const struc
 static bool must_look(const struct line *l, const struct waiter *w,
                       const struct life_fix *life)
 {
-    int64_t next_look_at = life->expires_at - life->ttl_ms * 667;
+    int64_t next_look_at = life->expires_at - renewals_us(life->ttl_ms, RENEWALS - 1);
 
     for (size_t i = 0; i < l->f.nholders; i++) {
         const struct holder *h = &l->holders[i];

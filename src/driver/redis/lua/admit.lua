@@ -107,7 +107,7 @@ local function admit()
             dequeue(token, group, expiry, count)
         elseif sum + weight > cap then
             -- perhaps it has just become the first: a hold may end before its next look
-            if headed and n > 0 and soonest < expiry - ttl * 2 / 3 then
+            if headed and n > 0 and soonest < expiry - ttl * (RENEWALS - 1) / RENEWALS then
                 tell(client, 'l', token, 0, 0)
             end
             return

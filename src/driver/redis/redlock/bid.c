@@ -54,7 +54,7 @@ int64_t hf__redlock_node_us(const struct bid *b)
 
 static int64_t deadline(const struct bid *b)
 {
-    return b->sent_at + b->t->ttl_ms * 1000 - (b->t->ttl_ms * 10 + 2000);
+    return b->sent_at + b->t->ttl_ms * 1000 - drift_us(b->t->ttl_ms);
 }
 
 struct bid *hf__redlock_bid_new(struct redis *r, struct ticket *t)

@@ -22,7 +22,7 @@ enum { SPREAD_US = 2000, SPREADS_MOST = 8, LEAST_US = 5000 };
 
 int64_t hf__redlock_left_us(const struct bid *b)
 {
-    return b->kept_at + b->kept_ms * 990 - 2000 - redis_now(b->redis);
+    return b->kept_at + b->kept_ms * 1000 - drift_us(b->kept_ms) - redis_now(b->redis);
 }
 
 /* Those that have not voted yet will: somebody has to read it. */

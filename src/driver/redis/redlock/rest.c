@@ -37,12 +37,14 @@ static void refuse(struct bid *b, int rc)
     ev_gone(t, rc, -1, &err);
 }
 
-/* Full jitter between 50 ms and ttl/3, but when the key in the way expires, then. Sooner if
- * nobody may have it, or if it was given back while the round was under way. */
+/* Full jitter between 50 ms and the time of a renewal, but when the key in the way expires,
+ * then. Sooner if nobody may have it, or if it was given back while the round was under
+ * way. */
 static int64_t rest_us(const struct bid *b)
 {
     bool split = hf__redis_round_votes(&b->round, ANSWER_NO) < hf__redlock_need(b->redis);
-    int64_t least = split ? SPLIT_LEAST_US : REST_LEAST_US, most = b->t->ttl_ms * 1000 / 3;
+    int64_t least = split ? SPLIT_LEAST_US : REST_LEAST_US,
+            most = renewals_us(b->t->ttl_ms, 1);
     int64_t step = least << (b->tries < 10 ? b->tries : 10);
     struct env *env = b->redis->store.env;
     uint32_t dice;
