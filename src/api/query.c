@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-struct query {
+struct query_op {
     struct hf_op op;
     struct ask ask;
 };
@@ -21,11 +21,11 @@ static int begin(hf_client *c, enum ask_kind kind, const struct look *what,
 {
     int rc = what->list ? 0 : hf__check_name(&c->core, what->name, err);
     struct look look = *what;
-    struct query *q;
+    struct query_op *q;
 
     if (rc < 0)
         return rc;
-    q = (struct query *)(void *)hf__op_new(c, OP_ASK, sizeof *q, l, err);
+    q = (struct query_op *)(void *)hf__op_new(c, OP_ASK, sizeof *q, l, err);
     if (!q)
         return HF_ENOMEM;
     look.name_len = strlen(look.name);
@@ -206,12 +206,12 @@ int hf_keep_renew(hf_client *c, const char *name, const char *id, int64_t keep_m
 
 static int call_cell(hf_client *c, struct cell *cell, hf_error *err)
 {
-    struct query *q;
+    struct query_op *q;
     int rc = hf__check_name(&c->core, cell->name, err);
 
     if (rc < 0)
         return rc;
-    q = (struct query *)(void *)hf__op_new(c, OP_ASK, sizeof *q, NULL, err);
+    q = (struct query_op *)(void *)hf__op_new(c, OP_ASK, sizeof *q, NULL, err);
     if (!q)
         return HF_ENOMEM;
     cell->follow = false;

@@ -8,7 +8,7 @@
  * when N is beyond the last allocation. Under AddressSanitizer the end of each child is
  * also a leak check. Upholds G7 and G11.
  *
- *     fault-alloc [redis|zookeeper] [one|all N]
+ *     fault-alloc [SETUP] [one|all N]
  *
  * With a server the driver must be part of the library: what a module allocates is not seen
  * here, and neither is what hiredis does. There a call may also say that it could not
@@ -366,27 +366,17 @@ static bool all_lives(const char *url, bool all, int number)
     return failed == 0;
 }
 
-static const struct setup *const servers[] = {
-#ifdef HF_TEST_REDIS
-    &setup_redis,
-#endif
-#ifdef HF_TEST_ZOOKEEPER
-    &setup_zookeeper,
-#endif
-    NULL
-};
-
 static const struct setup *chosen(int *argc, char ***argv)
 {
-    for (size_t i = 0; servers[i] && *argc > 1; i++) {
-        if (strcmp((*argv)[1], servers[i]->name) != 0)
+    for (size_t i = 1; setups[i] && *argc > 1; i++) {
+        if (strcmp((*argv)[1], setups[i]->name) != 0)
             continue;
         server = true;
         --*argc;
         ++*argv;
-        return servers[i];
+        return setups[i];
     }
-    return &setup_local;
+    return setups[0];
 }
 
 int main(int argc, char **argv)

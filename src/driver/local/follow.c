@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-struct change {
+struct follow_change {
     const struct local_follow *f;
     bool add, gone;
 };
@@ -35,7 +35,7 @@ static size_t follow_key(unsigned char key[KEY_FOLLOW], const struct tx *tx,
 
 static int change(struct tx *tx, void *arg)
 {
-    struct change *c = arg;
+    struct follow_change *c = arg;
     unsigned char key[KEY_FOLLOW];
     size_t len = follow_key(key, tx, c->f);
     MDB_val v;
@@ -56,7 +56,7 @@ int hf__local_follow_start(struct local *ls, struct look *look, struct cell *cel
                            hf_error *err)
 {
     struct local_follow *f = calloc(1, sizeof *f);
-    struct change c = { f, true, false };
+    struct follow_change c = { f, true, false };
     struct key k;
     int rc = hf__local_prepare(ls, err);
 
@@ -105,7 +105,7 @@ static bool others_follow(struct local *ls, const struct local_follow *f)
 
 static int unfollow(struct local *ls, void *of)
 {
-    struct change c = { of, false, false };
+    struct follow_change c = { of, false, false };
     int rc = others_follow(ls, of) ? DB_NONE : hf__local_enter(ls, NULL);
 
     if (rc == HF_EBUSYSTORE)

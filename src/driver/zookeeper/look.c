@@ -38,7 +38,7 @@ static int64_t age(const struct zk *z, int64_t ctime)
 static void show_one(const struct job *j, size_t i, struct row *row, uint32_t position,
                      struct record *rec)
 {
-    const struct seen *s = &j->seen[i];
+    const struct zk_seen *s = &j->seen[i];
     const struct entry *e = j->entries[i];
 
     hf__zk_record_read(rec, s->data, s->len);
@@ -177,7 +177,7 @@ struct request *hf__zk_job_request(struct job *j,
 static void answer_data(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     struct job *j = job_of(q);
-    struct seen *s = &j->seen[container_of(q, struct job_request, q)->index];
+    struct zk_seen *s = &j->seen[container_of(q, struct job_request, q)->index];
     struct jute_text data;
 
     (void)z;

@@ -5,7 +5,7 @@
 
 #include "driver/zookeeper/zookeeper.h"
 
-struct seen {
+struct zk_seen {
     char *data; /* NULL: gone, or not read */
     size_t len;
     struct jute_stat stat;
@@ -20,7 +20,7 @@ struct job {
     unsigned tries;
     bool marks; /* evict: a waiter cannot be taken out at once */
     struct entry **entries;
-    struct seen *seen;
+    struct zk_seen *seen;
     size_t n, open, victim;
     int rc;
     hf_error err;

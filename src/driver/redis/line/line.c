@@ -40,7 +40,7 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct requ
     hf__redis_command_arg(c, key, 1 + hf__redis_bucket_wake(r, key + 1, q->bucket));
 }
 
-struct seen { /* one ticket */
+struct redis_seen { /* one ticket */
     const unsigned char *bytes;
     size_t len;
     const char *token;
@@ -53,7 +53,7 @@ struct reading {
     const char *name;
     size_t name_len;
     int64_t now_us;
-    struct seen *seen;
+    struct redis_seen *seen;
     size_t n, holders, waiters;
     struct row row; /* what is the same in every row */
     int64_t earliest;
@@ -120,7 +120,7 @@ static int64_t since(int64_t now_us, const unsigned char *at)
 static int add(struct reading *k, const redisReply *token, const redisReply *value,
                bool holds, const redisReply *waiters, hf_error *err)
 {
-    struct seen *s = &k->seen[k->n];
+    struct redis_seen *s = &k->seen[k->n];
 
     s->bytes = (const unsigned char *)value->str;
     s->len = value->len;
@@ -144,7 +144,7 @@ static int add(struct reading *k, const redisReply *token, const redisReply *val
 
 static int in_order(const void *a, const void *b)
 {
-    const struct seen *x = a, *y = b;
+    const struct redis_seen *x = a, *y = b;
 
     if (x->holds != y->holds)
         return x->holds ? -1 : 1;
@@ -172,7 +172,7 @@ static int read_all(struct reading *k, const redisReply *holders, const redisRep
 
 static int show(struct look *look, const struct reading *k, size_t i, hf_error *err)
 {
-    const struct seen *s = &k->seen[i];
+    const struct redis_seen *s = &k->seen[i];
     size_t fixed = s->holds ? HOLDER : WAITER;
     char host[256], note[HF_NOTE_MAX + 1];
     struct record rec;
