@@ -65,7 +65,17 @@
  * The session is over when a server says so (time-out 0, or another number): all tickets
  * are, too. If our own clock says so first, the core lets go of what is held; the nodes
  * are deleted if the session turns out to be alive. A client that is closed ends its
- * session, or its nodes would stay until the time-out. */
+ * session, or its nodes would stay until the time-out.
+ *
+ * Servers that were set back (a backup was restored, or their data is gone) take nobody who
+ * has seen more than they have: they close without an answer, before they look at the
+ * session. So if nobody has answered for T, when nothing is held any more by our own clock,
+ * we say that we have seen nothing. Then the session is refused, or it was in the backup.
+ * The settling write tells: its number is greater than all that we have seen, or it belongs
+ * to another history, and the session, its tickets and its watches do, too: it is over.
+ * A server that was only late has caught up when that write is answered. The watches are
+ * set after it: before, the server would tell that nodes are gone which it has not made
+ * yet. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <string.h>
@@ -438,10 +448,12 @@ void hf__zk_session_greet(struct zk *z)
     z->link = LINK_GREETING;
     z->greet_at = zk_now(z);
     z->since = z->last_zxid;
+    z->seen_nothing =
+        z->session.id != 0 && z->greet_at - z->recent.sent_at > 4 * quarter_us(z);
     s.timeout_ms = (int32_t)z->asked_ms;
     z->out.len = 0;
     z->out.failed = false;
-    hf__jute_put_connect(&z->out, &s, z->since);
+    hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->since);
     if (z->out.failed || hf__stream_write(&z->stream, z->out.buf, z->out.len) < 0)
         hf__zk_break(z, HF_ENOMEM, "no memory for a request");
     hf__zk_expect(z);
@@ -548,6 +560,15 @@ static void send_watches(struct zk *z)
     }
 }
 
+/* That server is there, and takes us with a new one. */
+static void over(struct zk *z, const char *why)
+{
+    session_over(z);
+    z->failed = 0;
+    z->back_off_us = 0;
+    hf__zk_break(z, HF_EUNREACHABLE, "%s", why);
+}
+
 static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     hf_error err;
@@ -559,6 +580,12 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
         int code = hf__zk_error(z, reply, &err);
 
         hf__zk_break(z, code, "%s", err.text);
+    } else if (reply->zxid < z->since) {
+        over(z, "the servers were set back");
+    } else if (z->seen_nothing) { /* now it has seen what we have */
+        z->seen_nothing = false;
+        send_watches(z);
+        prove(z, settled);
     } else {
         up(z);
     }
@@ -593,15 +620,6 @@ static bool begin_session(struct zk *z, const struct jute_session *s)
     return true;
 }
 
-/* That server is there, and takes us with a new one. */
-static void over(struct zk *z, const char *why)
-{
-    session_over(z);
-    z->failed = 0;
-    z->back_off_us = 0;
-    hf__zk_break(z, HF_EUNREACHABLE, "%s", why);
-}
-
 void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
 {
     struct jute_session s;
@@ -633,7 +651,7 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
         send_auth(z);
     if (!again)
         tell_alive(z);
-    else
+    else if (!z->seen_nothing)
         send_watches(z);
     prove(z, settled);
 }

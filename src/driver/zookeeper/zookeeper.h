@@ -404,6 +404,7 @@ struct zk {
     struct jute_session session; /* id 0: none */
     int64_t last_zxid;
     int64_t since;     /* last_zxid when this connection was greeted */
+    bool seen_nothing; /* the greeting did not say it; no watches are set yet */
     int64_t asked_ms;  /* the time-out that we ask for */
     struct life *life; /* of the session */
     struct life *old;  /* of sessions that are over: life.drv[0] is the next */
