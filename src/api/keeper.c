@@ -3,9 +3,9 @@
  * It exists while the core has timers. Normally it is parked on a timer of its own, set to
  * the core's next one, and costs nothing: taking and releasing a lock touches it only if
  * the new timer is earlier than what it sleeps for. When it wakes, and nobody leads, it
- * leads until what became due is answered (renewals, leaves) and the store, if it was lost,
- * is back; when somebody leads already, that thread serves the timers, and the keeper looks
- * again a little later. It ends when no timer is left.
+ * leads until what became due is answered (renewals, leaves, requests of the driver's own)
+ * and the store, if it was lost, is back; when somebody leads already, that thread serves
+ * the timers, and the keeper looks again a little later. It ends when no timer is left.
  *
  * Resident (HF_DRIVE_PROMPT, or leases with a callback that the teller runs): it leads
  * whenever nobody else does, so callers follow, and what the store has to say is heard at
@@ -62,7 +62,7 @@ static void park(hf_client *c, int64_t at)
  */
 static bool work_left(const hf_client *c)
 {
-    return c->core.up ? c->core.asked > 0 || c->core.unsettled > 0
+    return c->core.up ? c->core.asked > 0 || c->core.unsettled > 0 || c->core.store->awaits
                       : !list_empty(&c->core.holds);
 }
 

@@ -265,6 +265,8 @@ struct store { /* a driver's own struct starts with it */
     int64_t least_cell_ttl_ms, most_cell_ttl_ms; /* with HF_CAP_CELL_EXPIRY */
     size_t name_max;
     bool starts_down; /* set by open: verbs wait for the first UP */
+    bool awaits;      /* the driver's own: it has asked something by itself, and the answer
+                         should be read when it comes. The keeper drives until then */
     /* descriptors whose last close tells the store that the process died */
     int life_fds[2];
     size_t nlife_fds;

@@ -259,6 +259,52 @@ static void frozen_link(void)
     links_done();
 }
 
+/* An idle client pings a follower that hears nothing of its leader, which therefore hears
+ * nothing of us. Then the client makes a ticket: the leader agrees to it. The follower
+ * hears of that behind all heartbeats that were on their way, and answers those, but its
+ * answers come to nobody: the leader's clock for us stands where it was before. */
+static void frozen_while_idle(void)
+{
+    enum { T = 10000 };
+    size_t leader, mine;
+    hf_client *a, *b;
+    hf_lease *next;
+    struct pend *p, *waits;
+    struct proxy *link;
+    int64_t until;
+
+    use_linked("syncLimit=80");
+    leader = zk_leader(servers);
+    mine = follower(9);
+    link = links[mine][leader];
+    a = opened_by(servers->servers[mine].port, T);
+    b = opened_by(servers->servers[leader].port, T);
+    given(taken(a, "n", NULL));
+    CHECK(proxy_passed(link, PROXY_UP) > 0); /* it is their link indeed */
+    STAYS(true, T);                          /* what it has proved so far is too old */
+    proxy_freeze(link, PROXY_PRESENT | PROXY_FUTURE, PROXY_DOWN);
+    STAYS(true, T * 5 / 8);
+    p = begun(a, "n", HF_FOREVER, NULL);
+    AWAIT(line_is(b, "n", 1, 0));
+    waits = queued(b, "n", 1, NULL);
+    proxy_freeze(link, PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
+    proxy_freeze(link, PROXY_PRESENT | PROXY_FUTURE, PROXY_UP);
+    until = now_ms() + ELECTION * LIMIT_MS;
+    while (!pend_done(waits)) {
+        CHECK_NUM(now_ms(), <, until);
+        nap();
+    }
+    CHECK(!pend_done(p));
+    next = pend_granted(waits);
+    CHECK_RC(hf_lease_check(next), 0);
+    proxy_freeze(link, PROXY_PRESENT | PROXY_FUTURE, 0);
+    given(next);
+    given(pend_granted(p));
+    closed(a);
+    closed(b);
+    links_done();
+}
+
 /* The leader that we talk to loses its followers, which make another one. It answers for a
  * while as if it still were the leader. */
 static void leader_cut_off(void)
@@ -326,6 +372,7 @@ const struct test_case zookeeper_ensemble_cases[] = {
     { "no-quorum-for-long", no_quorum_for_long, ON_ALL, 0, CASE_LONG },
     { "no-quorum-for-short", no_quorum_for_short, ON_ALL, 0, CASE_LONG },
     { "frozen-link", frozen_link, ON_ALL, 0, CASE_LONG },
+    { "frozen-while-idle", frozen_while_idle, ON_ALL, 0, CASE_LONG },
     { "leader-cut-off", leader_cut_off, ON_ALL, 0, CASE_LONG },
     { "leader-deposed", leader_deposed, ON_ALL, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },

@@ -5,6 +5,8 @@
  *
  * Each case has a server of its own, on which nobody else does anything. Times are not
  * asserted here but measured by `holdfast bench`. */
+#include "zookeeper_counts.h"
+
 #include "zookeeper_fault.h"
 
 #include <holdfast/async.h>
@@ -14,12 +16,6 @@
 
 /* Long enough for the session's own syncs, one every quarter, to stay few. */
 #define LONG_TTL "ttl=10s"
-
-struct counts {
-    int64_t requests, reads, writes; /* answered; requests: both */
-    int64_t events, bytes, connections, watches;
-    int64_t at_ms;
-};
 
 static int64_t number(const char *text, const char *field)
 {
@@ -31,10 +27,10 @@ static int64_t number(const char *text, const char *field)
 
 /* The asker is among those connected. What it asks is no request of a session, and is not
  * counted. */
-static struct counts ask(void)
+struct counts counts_of(const struct server *server)
 {
     static const char *const kinds[] = { "created", "deleted", "changed", "children" };
-    const char *text = zk_word(&servers->servers[0], "mntr");
+    const char *text = zk_word(server, "mntr");
     struct counts c = { .reads = number(text, "zk_cnt_readlatency\t"),
                         .writes = number(text, "zk_cnt_updatelatency\t"),
                         .bytes = number(text, "zk_response_bytes\t"),
@@ -50,6 +46,11 @@ static struct counts ask(void)
         c.events += number(text, field);
     }
     return c;
+}
+
+static struct counts ask(void)
+{
+    return counts_of(&servers->servers[0]);
 }
 
 /* ---- the free path --------------------------------------------------------------- */
@@ -444,11 +445,12 @@ static const struct test_case counts_cases[] = {
     { "many_clients", many_clients, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };
+extern const struct test_case idle_cases[];
 #ifdef HOLDFAST
 extern const struct test_case bench_cases[], run_cases_of_zookeeper[];
 #endif
 
-const struct test_case *const tables[] = { counts_cases,
+const struct test_case *const tables[] = { counts_cases, idle_cases,
 #ifdef HOLDFAST
                                            bench_cases, run_cases_of_zookeeper,
 #endif

@@ -76,6 +76,7 @@ struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
     z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
     q->xid = z->xid;
     q->multi = op == JUTE_MULTI;
+    q->sync = op == JUTE_SYNC;
     hf__jute_begin(&z->out);
     hf__jute_put_header(&z->out, q->xid, op);
     return &z->out;
@@ -174,8 +175,7 @@ static void take_answer(struct zk *z, struct jute_reply *reply)
         return; /* it stays unanswered */
     }
     hf__link_answered(&z->link);
-    if (q->renews && hf__zk_was_agreed(reply))
-        hf__zk_session_renewed(z, c->sent_at);
+    hf__zk_session_answered(z, q, reply);
     q->answer(z, q, reply);
     free(q);
 }
@@ -201,7 +201,6 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
     case JUTE_XID_AUTH:
         hf__zk_session_auth(z, reply.err);
         break;
-    case JUTE_XID_PING:
     case JUTE_XID_WATCHES:
         break;
     default:

@@ -10,20 +10,54 @@
  * everything that was ever executed for this session can be seen here. Only then the
  * store is said to be up (G7).
  *
- * G1, the deadline. A server answers pings and reads by itself, also for seconds after
- * the leader has given the session up. A leader answers syncs and takes sessions back by
- * itself, also for seconds after a majority has made another one. So only an answered
- * write counts, which a majority has agreed to: every T/4 one that changes nothing. But
- * even that need not have moved the leader's clock for the session: a follower tells it
- * of the sessions it has heard of with its answer to the leader's next heartbeat, every
- * half tick. So what counts is the sending of a write (base) that another answered write
- * was sent at least T/4 after its answer: T is at least two ticks, so a heartbeat went
- * out between the two, its answer was on the same ordered stream as the second write,
- * and that reached the leader. If there was another leader in between, its
- * clock for the session began after base with all of T: at its election, or when we were
- * attached at its side, without which it would not have taken the second write. The
- * core's deadline is base + T - drift. Making a session counts at once: it is a write,
- * and the leader starts its clock with it.
+ * G1, the deadline. The leader expires a session T after it last heard of it (its
+ * touchSession). So the core's deadline is base + T - drift, where base is a time of ours
+ * that the leader heard of us after. What the servers do, from 3.5 to 3.9 (in brackets
+ * where):
+ *
+ *  a A write does not move the leader's clock: it only checks that the session is known,
+ *    not being closed, and owned by the server it comes from [PrepRequestProcessor,
+ *    SessionTrackerImpl.checkSession].
+ *  b Every request moves the clock of the server that it is sent to, also a read or a ping
+ *    [submitRequestNow]. If that is the leader, or the only server, it is the clock that
+ *    counts. A follower keeps a list of those it has heard of, and sends it with its answer
+ *    to the leader's next heartbeat, every half tick [LearnerSessionTracker, Learner.ping,
+ *    Leader.lead, LearnerHandler PING]. An observer behind a follower's observer port needs
+ *    two such steps.
+ *  c Attaching again asks the leader, who moves its clock [LearnerHandler REVALIDATE,
+ *    ZooKeeperServer.revalidateSession]. Making a session starts it there [createSession].
+ *  d What a server sends to its leader (c, the answers of b, writes) is one stream, which
+ *    the leader handles in order. A server that goes over to another leader, or is leader
+ * no more, closes its clients' connections first [Learner.shutdown, Leader.shutdown]. So
+ *    there is one leader, L, to one connection of ours.
+ *  e A server answers pings and reads by itself, also for seconds after the leader has
+ * given the session up. A leader answers syncs and (c) by itself, also for seconds after a
+ *    majority has made another one. A write is answered when a majority has agreed to it.
+ *
+ * So only an answered write W is a proof: by d it came by L, which was the leader then, and
+ * knew the session (a). If another leader follows, a majority has left L, at least one of
+ * them after it agreed to W; the new one starts the clocks of all sessions anew with all
+ * of their T after that. So what is to be shown is that L's clock was moved after base.
+ *
+ *  1 base = greet_at, the sending of the greeting of W's connection. By c and d L had
+ *    handled the question for the session before W came to it. Nothing is assumed of times.
+ *    The same for a new session.
+ *  2 base = the sending of any request P of the same connection whose answer was here T/4
+ *    before W was sent, if besides a later request D, a write or a sync, was answered that
+ * was sent when W had been answered. The server heard of us between P and its answer (b). L
+ *    sent a heartbeat before it agreed to W, both on one ordered stream; so when W was
+ *    answered the server had answered the heartbeat, and said that it had heard of us. D
+ *    came to L behind that (d). No delay of the network matters; it is assumed that L
+ * itself lets no T/4 pass without a heartbeat. Half a tick passes between two, and T is at
+ * least two ticks if the servers' minSessionTimeout is as shipped; more ticks, more room.
+ *
+ * Two such P are kept: `recent`, and `earlier`, whose answer was here T/4 before that of
+ * `recent`. With one request every T/4, base is then no older than T/2 and two round trips.
+ * While there are tickets, W is sent every T/4 and changes nothing, and D is a sync. While
+ * there are none a ping is sent, which is a P: no base is needed then. The create of the
+ * next ticket is a W, and D confirms its grant. If even so base would be older than 2 T/3
+ * (the process stood still, or its loop was not driven), the session is attached again,
+ * which by 1 takes two round trips, before the ticket is made, or the grant confirmed.
  *
  * While there is no connection, what is held is at risk; it is held again when the session
  * has been attached in time.
@@ -31,12 +65,30 @@
  * The session is over when a server says so (time-out 0, or another number): all tickets
  * are, too. If our own clock says so first, the core lets go of what is held; the nodes
  * are deleted if the session turns out to be alive. A client that is closed ends its
- * session, or its nodes would stay until the time-out. */
+ * session, or its nodes would stay until the time-out.
+ *
+ * Servers that were set back (a backup was restored, or their data is gone) take nobody who
+ * has seen more than they have: they close without an answer, before they look at the
+ * session. So if nobody has answered for T, when nothing is held any more by our own clock,
+ * we say that we have seen nothing. Then the session is refused, or it was in the backup.
+ * The settling write tells: its number is greater than all that we have seen, or it belongs
+ * to another history, and the session, its tickets and its watches do, too: it is over.
+ * A server that was only late has caught up when that write is answered. The watches are
+ * set after it: before, the server would tell that nodes are gone which it has not made
+ * yet. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <string.h>
 
 enum { WATCHES_PER_MESSAGE = 64 << 10 };
+
+static void begin_special(struct zk *z, int32_t xid, enum jute_op op)
+{
+    z->out.len = 0;
+    z->out.failed = false;
+    hf__jute_begin(&z->out);
+    hf__jute_put_header(&z->out, xid, op);
+}
 
 /* ---- proof of life --------------------------------------------------------------- */
 
@@ -59,19 +111,66 @@ static void tell_if_asked(struct zk *z)
         tell_alive(z);
 }
 
-void hf__zk_session_renewed(struct zk *z, int64_t sent_at)
+/* What a write that is sent at this time proves (2), once it is confirmed. */
+static int64_t provable(const struct zk *z, int64_t sent_at)
 {
-    bool moved = sent_at - z->heard_at >= quarter_us(z);
+    int64_t heard_before = sent_at - quarter_us(z);
 
-    if (moved) {
-        z->base_at = z->last_at;
-        z->last_at = sent_at;
-        z->heard_at = zk_now(z);
+    if (z->recent.heard_at <= heard_before)
+        return z->recent.sent_at;
+    return z->earlier.heard_at <= heard_before ? z->earlier.sent_at : 0;
+}
+
+static bool move_base(struct zk *z, int64_t at)
+{
+    if (at <= z->base_at)
+        return false;
+    z->base_at = at;
+    return true;
+}
+
+void hf__zk_session_answered(struct zk *z, const struct request *q,
+                             const struct jute_reply *reply)
+{
+    int64_t sent_at = q->call.sent_at, now = zk_now(z);
+    bool write = q->renews && hf__zk_was_agreed(reply), moved = false;
+
+    if ((write || (q->sync && reply->err == 0)) && sent_at >= z->next.heard_at)
+        moved = move_base(z, z->next.sent_at);
+    if (write) {
+        int64_t next = provable(z, sent_at);
+
+        moved = move_base(z, z->greet_at) || moved;
+        if (next > z->next.sent_at)
+            z->next = (struct heard){ next, now };
+    }
+    if (now - z->recent.heard_at >= quarter_us(z)) {
+        z->earlier = z->recent;
+        z->recent = (struct heard){ sent_at, now };
     }
     if (zk_up(z) && z->life && moved)
         tell_alive(z);
-    else
-        tell_if_asked(z);
+}
+
+/* A hold would be at risk as soon as it was granted. */
+static bool stale(const struct zk *z)
+{
+    int64_t now = zk_now(z), base = provable(z, now);
+
+    if (base < z->next.sent_at)
+        base = z->next.sent_at;
+    if (base < z->base_at)
+        base = z->base_at;
+    return now - base > (int64_t)z->session.timeout_ms * 2000 / 3;
+}
+
+bool hf__zk_session_attach_if_stale(struct zk *z)
+{
+    if (!zk_up(z) || !link_open(&z->link) || !stale(z))
+        return false;
+    z->attach_now = true;
+    hf__zk_break(z, HF_EUNREACHABLE, "the session was not kept up");
+    return true;
 }
 
 /* A write that changes nothing. Also if it fails it has been through a majority, unless it
@@ -102,23 +201,75 @@ static void heard(struct zk *z, struct request *q, struct jute_reply *reply)
         tell_if_asked(z);
 }
 
-/* A write only if it can move the base; else the answer to anything says that we are
- * heard. */
+static void confirm(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    (void)q;
+    if (reply)
+        hf__zk_sync(z, z->root, z->root_len, heard);
+}
+
+/* A write only if it can move the base; else a sync confirms an earlier one, or says at
+ * least that we are heard. */
 void hf__zk_session_renew(struct zk *z)
 {
     z->renew_asked = true;
-    if (zk_now(z) - z->heard_at >= quarter_us(z))
-        prove(z, hf__zk_ignore);
+    if (hf__zk_session_attach_if_stale(z))
+        return; /* up() tells */
+    if (z->next.sent_at <= z->base_at && provable(z, zk_now(z)) > z->base_at)
+        prove(z, confirm);
     else
         hf__zk_sync(z, z->root, z->root_len, heard);
+}
+
+static void pulse_later(struct zk *z)
+{
+    struct env *env = z->store.env;
+
+    env->timer(env, &z->pulse, z->recent.heard_at + quarter_us(z));
+}
+
+static void pulse_answered(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    (void)q;
+    if (!reply)
+        return;
+    z->store.awaits = false;
+    tell_if_asked(z);
+    pulse_later(z);
+}
+
+static void pulse_confirm(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    (void)q;
+    if (reply)
+        hf__zk_sync(z, z->root, z->root_len, pulse_answered);
+}
+
+/* The server answers it in its turn, as it does any request. */
+static void ping(struct zk *z)
+{
+    struct request *q = hf__zk_request(z, pulse_answered, sizeof *q);
+
+    if (!q)
+        return;
+    q->xid = JUTE_XID_PING;
+    begin_special(z, q->xid, JUTE_PING);
+    hf__zk_send(z, q);
+}
+
+/* Other requests are heard, too: only a write can use that. */
+static bool pulse_due(const struct zk *z)
+{
+    int64_t now = zk_now(z);
+
+    return now >= z->recent.heard_at + quarter_us(z) ||
+           (z->life->ntickets > 0 && provable(z, now) > z->base_at);
 }
 
 /* Also while nothing is held: the next acquire shall find a session. */
 void hf__zk_session_pulse(struct timer *t)
 {
     struct zk *z = container_of(t, struct zk, pulse);
-    struct env *env = z->store.env;
-    int64_t due = z->heard_at + quarter_us(z);
 
     if (!zk_up(z))
         return;
@@ -127,11 +278,15 @@ void hf__zk_session_pulse(struct timer *t)
         hf__zk_lines_look_again(z);
         z->look_at = zk_now(z) + 3 * quarter_us(z);
     }
-    if (zk_now(z) >= due) {
-        prove(z, hf__zk_ignore);
-        due = zk_now(z) + quarter_us(z);
+    if (!z->store.awaits && pulse_due(z)) { /* conn.c has a limit for the answer */
+        z->store.awaits = true;
+        if (z->life->ntickets > 0)
+            prove(z, pulse_confirm);
+        else
+            ping(z);
+    } else if (!z->store.awaits) {
+        pulse_later(z);
     }
-    env->timer(env, &z->pulse, due);
     hf__zk_flush(z);
 }
 
@@ -240,6 +395,7 @@ void hf__zk_session_down(struct link *k, const hf_error *err)
     struct zk *z = container_of(k, struct zk, link);
     struct env *env = z->store.env;
 
+    z->store.awaits = false;
     if (z->shut)
         return;
     env->timer(env, &z->pulse, LOOP_NEVER);
@@ -247,6 +403,24 @@ void hf__zk_session_down(struct link *k, const hf_error *err)
     ev_store(&z->store, STORE_DOWN, err);
     if (z->life)
         ev_risk(z->life);
+}
+
+/* A server that ends closes the connections of all its clients in the same moment: they
+ * come to the next one spread over some time, which is short beside T and beside what calls
+ * wait for. Later tries follow the link's own rule. */
+static void choose_time(struct zk *z)
+{
+    struct env *env = z->store.env;
+    int64_t most = z->open.connect_ms * 1000 / 8, us = quarter_us(z) / 8;
+    uint32_t dice;
+
+    if (z->attach_now) {
+        env->timer(env, &z->link.retry, 0);
+    } else if (z->link.failed == 1 && z->session.id != 0) {
+        env->random(env, &dice, sizeof dice);
+        env->timer(env, &z->link.retry, zk_now(z) + dice % ((us < most ? us : most) + 1));
+    }
+    z->attach_now = false;
 }
 
 void hf__zk_session_lost(struct link *k, const hf_error *err)
@@ -260,6 +434,7 @@ void hf__zk_session_lost(struct link *k, const hf_error *err)
     }
     hf__zk_line_down(z);
     z->server = (z->server + 1) % z->open.nhosts;
+    choose_time(z);
 }
 
 void hf__zk_session_greet(struct link *k)
@@ -268,10 +443,13 @@ void hf__zk_session_greet(struct link *k)
     struct jute_session s = z->session;
 
     z->greet_at = zk_now(z);
+    z->since = z->last_zxid;
+    z->seen_nothing =
+        z->session.id != 0 && z->greet_at - z->recent.sent_at > 4 * quarter_us(z);
     s.timeout_ms = (int32_t)z->asked_ms;
     z->out.len = 0;
     z->out.failed = false;
-    hf__jute_put_connect(&z->out, &s, z->last_zxid);
+    hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->since);
     write_out(z);
 }
 
@@ -279,43 +457,19 @@ void hf__zk_session_greet(struct link *k)
 
 static void up(struct zk *z)
 {
-    struct env *env = z->store.env;
-
     hf__link_up(&z->link);
     z->look_at = zk_now(z) + 3 * quarter_us(z);
-    env->timer(env, &z->pulse, z->heard_at + quarter_us(z));
+    pulse_later(z);
     ev_store(&z->store, STORE_UP, NULL);
     hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
-    if (z->life->ntickets == 0)
+    if (z->life->ntickets == 0) {
+        tell_alive(z);
         return;
+    }
     /* held again, when it is known whether somebody has broken something meanwhile */
     z->renew_asked = true;
     hf__zk_sync(z, z->root, z->root_len, heard);
-}
-
-static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    hf_error err;
-
-    (void)q;
-    if (!reply || z->shut)
-        return;
-    if (!hf__zk_was_agreed(reply)) {
-        int code = hf__zk_error(z, reply, &err);
-
-        hf__zk_break(z, code, "%s", err.text);
-        return;
-    }
-    up(z);
-}
-
-static void begin_special(struct zk *z, int32_t xid, enum jute_op op)
-{
-    z->out.len = 0;
-    z->out.failed = false;
-    hf__jute_begin(&z->out);
-    hf__jute_put_header(&z->out, xid, op);
 }
 
 static void send_auth(struct zk *z)
@@ -372,7 +526,7 @@ static void put_child_watches(struct zk *z)
     }
 }
 
-static void send_watches(struct zk *z, int64_t since)
+static void send_watches(struct zk *z)
 {
     struct list *at = z->all_lines.next;
     size_t index = 0;
@@ -380,7 +534,7 @@ static void send_watches(struct zk *z, int64_t since)
 
     while (!last && link_open(&z->link)) {
         begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
-        hf__jute_put_long(&z->out, since);
+        hf__jute_put_long(&z->out, z->since);
         last = put_watches(z, &at, &index);
         if (last)
             put_child_watches(z);
@@ -388,6 +542,36 @@ static void send_watches(struct zk *z, int64_t since)
             hf__jute_put_int(&z->out, 0);
         hf__jute_end(&z->out, 0);
         write_out(z);
+    }
+}
+
+/* That server is there, and takes us with a new one. */
+static void over(struct zk *z, const char *why)
+{
+    session_over(z);
+    hf__link_forgive(&z->link);
+    hf__zk_break(z, HF_EUNREACHABLE, "%s", why);
+}
+
+static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    hf_error err;
+
+    (void)q;
+    if (!reply || z->shut)
+        return;
+    if (!hf__zk_was_agreed(reply)) {
+        int code = hf__zk_error(z, reply, &err);
+
+        hf__zk_break(z, code, "%s", err.text);
+    } else if (reply->zxid < z->since) {
+        over(z, "the servers were set back");
+    } else if (z->seen_nothing) { /* now it has seen what we have */
+        z->seen_nothing = false;
+        send_watches(z);
+        prove(z, settled);
+    } else {
+        up(z);
     }
 }
 
@@ -416,15 +600,13 @@ static bool begin_session(struct zk *z, const struct jute_session *s)
         hf__zk_break(z, HF_ENOMEM, "no memory for a session");
         return false;
     }
-    z->base_at = z->last_at = z->greet_at;
-    z->heard_at = zk_now(z);
+    z->base_at = z->greet_at;
     return true;
 }
 
 void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
 {
     struct jute_session s;
-    int64_t since = z->last_zxid;
     bool again = z->session.id != 0;
 
     if (!hf__jute_connected(message, len, &s)) {
@@ -432,11 +614,10 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
         return;
     }
     if (s.timeout_ms <= 0 || s.id == 0 || (again && s.id != z->session.id)) {
-        if (again) {
-            session_over(z);
-            hf__link_forgive(&z->link); /* that server takes us with a new one */
-        }
-        hf__zk_break(z, HF_EUNREACHABLE, "the session is over");
+        if (again)
+            over(z, "the session is over");
+        else
+            hf__zk_break(z, HF_EUNREACHABLE, "no session was given");
         return;
     }
     if (too_long(z, &s) || (!again && !begin_session(z, &s)))
@@ -444,15 +625,17 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     z->session = s;
     z->asked_anew = false;
     hf__link_settle(&z->link);
+    z->recent = z->earlier = (struct heard){ z->greet_at, zk_now(z) };
+    z->next = (struct heard){ 0, 0 };
     if (z->shut) {
         hf__zk_session_end(z);
         return;
     }
     if (z->login)
         send_auth(z);
-    if (again)
-        send_watches(z, since);
-    else
+    if (!again)
         tell_alive(z);
+    else if (!z->seen_nothing)
+        send_watches(z);
     prove(z, settled);
 }

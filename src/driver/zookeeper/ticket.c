@@ -297,7 +297,8 @@ void hf__zk_join(struct store *store, struct ticket *t)
         z->asked_anew = true;
         hf__zk_break(z, HF_EUNREACHABLE, "another time-out is asked for");
     } else if (s->state == SEAT_NEW) {
-        start(s);
+        if (!hf__zk_session_attach_if_stale(z))
+            start(s);
     } else if (s->state == SEAT_HELD) {
         ev_granted(t, s->fence, z->base_at);
     } else if (s->state == SEAT_CREATED && s->line->lists == 0) {

@@ -63,6 +63,7 @@ struct request {
     void (*answer)(struct zk *, struct request *, struct jute_reply *);
     int32_t xid;
     bool renews; /* a write: answered it proves the session alive at the leader */
+    bool sync;   /* the leader answers it, and need not be the leader any more */
     bool multi;  /* what failed stands in the body of its answer */
 };
 
@@ -102,8 +103,11 @@ void hf__zk_session_greeted(struct zk *, const void *message, size_t len);
 void hf__zk_session_auth(struct zk *, int32_t err);
 void hf__zk_session_down(struct link *, const hf_error *);
 void hf__zk_session_lost(struct link *, const hf_error *);
-void hf__zk_session_renewed(struct zk *, int64_t sent_at);
+void hf__zk_session_answered(struct zk *, const struct request *,
+                             const struct jute_reply *);
 void hf__zk_session_renew(struct zk *); /* will be answered to the core */
+/* If a grant would be at risk at once. True: what is to be sent waits for the next UP. */
+bool hf__zk_session_attach_if_stale(struct zk *);
 void hf__zk_session_tidy(struct zk *);
 void hf__zk_session_end(struct zk *); /* ends in ev_shut */
 void hf__zk_session_pulse(struct timer *);
@@ -332,6 +336,10 @@ void hf__zk_follow_event(struct zk *, const char *path, size_t len);
 
 enum names { NAMES_CURATOR, NAMES_RW };
 
+struct heard { /* a request: its sending, and its answer */
+    int64_t sent_at, heard_at;
+};
+
 struct zk {
     struct store store;
     char root[ROOT_MAX];
@@ -355,15 +363,19 @@ struct zk {
 
     struct jute_session session; /* id 0: none */
     int64_t last_zxid;
+    int64_t since;     /* last_zxid when this connection was greeted */
+    bool seen_nothing; /* the greeting did not say it; no watches are set yet */
     int64_t asked_ms;  /* the time-out that we ask for */
     struct life *life; /* of the session */
     struct life *old;  /* of sessions that are over: life.drv[0] is the next */
     int64_t greet_at;
-    int64_t base_at;           /* see session.c */
-    int64_t last_at, heard_at; /* sending and answer of the last write that counted */
-    int64_t look_at;           /* when those that wait ask again */
-    bool renew_asked;          /* the core waits for an answer */
-    bool asked_anew;           /* for another time-out than before */
+    int64_t base_at;              /* see session.c */
+    struct heard recent, earlier; /* requests of this connection */
+    struct heard next; /* the base that was proved, when; it is to be confirmed */
+    int64_t look_at;   /* when those that wait ask again */
+    bool renew_asked;  /* the core waits for an answer */
+    bool attach_now;   /* the connection is given up for a new one, not for a fault */
+    bool asked_anew;   /* for another time-out than before */
     int32_t level_error;
     struct timer pulse, later;
 
