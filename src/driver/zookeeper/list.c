@@ -18,7 +18,9 @@
 enum { AT_A_TIME = 64 };
 
 struct zk_listing {
-    struct listing l;      /* its names are nodes that were not read yet */
+    /* Its names are nodes that were not read yet, each level with a slash before it: a name
+     * may begin with an empty level, and would be taken for the root without it. */
+    struct listing l;
     struct name_set found; /* with a limit: the first so many lines */
     struct zk *zk;
     size_t prefix_len;
@@ -30,7 +32,7 @@ struct listing_request {
     struct zk_listing *l;
     struct row row; /* of a line */
     size_t name_len;
-    char name[]; /* "": the root */
+    char name[]; /* of a line; of a node: as in `names`, "" is the root */
 };
 
 static struct listing_request *of(struct request *q)
@@ -51,16 +53,15 @@ static bool may_match(const struct zk_listing *l, const char *name, size_t len)
 
 static void add(struct zk_listing *l, const char *parent, const char *level, size_t len)
 {
-    char name[2 * HF_NAME_MAX + 2];
+    char node[2 * HF_NAME_MAX + 3];
     size_t at = strlen(parent), n;
 
-    memcpy(name, parent, at);
-    if (at > 0)
-        name[at++] = '/';
-    if (!hf__zk_level(name + at, &n, level, len) || at + n > HF_NAME_MAX ||
-        !may_match(l, name, at + n))
+    memcpy(node, parent, at);
+    node[at++] = '/';
+    if (!hf__zk_level(node + at, &n, level, len) || at + n > HF_NAME_MAX + 1 ||
+        !may_match(l, node + 1, at + n - 1))
         return;
-    if (!hf__names_add(&l->l.names, name, at + n))
+    if (!hf__names_add(&l->l.names, node, at + n))
         hf__listing_no_memory(&l->l);
 }
 
@@ -162,7 +163,7 @@ static void is_line(struct zk_listing *l, const char *name, struct entry **entri
         ask_oldest(l, name, &row, entries[0]);
 }
 
-static void take_children(struct zk_listing *l, const char *name, struct jute_in children)
+static void take_children(struct zk_listing *l, const char *node, struct jute_in children)
 {
     struct jute_in all = children;
     struct entry **entries = NULL;
@@ -173,14 +174,14 @@ static void take_children(struct zk_listing *l, const char *name, struct jute_in
         struct form form;
 
         if (!all.bad && !hf__zk_form(&form, level.at, level.len))
-            add(l, name, level.at, level.len);
+            add(l, node, level.at, level.len);
     }
-    if (name[0] == '\0')
+    if (node[0] == '\0')
         return;
     if (!hf__zk_line_read(&children, &entries, &n))
         hf__listing_no_memory(&l->l);
     else if (n > 0)
-        is_line(l, name, entries, n);
+        is_line(l, node + 1, entries, n);
     hf__zk_line_free(entries, n);
 }
 
@@ -198,18 +199,18 @@ static void answer_children(struct zk *z, struct request *q, struct jute_reply *
     go_on(l);
 }
 
-static void ask_children(struct zk_listing *l, const char *name)
+static void ask_children(struct zk_listing *l, const char *node)
 {
     char path[DIR_MAX];
-    struct listing_request *k = request(l, name, answer_children);
+    struct listing_request *k = request(l, node, answer_children);
     size_t n = l->zk->root_len;
 
     if (!k)
         return;
-    if (name[0] == '\0')
+    if (node[0] == '\0')
         memcpy(path, l->zk->root, n);
     else
-        n = hf__zk_dir(l->zk, path, name, strlen(name));
+        n = hf__zk_dir(l->zk, path, node + 1, strlen(node + 1));
     hf__zk_send_path(l->zk, &k->q, JUTE_GET_CHILDREN2, path, n);
 }
 
@@ -226,16 +227,16 @@ static size_t at_a_time(const struct zk_listing *l)
 static void go_on(struct zk_listing *l)
 {
     struct name_set *s = &l->l.names;
-    char *name;
+    char *node;
 
     while (listing_goes_on(&l->l) && l->l.open < at_a_time(l) && s->first < s->n) {
         if (l->l.query.look->limit > 0)
             hf__names_settle(s);
-        if (!is_wanted(l, s->at[s->first]))
+        if (!is_wanted(l, s->at[s->first] + 1))
             break;
-        name = hf__names_take(s);
-        ask_children(l, name);
-        free(name);
+        node = hf__names_take(s);
+        ask_children(l, node);
+        free(node);
     }
     if (l->l.open > 0)
         return;
