@@ -531,10 +531,12 @@ void ev_left(struct ticket *t, int rc)
     hf__hold_step(h, rc == 0 ? TICKET_LEFT : TICKET_LEFT_UNKNOWN, rc, NULL);
 }
 
-/* A refusal says nothing about a ticket that may stand in line. */
-static bool may_stand(const struct hold *h)
+/* A refusal says nothing about a ticket that may stand in line; two of them say that it may
+ * have got there. */
+static bool may_stand(const struct hold *h, int why)
 {
-    return h->state == TICKET_JOINING ? h->joined_again
+    return h->state == TICKET_JOINING
+               ? h->joined_again || why == HF_EREPLICAS || why == HF_ENOMEM
            : h->state == TICKET_LEAVING
                ? !h->leave_sent /* which is to come, and settles it */
                : true;
@@ -563,7 +565,8 @@ void ev_gone(struct ticket *t, int why, int64_t retry_ms, const hf_error *err)
     else if (retry_ms == 0 || (why == HF_EEVICTED && h->state == TICKET_HELD))
         hf__hold_step(h, TICKET_GONE, why, err);
     else
-        hf__hold_step(h, may_stand(h) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why, err);
+        hf__hold_step(h, may_stand(h, why) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why,
+                      err);
 }
 
 void ev_amended(struct ticket *t, int rc)

@@ -172,8 +172,8 @@ static void free_redis(struct redis *r)
         r->tls->context_free(r->tls_context);
     if (r->password)
         explicit_bzero(r->password, strlen(r->password));
-    hf__map_done(&r->tickets);
-    hf__map_done(&r->waits);
+    hf__redis_confirm_done(r);
+    hf__scripted_done(&r->scripted);
     free(r->command.buf);
     free(r->user);
     free(r->password);
@@ -185,11 +185,16 @@ static void free_redis(struct redis *r)
 static struct redis *new_redis(const struct url *url, struct env *env)
 {
     struct redis *r = calloc(1, sizeof *r);
+    static const struct scripted_ops ops = { .join = hf__redis_send_join,
+                                             .leave = hf__redis_send_leave,
+                                             .look = hf__redis_send_look,
+                                             .renew = hf__redis_send_renewal,
+                                             .echoes = hf__redis_echoes };
     unsigned char id[CLIENT_ID / 2];
 
     if (!r)
         return NULL;
-    list_init(&r->all_waits);
+    list_init(&r->unconfirmed);
     list_init(&r->looks);
     list_init(&r->cells);
     list_init(&r->sights);
@@ -212,7 +217,6 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     r->store.name_max = HF_NAME_MAX;
     r->connect_ms = url->connect_ms;
     env->random(env, id, sizeof id);
-    env->random(env, r->hash_key, sizeof r->hash_key);
     hf__hex(r->client, id, sizeof id);
     gethostname(r->host, sizeof r->host - 1);
     r->pid = getpid();
@@ -220,7 +224,7 @@ static struct redis *new_redis(const struct url *url, struct env *env)
     r->password = copy(url->password);
     r->shown = copy(url->shown);
     if ((url->user && url->user[0] && !r->user) || (url->password && !r->password) ||
-        !r->shown || hf__map_init(&r->tickets) < 0 || hf__map_init(&r->waits) < 0) {
+        !r->shown || hf__scripted_init(&r->scripted, &ops, &r->store) < 0) {
         free_redis(r);
         return NULL;
     }
@@ -277,20 +281,6 @@ static int redis_open(struct store **ret, const struct url *url, struct env *env
 
 /* ---- closing --------------------------------------------------------------------- */
 
-static void forget(struct redis *r)
-{
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        while (r->tickets.slots[i])
-            hf__redis_seat_out(r,
-                               container_of(r->tickets.slots[i], struct ticket, drv_node));
-    list_for_safe(n, &r->all_waits) {
-        struct wait *w = container_of(n, struct wait, all);
-
-        w->pins = 0;
-        hf__redis_wait_drop(r, w->life);
-    }
-}
-
 void hf__redis_close(struct store *s)
 {
     struct redis *r = redis_of(s);
@@ -303,7 +293,6 @@ void hf__redis_close(struct store *s)
         hf__redis_stop(s, NULL, container_of(n, struct cell, drv_node));
     hf__redis_conn_flush(r);
     hf__redlock_close(r);
-    forget(r);
     free_redis(r);
 }
 
