@@ -130,7 +130,7 @@ static void now_waits(struct scripted *s, struct ticket *t, int64_t sent_at,
 
 static void now_holds(struct scripted *s, struct ticket *t, uint64_t fence, int64_t sent_at)
 {
-    struct wait_life *w = waits(t) ? wait_life_of(t->life) : NULL;
+    struct wait_life *w = ticket_waits(t) ? wait_life_of(t->life) : NULL;
 
     if (w)
         w->pins++; /* the core takes the ticket off it */
@@ -395,7 +395,7 @@ void hf__scripted_told(struct scripted *s, const void *token, enum told_kind wha
     }
     switch (what) {
     case TOLD_GRANT:
-        if (waits(t)) /* else it is known already */
+        if (ticket_waits(t)) /* else it is known already */
             grant_told(s, t, fence, stamp);
         break;
     case TOLD_REVOKED:
@@ -406,7 +406,7 @@ void hf__scripted_told(struct scripted *s, const void *token, enum told_kind wha
             ev_marked(t);
         break;
     case TOLD_LOOK:
-        if (waits(t))
+        if (ticket_waits(t))
             hf__scripted_look(s, wait_life_of(t->life));
         break;
     }

@@ -8,8 +8,8 @@
  * ops->join
  *
  * Every request that is sent is answered exactly once; "nothing" means that no answer will
- * come (the connection is lost, there is no way to the server). DOWN is raised before the
- * requests of a lost connection are answered "nothing", and the core repeats them after UP.
+ * come (the connection is lost, there is no way to the server). Then DOWN is raised, if it
+ * has not been, and the core repeats after UP what was not answered.
  * Nothing here touches a ticket, a wait_life or a renewal after handing it to `ops`.
  *
  * What the store must do

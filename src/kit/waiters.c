@@ -103,7 +103,7 @@ void hf__wait_off(struct waiters *ws, struct ticket *t)
 {
     struct wait_life *w;
 
-    if (!waits(t))
+    if (!ticket_waits(t))
         return;
     w = wait_life_of(t->life);
     hf__hang(t, &t->own);

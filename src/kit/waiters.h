@@ -46,7 +46,7 @@ static inline struct wait_life *wait_life_of(const struct life *l) /* of LIFE_WA
     return (struct wait_life *)(uintptr_t)l->drv[1];
 }
 
-static inline bool waits(const struct ticket *t)
+static inline bool ticket_waits(const struct ticket *t)
 {
     return t->life && t->life->kind == LIFE_WAIT;
 }
