@@ -524,7 +524,7 @@ void sender_understood(const struct ev *e)
     const struct st *s = store_find(e->m.line, e->m.token);
     const struct ticket *t;
 
-    if (!c || !c->open || c->epoch != e->n || c->silent || p->ran_at > e->m.sent_at ||
+    if (!c || !c->open || c->epoch != e->n || c->silent || w.asleep_till > e->m.sent_at ||
         p->no_memory_until > e->m.sent_at || !s || !s->held || s->marked || st_dead(s) ||
         s->fence != e->m.fence)
         return;
