@@ -205,18 +205,26 @@ void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
 bool hf__redis_echoes(struct scripted *, const struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
-/* An answer that counts when enough replicas have what it says (confirm.c); the beginning
- * of a block of malloc, which is freed after `tell`. */
-struct unconfirmed {
+/* What a script has answered to a join, a look or a renewal (confirm.c). */
+struct verdict {
+    /* one of these; each stays until the kit has its answer */
+    struct ticket *t;
+    struct wait_life *w;
+    struct scripted_renewal *k;
+    int64_t sent_at;
+    size_t n;
+    struct scripted_place *places; /* n of them; of a join: 1 */
+    struct scripted_looked look;
+    unsigned char *renewed; /* n of them */
+    /* while it waits for replicas */
     struct list on; /* redis.unconfirmed */
     struct node *node;
     int64_t until;
     bool counted; /* by the WAIT that is under way */
-    /* NULL: confirmed; HF_EREPLICAS: by too few; else no answer will come */
-    void (*tell)(struct redis *, struct unconfirmed *, const hf_error *);
 };
 
-void hf__redis_confirm(struct redis *, struct unconfirmed *, unsigned bucket);
+/* Hands it to the kit: now, or when enough replicas have what it says. */
+void hf__redis_answered(struct redis *, struct verdict *, unsigned bucket);
 void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */

@@ -4,9 +4,6 @@
  * repeats. */
 #include "driver/redis/redis.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct renew_request {
     struct request q;
     struct scripted_renewal *k;
@@ -37,30 +34,12 @@ static void build(struct redis *r, struct request *q, struct command *c)
     }
 }
 
-struct unconfirmed_renewal {
-    struct unconfirmed u;
-    struct scripted_renewal *k;
-    int64_t sent_at;
-    unsigned char answers[LINES_PER_SCRIPT];
-};
-
-/* Also of one that needs no confirmation. */
-static void confirmed(struct redis *r, struct unconfirmed *u, const hf_error *err)
-{
-    struct unconfirmed_renewal *x = container_of(u, struct unconfirmed_renewal, u);
-
-    for (size_t i = 0; err && i < x->k->n; i++)
-        if (x->answers[i] == RENEWED)
-            x->answers[i] = RENEWED_UNSAID;
-    hf__scripted_renewed(&r->scripted, x->k, x->sent_at, x->answers);
-}
-
 static void answer(struct redis *r, struct request *q, const redisReply *reply)
 {
     struct scripted_renewal *k = of(q)->k;
-    struct unconfirmed_renewal now = { .k = k, .sent_at = q->sent_at }, *later;
+    unsigned char renewed[LINES_PER_SCRIPT];
+    struct verdict v = { .k = k, .sent_at = q->sent_at, .n = k->n, .renewed = renewed };
     struct env *env = r->store.env;
-    bool renewed = false;
     hf_error err;
 
     if (reply && reply->type == REDIS_REPLY_ERROR) {
@@ -71,19 +50,9 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         hf__scripted_renewed(&r->scripted, k, q->sent_at, NULL);
         return;
     }
-    for (size_t i = 0; i < k->n; i++) { /* renew.lua and the kit count alike */
-        now.answers[i] = (unsigned char)hf__redis_reply_number(reply, i);
-        renewed = renewed || now.answers[i] == RENEWED;
-    }
-    now.u.tell = confirmed;
-    later = renewed && r->replicas > 0 ? malloc(sizeof *later) : NULL;
-    if (later) {
-        *later = now;
-        hf__redis_confirm(r, &later->u, q->bucket);
-    } else { /* without memory to wait it has not been one */
-        hf__fail(&err, HF_ENOMEM, 0, r->shown, "no memory for an answer");
-        confirmed(r, &now.u, renewed && r->replicas > 0 ? &err : NULL);
-    }
+    for (size_t i = 0; i < k->n; i++) /* renew.lua and the kit count alike */
+        renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
+    hf__redis_answered(r, &v, q->bucket);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)

@@ -2,7 +2,6 @@
  * a request is written and its answer read; what follows from it is kit/scripted.c. */
 #include "driver/redis/redis.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { HEAD_FORMAT = 1, HEAD_LEN = 34 };
@@ -65,48 +64,6 @@ static void build_join(struct redis *r, struct request *q, struct command *c)
         hf__redis_command_text(c, flags);
 }
 
-struct unconfirmed_join {
-    struct unconfirmed u;
-    struct ticket *t; /* its join counts as unanswered, so it stays */
-    int64_t sent_at;
-    struct scripted_place place;
-};
-
-static void join_confirmed(struct redis *r, struct unconfirmed *u, const hf_error *err)
-{
-    struct unconfirmed_join *k = container_of(u, struct unconfirmed_join, u);
-
-    if (err) {
-        k->place.kind = err->code == HF_EREPLICAS ? PLACE_REFUSED : PLACE_NOTHING;
-        k->place.code = err->code;
-        k->place.err = err;
-    }
-    hf__scripted_joined(&r->scripted, k->t, k->sent_at, &k->place);
-}
-
-static void joined(struct redis *r, const struct request *q, struct ticket *t,
-                   const struct scripted_place *p)
-{
-    struct unconfirmed_join *k;
-    struct scripted_place unsafe = { .kind = PLACE_REFUSED, .code = HF_ENOMEM };
-
-    if (p->kind == PLACE_HELD)
-        hf__redis_wake_holder(r, t);
-    if (r->replicas == 0 || p->kind != PLACE_HELD) {
-        hf__scripted_joined(&r->scripted, t, q->sent_at, p);
-        return;
-    }
-    k = calloc(1, sizeof *k);
-    if (!k) {
-        hf__scripted_joined(&r->scripted, t, q->sent_at, &unsafe);
-        return;
-    }
-    *k = (struct unconfirmed_join){
-        .u.tell = join_confirmed, .t = t, .sent_at = q->sent_at, .place = *p
-    };
-    hf__redis_confirm(r, &k->u, q->bucket);
-}
-
 static int mismatch(const struct redis *r, const struct ticket *t, const redisReply *reply,
                     hf_error *err)
 {
@@ -129,6 +86,7 @@ static void lost(struct redis *r, const struct ticket *t, unsigned bucket)
 static void answer_join(struct redis *r, struct request *q, const redisReply *reply)
 {
     struct scripted_place p = { .kind = PLACE_REFUSED };
+    struct verdict v = { .t = of(q)->t, .sent_at = q->sent_at, .n = 1, .places = &p };
     hf_error err;
 
     if (!reply) {
@@ -137,6 +95,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
         p.fence = (uint64_t)reply->integer;
+        hf__redis_wake_holder(r, of(q)->t);
     } else if (hf__redis_reply_is(reply, 0, "w")) {
         p.kind = PLACE_WAITS;
         p.stamp = hf__redis_reply_number(reply, 1);
@@ -152,7 +111,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
         p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, of(q)->t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    joined(r, q, of(q)->t, &p);
+    hf__redis_answered(r, &v, q->bucket);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }

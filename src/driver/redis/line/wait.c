@@ -1,8 +1,6 @@
 /* wait.c: the safety look: how it is asked, and what wait.lua answers. */
 #include "driver/redis/redis.h"
 
-#include <stdlib.h>
-
 enum { LOST = 0, REVOKED = 1 }; /* of wait.lua */
 
 struct look_request {
@@ -26,83 +24,39 @@ static void build(struct redis *r, struct request *q, struct command *c)
         hf__redis_command_arg(c, w->tokens[i], HF_TOKEN);
 }
 
-struct unconfirmed_look {
-    struct unconfirmed u;
-    struct wait_life *w;
-    int64_t sent_at;
-    struct scripted_looked look;
-    struct scripted_place places[WAIT_CHUNK];
-};
-
-/* Also of a look that needs no confirmation. */
-static void confirmed(struct redis *r, struct unconfirmed *u, const hf_error *err)
+static void read_place(struct scripted_place *p, int64_t state)
 {
-    struct unconfirmed_look *k = container_of(u, struct unconfirmed_look, u);
-
-    for (size_t i = 0; err && i < k->w->n; i++)
-        if (k->places[i].kind == PLACE_HELD)
-            k->places[i] = (struct scripted_place){ .kind = PLACE_REFUSED,
-                                                    .code = err->code,
-                                                    .err = err };
-    hf__scripted_looked(&r->scripted, k->w, k->sent_at,
-                        err && err->code != HF_EREPLICAS ? NULL : &k->look);
-}
-
-static bool read_places(struct scripted_place *places, size_t n, const redisReply *reply)
-{
-    bool grants = false;
-
-    for (size_t i = 0; i < n; i++) {
-        int64_t state = hf__redis_reply_number(reply, 3 + i);
-
-        places[i].kind = state < 0          ? PLACE_WAITS
-                         : state == LOST    ? PLACE_LOST
-                         : state == REVOKED ? PLACE_REFUSED
-                                            : PLACE_HELD;
-        places[i].code = HF_EEVICTED;
-        places[i].position = state < 0 ? (uint32_t)-state : 0;
-        places[i].fence = state > 0 ? (uint64_t)state : 0;
-        grants = grants || places[i].kind == PLACE_HELD;
-    }
-    return grants;
+    p->kind = state < 0          ? PLACE_WAITS
+              : state == LOST    ? PLACE_LOST
+              : state == REVOKED ? PLACE_REFUSED
+                                 : PLACE_HELD;
+    p->code = HF_EEVICTED;
+    p->err = NULL;
+    p->position = state < 0 ? (uint32_t)-state : 0;
+    p->fence = state > 0 ? (uint64_t)state : 0;
 }
 
 static void answer(struct redis *r, struct request *q, const redisReply *reply)
 {
     struct wait_life *w = of(q)->w;
+    struct scripted_place places[WAIT_CHUNK];
+    struct verdict v = { .w = w, .sent_at = q->sent_at, .n = w->n, .places = places };
     struct scripted_looked refused = { 0 };
-    struct unconfirmed_look now = { .w = w, .sent_at = q->sent_at }, *later;
     hf_error err;
-    bool grants;
 
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 + w->n) {
-        if (reply) {
-            refused.code = hf__redis_reply_error(r, reply, &err);
-            refused.err = &err;
-        }
+        refused.code = reply ? hf__redis_reply_error(r, reply, &err) : 0;
+        refused.err = &err;
         hf__scripted_looked(&r->scripted, w, q->sent_at, reply ? &refused : NULL);
         return;
     }
-    now.u.tell = confirmed;
-    now.look.stamp = hf__redis_reply_number(reply, 0);
-    now.look.renewed = now.look.stamp > 0;
-    now.look.count = (size_t)hf__redis_reply_number(reply, 1);
-    now.look.recheck_ms = hf__redis_reply_number(reply, 2);
-    now.look.places = now.places;
-    grants = read_places(now.places, w->n, reply);
-    if (r->replicas == 0 || !grants) {
-        confirmed(r, &now.u, NULL);
-        return;
-    }
-    later = malloc(sizeof *later);
-    if (!later) { /* they stay as they are, and are looked for again */
-        hf__redis_conn_look_later(r);
-        hf__scripted_looked(&r->scripted, w, q->sent_at, NULL);
-        return;
-    }
-    *later = now;
-    later->look.places = later->places;
-    hf__redis_confirm(r, &later->u, q->bucket);
+    v.look.stamp = hf__redis_reply_number(reply, 0);
+    v.look.renewed = v.look.stamp > 0;
+    v.look.count = (size_t)hf__redis_reply_number(reply, 1);
+    v.look.recheck_ms = hf__redis_reply_number(reply, 2);
+    for (size_t i = 0; i < w->n; i++)
+        read_place(&places[i], hf__redis_reply_number(reply, 3 + i));
+    hf__redis_answered(r, &v, q->bucket);
 }
 
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)

@@ -132,13 +132,12 @@ void hf__redis_wake_listen(struct redis *r, unsigned bucket)
 {
     struct node *n = hf__redis_node_of(r, bucket);
 
-    if (!n)
-        return;
     if (is_cluster(r) && !r->bucket_wanted[bucket]) {
-        r->bucket_wanted[bucket] = true;
-        subscribe(r, n, bucket);
+        r->bucket_wanted[bucket] = true; /* if there is no node now, the next one asks */
+        if (n)
+            subscribe(r, n, bucket);
     }
-    if (!n->listen_wanted)
+    if (n && !n->listen_wanted)
         hf__redis_node_listen(n);
 }
 
