@@ -418,7 +418,7 @@ static void looked(struct sim_client *c, struct wait_life *l, const struct msg *
                                              .code = HF_EEVICTED,
                                              .fence = r->fence,
                                              .position = r->position };
-        if (t && places[i].kind == PLACE_REFUSED)
+        if (t && places[i].kind == PLACE_REFUSED && t->life == l->life && seat_idle(t))
             t->drv[2] = 1;
     }
     hf__scripted_looked(&c->scripted, l, m->sent_at, &look);
