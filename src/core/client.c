@@ -257,6 +257,7 @@ static void repeat(struct hold *h)
 static void up(struct client *c)
 {
     c->up = true;
+    c->up_at = c->env->now(c->env);
     learn(c);
     list_for_safe(n, &c->holds) {
         struct hold *h = container_of(n, struct hold, node);

@@ -67,6 +67,7 @@ struct client {
     size_t asked;                   /* lives whose renewal is unanswered */
     /* last request that may have kept a shared waiting life alive */
     int64_t waits_kept_at;
+    int64_t up_at; /* the last UP */
 };
 
 /* ---- holds ----------------------------------------------------------------------- */

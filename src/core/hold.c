@@ -235,16 +235,24 @@ static int64_t out_after_ms(int64_t ttl_ms)
     return ttl_ms + ttl_ms / 50 + 10;
 }
 
-/* The store has ended the ticket by then, whatever became of our requests. */
-static int64_t latest_end(const struct hold *h)
+/* The store has ended the ticket by then, if `last` is when it did our last request. */
+static int64_t end_after(const struct hold *h, int64_t last)
 {
-    int64_t last = h->join_sent_at, ttl_ms = h->t.ttl_ms;
+    int64_t ttl_ms = h->t.ttl_ms;
 
-    if (h->t.life && h->t.life->tried_at > last)
-        last = h->t.life->tried_at;
     if (h->t.own.ttl_ms > ttl_ms)
         ttl_ms = h->t.own.ttl_ms; /* asked for, not answered */
     return plus_ms(last, out_after_ms(ttl_ms));
+}
+
+/* The store has ended the ticket by then, whatever became of our requests. */
+static int64_t latest_end(const struct hold *h)
+{
+    int64_t last = h->join_sent_at;
+
+    if (h->t.life && h->t.life->tried_at > last)
+        last = h->t.life->tried_at;
+    return end_after(h, last);
 }
 
 static void began_leaving(struct hold *h, bool queued)
@@ -375,14 +383,17 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
 
 /* A session or lease lives on, renewed for the others on it, and its tickets with it. So
  * does the life that the waiting tickets of a line share: every join and look of theirs
- * keeps it. While the store is unreachable it may still execute what was sent before, until
- * just before UP. */
+ * keeps it. While the store is unreachable nobody knows when it does what was sent before:
+ * as late as just before UP, or a little later, if the driver cannot prevent that and says
+ * that nothing is settled. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
     int64_t now = now_of(h);
 
     if (!h->client->up)
+        return false;
+    if (now < end_after(h, h->client->up_at))
         return false;
     if (h->queued && now < plus_ms(h->client->waits_kept_at, out_after_ms(h->t.ttl_ms)))
         return false;
@@ -531,10 +542,12 @@ void ev_left(struct ticket *t, int rc)
     hf__hold_step(h, rc == 0 ? TICKET_LEFT : TICKET_LEFT_UNKNOWN, rc, NULL);
 }
 
-/* A refusal says nothing about a ticket that may stand in line. */
-static bool may_stand(const struct hold *h)
+/* A refusal says nothing about a ticket that may stand in line; two of them say that it may
+ * have got there. */
+static bool may_stand(const struct hold *h, int why)
 {
-    return h->state == TICKET_JOINING ? h->joined_again
+    return h->state == TICKET_JOINING
+               ? h->joined_again || why == HF_EREPLICAS || why == HF_ENOMEM
            : h->state == TICKET_LEAVING
                ? !h->leave_sent /* which is to come, and settles it */
                : true;
@@ -563,7 +576,8 @@ void ev_gone(struct ticket *t, int why, int64_t retry_ms, const hf_error *err)
     else if (retry_ms == 0 || (why == HF_EEVICTED && h->state == TICKET_HELD))
         hf__hold_step(h, TICKET_GONE, why, err);
     else
-        hf__hold_step(h, may_stand(h) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why, err);
+        hf__hold_step(h, may_stand(h, why) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why,
+                      err);
 }
 
 void ev_amended(struct ticket *t, int rc)

@@ -17,8 +17,9 @@
  *    store is down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core
  *    calls `leave` again (of a ticket the driver has forgotten) until the ticket is out by
  *    its ttl. So it does after ev_gone without a retry, if the ticket may stand in line: it
- *    waited, or an earlier join had no answer. ev_dead does not forget the tickets on that
- *    life: the core calls `leave` for each.
+ *    waited, an earlier join had no answer, or the reason is HF_EREPLICAS (it was granted,
+ *    and that is not safe) or HF_ENOMEM (for the answer, perhaps). ev_dead does not forget
+ *    the tickets on that life: the core calls `leave` for each.
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
  *  6 DOWN is not loss. A driver raises it before it answers what a lost connection leaves

@@ -230,6 +230,32 @@ static void repeated_join_refused(void)
     done();
 }
 
+/* The same, and the server refuses to leave, too, as a new master does that has no replica
+ * yet (min-replicas-to-write). Whoever waits is told; when the server takes writes again
+ * nothing is left in line (G7, G11). */
+static void repeated_join_and_leave_refused(void)
+{
+    hf_client *a, *direct;
+    hf_lease *l = NULL;
+    struct pend *p;
+
+    use_proxied_server("");
+    a = connected("", LIMIT_MS);
+    direct = opened_directly();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
+    p = begun(a, nm("n"), HF_FOREVER, ENDLESS);
+    AWAIT(line_is(direct, nm("n"), 1, 0));
+    redis_do(&server, "CONFIG SET min-replicas-to-write 1");
+    lose_answers();
+    AWAIT(pend_done(p));
+    CHECK_RC(pend_end(p, &l), HF_EREPLICAS);
+    redis_do(&server, "CONFIG SET min-replicas-to-write 0");
+    AWAIT(line_is(direct, nm("n"), 0, 0));
+    closed(a);
+    closed(direct);
+    done();
+}
+
 /* ---- who waits and is not told --------------------------------------------------- */
 
 /* The holder leaves and the store keeps the place for a while: who waits for a long time
@@ -564,6 +590,7 @@ const struct test_case redis_found_cases[] = {
     { "late-join-two-connections-ago", late_join_two_connections_ago, ON_ALL, 0, 0 },
     { "late-join-without-number", late_join_without_number, ON_ALL, 0, 0 },
     { "repeated-join-refused", repeated_join_refused, ON_ALL, 0, 0 },
+    { "repeated-join-and-leave-refused", repeated_join_and_leave_refused, ON_ALL, 0, 0 },
     { "connection-lost-while-idle", connection_lost_while_idle, ON_BLOCKING, 0, 0 },
     { "outage-soon-after-joining", outage_soon_after_joining, ON_ALL, 0, 0 },
     { "kept-place-ends", kept_place_ends, ON_ALL, 0, 0 },

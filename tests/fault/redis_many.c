@@ -80,7 +80,8 @@ static void sentinel_failover_unreplicated(void)
 }
 
 /* replicas=2: a grant that fewer replicas have read is given back, and the call says so.
- * Meanwhile the same client releases at once, and renews what it holds. */
+ * Meanwhile the same client releases at once. A renewal that too few have read is none: if
+ * another server became master, it would let the hold end (G1). */
 static void replicas_missing(void)
 {
     enum { WAITS_MS = 8000 };
@@ -94,6 +95,7 @@ static void replicas_missing(void)
     c = prompted();
     given(taken(c, nm("n"), NULL));
     held = taken(c, nm("held"), req);
+    STAYS(hf_lease_check(held) == 0, WAITS_MS / 2);
     other = taken(c, nm("other"), NULL);
     server_freeze(&many->servers[2]);
     p = begun(c, nm("n"), LIMIT_MS, NULL);
@@ -102,11 +104,71 @@ static void replicas_missing(void)
     CHECK(!pend_done(p)); /* it did not wait for that */
     CHECK_RC(pend_end(p, &l), HF_EREPLICAS);
     CHECK(!l && strstr(last_error()->text, "replica"));
-    CHECK_RC(hf_lease_check(held), 0);
+    CHECK_RC(hf_lease_check(held), HF_ELOST);
     AWAIT(line_is(c, nm("n"), 0, 0));
-    given(held);
+    CHECK_RC(rig.face->release(held, E()), HF_ELOST);
     server_continue(&many->servers[2]);
     AWAIT(tried(c, nm("n"), NULL) == 0);
+    closed(c);
+    redis_place_stop(rig.place);
+}
+
+/* replicas=1: one of the two may be unreachable: what is held is renewed, what is free is
+ * granted. */
+static void replicas_enough(void)
+{
+    hf_client *c;
+    hf_lease *held;
+
+    use_sentinel(PATIENT_MS, "?replicas=1&replica_timeout=8s");
+    redis_replicated(many, redis_sentinel_master(many));
+    c = prompted();
+    held = taken(c, nm("held"), HF_REQUEST(.ttl_ms = SHORT_MS));
+    server_freeze(&many->servers[2]);
+    STAYS(hf_lease_check(held) == 0, 3 * SHORT_MS);
+    given(taken(c, nm("n"), NULL));
+    given(held);
+    server_continue(&many->servers[2]);
+    closed(c);
+    redis_place_stop(rig.place);
+}
+
+static const char *numbered(const char *what, int i)
+{
+    char text[40];
+
+    snprintf(text, sizeof(text), "%s%d", what, i);
+    return nm(text);
+}
+
+/* Many grants wait for replicas at once: other requests of that connection wait for a piece
+ * of one WAIT, not for a piece for each of them. */
+static void replicas_missing_for_many(void)
+{
+    enum { MANY = 100, OTHERS = 10 };
+    const hf_request *req = HF_REQUEST(.ttl_ms = FAILOVER_TTL_MS * 4);
+    hf_client *c;
+    hf_lease *others[OTHERS];
+    struct pend *p[MANY];
+    int64_t begin;
+
+    use_sentinel(PATIENT_MS, "?replicas=2&replica_timeout=30s");
+    redis_replicated(many, redis_sentinel_master(many));
+    c = prompted();
+    for (int i = 0; i < OTHERS; i++)
+        others[i] = taken(c, numbered("other", i), req);
+    server_freeze(&many->servers[2]);
+    for (int i = 0; i < MANY; i++)
+        p[i] = begun(c, numbered("n", i), LIMIT_MS, req);
+    AWAIT(line_is(c, numbered("n", MANY - 1), 1, 0));
+    begin = now_ms();
+    for (int i = 0; i < OTHERS; i++)
+        given(
+            others[i]); /* each takes a round trip; with a piece for each grant, a second */
+    CHECK_NUM(now_ms() - begin, <, 4000);
+    server_continue(&many->servers[2]);
+    for (int i = 0; i < MANY; i++)
+        given(pend_granted(p[i]));
     closed(c);
     redis_place_stop(rig.place);
 }
@@ -270,6 +332,8 @@ const struct test_case redis_many_cases[] = {
     { "sentinel-failover-unreplicated", sentinel_failover_unreplicated, ON_ALL, 0,
       CASE_LONG },
     { "replicas-missing", replicas_missing, ON_ALL, 0, CASE_LONG },
+    { "replicas-enough", replicas_enough, ON_ALL, 0, CASE_LONG },
+    { "replicas-missing-for-many", replicas_missing_for_many, ON_CALLBACK, 0, CASE_LONG },
     { "cluster-migration", cluster_migration, ON_ALL, 0, CASE_LONG },
     { "cluster-migration-then-release", cluster_migration_then_release, ON_ALL, 0,
       CASE_LONG },

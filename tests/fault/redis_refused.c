@@ -51,22 +51,26 @@ static void login_repeated(void)
 static void one_line_damaged(void)
 {
     const hf_request *req = HF_REQUEST(.ttl_ms = SHORT_MS);
-    hf_lease *damaged, *sound;
+    hf_lease *damaged, *cut, *sound;
     hf_list *list = NULL;
     hf_client *c;
 
     use_plain_server();
     c = prompted();
     damaged = taken(c, nm("damaged"), req);
+    cut = taken(c, nm("cut"), req);
     sound = taken(c, nm("sound"), req);
     spoil(key_of(&server, "l", nm("damaged")));
-    AWAIT(hf_lease_state(damaged) == HF_LOST);
+    redis_do(&server, "HSET %s %b %b", key_of(&server, "l", nm("cut")), "", (size_t)0,
+             "\1cut short", (size_t)10);
+    AWAIT(hf_lease_state(damaged) == HF_LOST && hf_lease_state(cut) == HF_LOST);
     STAYS(hf_lease_check(sound) == 0, 2 * SHORT_MS);
     CHECK_RC(hf_ls(c, rig.base, 0, &list, E()), 0);
     CHECK_NUM(hf_list_count(list), ==, 1);
     CHECK_STR(hf_line_name(hf_list_at(list, 0)), nm("sound"));
     hf_list_free(list);
     CHECK_RC(rig.face->release(damaged, E()), HF_ELOST);
+    CHECK_RC(rig.face->release(cut, E()), HF_ELOST);
     given(sound);
     closed(c);
     done();

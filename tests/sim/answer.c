@@ -234,7 +234,7 @@ static void looked(struct sim_client *c, const struct msg *m)
             drv_gone(c, d, oracle_was_evicted(d->token) ? HF_EEVICTED : HF_ELOST);
         } else if (r->position == 0) {
             d->state = DT_HELD;
-            ev_granted(t, r->fence, MUTANT(OUTDATED) ? m->sent_at : r->sent_at);
+            ev_granted(t, r->fence, r->sent_at);
         } else {
             ev_waiting(t, r->position, r->expires_ms);
         }
@@ -346,7 +346,7 @@ static void told(struct sim_client *c, struct msg *m)
     } else if (m->kind == N_GRANT && d->state == DT_WAITING && d->seq == m->seq &&
                !d->withdrawing) {
         d->state = DT_HELD;
-        ev_granted(d->t, m->fence, MUTANT(OUTDATED) ? d->t->life->sent_at : m->sent_at);
+        ev_granted(d->t, m->fence, m->sent_at);
     }
 }
 
@@ -358,6 +358,7 @@ static void is_up(struct sim_client *c, const struct msg *m)
     if (m->rc == HF_ELOST && m->inc == c->inc)
         drv_session_dead(c);
     driver_learns(c);
+    sender_up(c);
     ev_store(&c->store, STORE_UP, NULL);
 }
 
@@ -406,7 +407,7 @@ void driver_receive(struct sim_client *c, struct msg *m)
         tally_sight(S_UNHEARD);
     if (m->kind >= N_GRANT && c->last_in > w.now)
         tally_sight(S_OVERTAKEN);
-    if (m->epoch == c->epoch && c->open) {
+    if (m->epoch == c->epoch && c->open && !sender_receive(c, m)) {
         if (m->kind >= N_GRANT)
             told(c, m);
         else

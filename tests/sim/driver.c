@@ -4,7 +4,8 @@
  * while the store is away; it reports UP only when the store refuses the requests of
  * older connections (G7); it takes sent_at before sending.
  *
- * SYNC (the embedded store): the answer comes inside the verb. ORDERED: the driver
+ * SCRIPTED and LOOSE go through the kit (sender.c). SYNC (the embedded store): the answer
+ * comes inside the verb. ORDERED: the driver
  * decides by the line that it reads whether its ticket holds, and watches the ticket
  * whose end concerns it. */
 #include "sim.h"
@@ -189,10 +190,16 @@ static uint32_t hints_of(const struct ticket *t)
 static void join(struct store *s, struct ticket *t)
 {
     struct sim_client *c = in_use(s);
-    bool first = !drv_ticket(c, t);
-    struct dt *d = remember(c, t, DT_JOINING);
+    struct dt *d;
     struct msg m;
+    bool first;
 
+    if (by_kit()) {
+        sender_join(c, t);
+        return;
+    }
+    first = !drv_ticket(c, t);
+    d = remember(c, t, DT_JOINING);
     if (now_of(c) < (int64_t)t->drv[1])
         violate("liveness", "client %u joins %s again before it may", c->id, t->name);
     t->drv[1] = 0;
@@ -231,10 +238,15 @@ static void join(struct store *s, struct ticket *t)
 static void leave(struct store *s, struct ticket *t)
 {
     struct sim_client *c = in_use(s);
-    struct dt *d = remember(c, t, DT_LEAVING);
+    struct dt *d;
     struct msg m;
 
     oracle_left(t);
+    if (by_kit()) {
+        sender_leave(c, t);
+        return;
+    }
+    d = remember(c, t, DT_LEAVING);
     if (!d || !c->up) {
         if (d)
             drv_forget(c, d);
@@ -250,8 +262,13 @@ static void leave(struct store *s, struct ticket *t)
 static void amend(struct store *s, struct ticket *t)
 {
     struct sim_client *c = in_use(s);
-    struct msg m = drv_about(c, M_AMEND, drv_ticket(c, t));
+    struct msg m;
 
+    if (by_kit()) {
+        sender_amend(c, t);
+        return;
+    }
+    m = drv_about(c, M_AMEND, drv_ticket(c, t));
     drv_send(c, &m);
 }
 
@@ -271,6 +288,10 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
 {
     struct sim_client *c = in_use(s);
 
+    if (by_kit()) {
+        hf__scripted_renew(&c->scripted, lives, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         struct dt *d = first_on(c, lives[i]);
         struct msg m;
@@ -371,7 +392,7 @@ static int open_store(struct store **ret, const struct url *u, struct env *env,
     c->up = w.plan->family == SYNC;
     c->epoch = 1;
     *ret = &c->store;
-    return 0;
+    return by_kit() ? sender_open(c) : 0;
 }
 
 static void shut(struct store *s)
@@ -389,6 +410,7 @@ static void close_store(struct store *s)
 {
     struct sim_client *c = sim_of(s);
 
+    sender_close(c);
     for (int i = 0; i < TICKETS; i++)
         if (c->dts[i].state != DT_FREE)
             drv_forget(c, &c->dts[i]);

@@ -120,6 +120,7 @@ void line_grant(struct line *l, struct st *s)
     if (s->g) {
         s->expires = s->g->expires;
         s->sent_at = s->g->sent_at;
+        s->stamp = s->g->stamp;
         s->g->n--;
         s->g = NULL;
     } else {
@@ -147,6 +148,7 @@ void line_tell(const struct st *s, enum msg_kind kind)
                      .fence = s->fence,
                      .line = s->line,
                      .seq = s->seq,
+                     .stamp = s->stamp,
                      .sent_at = s->sent_at };
 
     store_notify(s->id, &m);
@@ -259,6 +261,7 @@ int64_t line_recheck_ms(const struct line *l, const struct st *s)
 void line_renew(struct grp *g, int64_t sent_at)
 {
     g->expires = w.now + g->ttl_ms * US;
+    g->stamp = (w.now + w.wall) / US + g->ttl_ms;
     g->sent_at = sent_at;
 }
 

@@ -34,6 +34,8 @@ static void queue_to_store(struct sim_client *c, const struct msg *m)
     c->last_out = e->at;
     e->id = c->id;
     e->m = *m;
+    if (m->names)
+        m->names->refs++;
     push_event(e);
 }
 
@@ -163,11 +165,13 @@ void driver_cut(struct sim_client *c, int64_t blocked_us)
     }
     SAY("client %u: the connection breaks, for %lld ms%s", c->id,
         (long long)blocked_us / US, err.code == HF_EAUTH ? ", it is refused" : "");
+    sender_cut(c, blocked_us);
     c->up = false;
     c->epoch++;
     if (c->session)
         ev_risk(c->session);
     ev_store(&c->store, STORE_DOWN, &err);
+    sender_lost(c);
     for (int i = 0; i < TICKETS; i++) {
         c->dts[i].withdrawing = 0; /* that leave may be lost: it is decided anew */
         if (c->dts[i].state == DT_LEAVING) {

@@ -359,7 +359,7 @@ void oracle_forked(int proc)
 
 /* Is nothing under way for longer than the time by which the core waits longer than one
  * ttl? That an older request cannot come after that is the driver's part of G7. */
-static bool prompt(void)
+bool oracle_prompt(void)
 {
     return w.plan->slow_ppm == 0 && w.plan->delay_us + w.plan->jitter_us < 8 * US;
 }
@@ -374,7 +374,7 @@ void oracle_freed(const struct hold *h, bool known)
         remove_held(&w.lines[line_of(h->t.name)], o);
     if (c->core.closing || c->core.closed || w.broke)
         return;
-    if (known) {
+    if (known || sender_knows(c, &h->t)) {
         violate("G7", "ticket %04x of %s is forgotten, and nobody has told the store",
                 TOK(token_of(&h->t)), h->t.name);
         return;
@@ -382,7 +382,7 @@ void oracle_freed(const struct hold *h, bool known)
     s = store_find(line_of(h->t.name), token_of(&h->t));
     if (s && s->late)
         return; /* it was over, and is not any more: the store's clock was set back */
-    if (s && !st_dead(s) && !s->kept && !w.procs[c->proc].beyond && prompt())
+    if (s && !st_dead(s) && !s->kept && !w.procs[c->proc].beyond && oracle_prompt())
         violate("G7", "ticket %04x of %s is out for its owner and still in the line",
                 TOK(s->token), h->t.name);
 }

@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSES = 0x5ef062, PUTS_OFF = 0x907, REPLACED = 0x4e914c, STOPS = 0x570b7 };
+enum {
+    REFUSES = 0x5ef062,
+    PUTS_OFF = 0x907,
+    REPLACED = 0x4e914c,
+    STOPS = 0x570b7,
+    INSIDE = 0x1451de,
+    BOUNCES = 0xb0cce5,
+    ECHOES = 0xec40
+};
 
 static uint64_t state;
 
@@ -88,6 +96,9 @@ static void shape(struct plan *p)
     /* drawn apart: old seeds mean what they meant */
     p->refuses = mix(p->seed ^ REFUSES) % 8 == 0;
     p->replaced = p->family == SCRIPTED && mix(p->seed ^ REPLACED) % 8 == 0;
+    p->answers_inside = mix(p->seed ^ INSIDE) % 2 == 0;
+    p->bounces = mix(p->seed ^ BOUNCES) % 5 == 0;
+    p->echoes = p->family != ORDERED && mix(p->seed ^ ECHOES) % 3 == 0;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
     p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
 }

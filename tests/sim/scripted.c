@@ -17,6 +17,7 @@ static void answer_place(struct line *l, struct st *s, struct msg *a)
     a->fence = 0;
     a->seq = s->seq;
     a->inc = s->g->number;
+    a->stamp = s->g->stamp;
     a->position = line_position(l, s);
     a->recheck_ms = line_recheck_ms(l, s);
 }
@@ -63,6 +64,7 @@ static void join(const struct msg *m, struct msg *a)
         join_again(l, s, m, a);
         return;
     }
+    sender_joins(m);
     empty = list_empty(&l->holders) && list_empty(&l->queue);
     if (empty) {
         l->kind = (enum line_kind)m->lk;
@@ -91,6 +93,7 @@ static void leave(const struct msg *m, struct msg *a)
     if (MUTANT(RELEASE_BY_NAME) && !list_empty(&l->holders))
         s = container_of(list_first(&l->holders), struct st, node);
     a->rc = 0;
+    a->fence = s != NULL;
     if (s && s->held && m->keep_ms > 0) {
         s->expires = w.now + m->keep_ms * US;
         s->kept = s->told = true;
@@ -130,6 +133,8 @@ static void renew(const struct msg *m, struct msg *a)
     if (s->marked)
         return;
     a->rc = 0;
+    if (m->ttl_ms == 0)
+        return; /* only asked */
     a->ttl_ms = s->ttl_ms = m->ttl_ms;
     s->expires = w.now + m->ttl_ms * US;
     s->sent_at = m->sent_at;
@@ -148,6 +153,57 @@ static void look_of_waiters(const struct msg *m, struct msg *a)
         line_renew(g, m->sent_at);
     line_step(l);
     fill_rows(a->snap, l, m->id);
+}
+
+/* One that was granted is renewed by this request of its owner. A mark that its owner has
+ * not heard of ends it. */
+static struct srow place_of(const struct msg *m, uint64_t token)
+{
+    const struct line *l = &w.lines[m->line];
+    struct st *s = store_find(m->line, token);
+    struct srow r = { .token = token, .marked = s ? s->marked : oracle_was_evicted(token) };
+
+    if (!s || s->marked || s->kept)
+        return r;
+    if (!s->held) {
+        r.position = line_position(l, s);
+        r.expires_ms = line_recheck_ms(l, s);
+        return r;
+    }
+    r.fence = s->fence;
+    s->expires = w.now + m->ttl_ms * US;
+    s->sent_at = m->sent_at;
+    s->told = true;
+    return r;
+}
+
+/* The same for the kit: of those that are named. */
+static void look_by_name(const struct msg *m, struct msg *a)
+{
+    struct line *l = &w.lines[m->line];
+    struct grp *g = line_group(l, m->id, m->ttl_ms, false);
+    bool first = true;
+
+    a->rc = g && g->expires > w.now ? 0 : HF_ELOST;
+    if (a->rc == 0)
+        line_renew(g, m->sent_at);
+    line_step(l);
+    a->snap = new_snap();
+    a->recheck_ms = -1;
+    for (size_t i = 0; i < m->names->n; i++) {
+        struct srow r = place_of(m, m->names->tokens[i]);
+
+        if (r.position > 0 && first) {
+            first = false;
+            a->recheck_ms = r.expires_ms;
+        }
+        a->snap->rows[a->snap->n++] = r;
+    }
+    g = line_group(l, m->id, m->ttl_ms, false);
+    a->capacity = g ? g->n : 0;
+    a->stamp = g ? g->stamp : 0;
+    if (!g)
+        a->rc = HF_ELOST;
 }
 
 void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
@@ -220,7 +276,10 @@ static void scripted(struct msg *m, struct msg *a)
         renew(m, a);
         break;
     case M_WAIT:
-        look_of_waiters(m, a);
+        if (by_kit())
+            look_by_name(m, a);
+        else
+            look_of_waiters(m, a);
         break;
     case M_LOOK:
         line_clean(&w.lines[m->line]);
@@ -244,8 +303,30 @@ static void regard(const struct msg *m)
     if (c && m->epoch < c->epoch)
         tally_sight(S_OLD);
     if (c && m->kind == M_JOIN &&
-        (c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING))
+        (by_kit() ? sender_gave_up(c, m)
+                  : c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING))
         tally_sight(S_AFTER);
+}
+
+/* It must be sent again: its place has moved, another transaction was in its way. */
+static bool bounces(const struct msg *m)
+{
+    if (!w.plan->bounces || w.quiet || m->kind < M_JOIN || m->kind > M_WAIT || draw(20) > 0)
+        return false;
+    tally_sight(S_BOUNCED);
+    return true;
+}
+
+/* Of a connection that is gone, and the store was not told that the next one is up; or it
+ * was, and cannot end the old one at once. */
+static bool too_old(const struct msg *m)
+{
+    if (m->epoch >= w.conn_epoch[m->id] || MUTANT(OLD_REQUESTS))
+        return false;
+    if (m->epoch == 0 || w.now >= w.echo_until[m->id])
+        return true;
+    tally_sight(S_ECHO);
+    return false;
 }
 
 /* Rights are withdrawn for a while, some or all: nothing is done, and that is said. */
@@ -276,18 +357,23 @@ void store_receive(struct msg *m)
     struct msg a = *m;
 
     a.snap = NULL;
+    a.names = NULL;
     if (!w.store_up)
         return;
     regard(m);
     if (m->kind == M_HELLO) {
         if (m->epoch > w.conn_epoch[m->id])
             w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
+        if (w.plan->echoes)
+            w.echo_until[m->id] = w.now + sender_echo_us();
         a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc && m->inc > 0 &&
                        !w.sessions[m->id].alive
                    ? HF_ELOST
                    : 0;
-    } else if (m->epoch < w.conn_epoch[m->id] && !MUTANT(OLD_REQUESTS)) {
+    } else if (too_old(m)) {
         return;
+    } else if (by_kit() && bounces(m)) {
+        a.bounced = true;
     } else if (refuses(m)) {
         SAY("store: refuses client %u", m->id);
         tally_sight(S_REFUSED_IN_LINE);

@@ -8,6 +8,7 @@
  * mem.c       the core's memory             world.c    clock, steps, the end of a run
  * plan.c      what shall happen             process.c  processes, clients, faults
  * driver.c    the seam: verbs               answer.c   the seam: answers become events
+ * sender.c    the same for the kit, which does the rest of the scripted family
  * net.c       messages, connections         work.c     applications
  * lines.c     the reference store           order.c    its ordered family
  * scripted.c  requests of its other ones    main.c     command line, TAP
@@ -21,6 +22,8 @@
 
 #include "core/core.h"
 #include "core/mutate.h"
+#include "kit/mutate.h"
+#include "kit/scripted.h"
 #include "util/heap.h"
 
 #include <stdbool.h>
@@ -36,6 +39,7 @@ enum {
     TICKETS = 96, /* of a client */
     ROWS = 400,   /* of a line */
     LOOKS = 48,
+    CALLS = 256, /* requests of a client that are under way */
     ACTS = 1600,
     US = 1000 /* in a millisecond */
 };
@@ -49,7 +53,6 @@ enum family { SYNC, SCRIPTED, ORDERED, LOOSE, FAMILIES };
     X(READER_PAST, "reader-past-writer", "a reader is admitted past a waiting writer")     \
     X(MONOTONIC, "monotonic", "the clock stands still while the machine is suspended")     \
     X(REUSED_THREAD, "reused-thread", "a new thread gets the number of one that ended")    \
-    X(OUTDATED, "outdated", "a grant counts from a request that came after it")            \
     X(OLD_LIFE, "old-life", "a join into a new group renews the life of the expired one")  \
     X(READ_RENEWS, "read-renews", "an answered read counts as a renewal of the session")   \
     X(OLD_REQUESTS, "old-requests", "requests of a broken connection may come after UP")
@@ -130,6 +133,9 @@ struct plan {
     bool puts_off;       /* the driver cannot have some tickets in line for a while */
     bool refuses;        /* the store refuses some requests of a client for a while */
     bool replaced;       /* half-way by servers that can do less */
+    bool answers_inside; /* what cannot be sent is answered inside the call that sends */
+    bool bounces;        /* some requests must be sent again */
+    bool echoes;         /* an old connection cannot be ended at once */
     /* no faults but lost wakes, no time-outs: deadlocks are clear */
     bool calm;
     int32_t ppm[PROCS];
@@ -199,17 +205,26 @@ struct snap {
     struct srow rows[ROWS];
 };
 
+struct names { /* tickets that a request names; shared by its copies */
+    struct names *next;
+    int refs;
+    size_t n;
+    uint64_t tokens[WAIT_CHUNK];
+};
+
 struct msg {
     enum msg_kind kind;
     uint8_t id, line, lk; /* lk: the line's kind */
-    bool try_only, barge, now, again, withdraws;
+    bool try_only, barge, now, again, withdraws, bounced;
     uint32_t epoch, gen, hints, position;
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
     uint64_t token, fence, watch, seq; /* seq: which coming of the ticket it is about */
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
+    int64_t stamp; /* of the expiry of a group of waiting tickets, or copied from it */
     struct owner owner;
     struct snap *snap;
+    struct names *names;
 };
 
 enum ev_kind {
@@ -223,7 +238,9 @@ enum ev_kind {
     E_SHUT,
     E_CLOSED,
     E_STORE_UP,
-    E_RESTART
+    E_RESTART,
+    E_NOTHING,
+    E_TOLD
 };
 
 struct ev {
@@ -251,6 +268,17 @@ struct dt { /* what the driver knows of a ticket */
     int withdrawing; /* why */
     int64_t retry_ms;
     int next_free;
+};
+
+struct call {           /* a request of the kit that is under way */
+    enum msg_kind kind; /* M_HELLO: none */
+    uint32_t gen;
+    uint64_t order;
+    int64_t sent_at;
+    struct ticket *t;
+    struct wait_life *w;
+    struct scripted_renewal *k;
+    unsigned char token[HF_TOKEN]; /* of that ticket; one to amend may have left */
 };
 
 struct look_slot {
@@ -281,6 +309,10 @@ struct sim_client {
     int free_dt;
     struct look_slot looks[LOOKS];
     struct life *waits[LINES][TTLS];
+    struct scripted scripted; /* families of the kit: instead of dts and waits */
+    struct call calls[CALLS];
+    uint64_t ncalls;
+    int64_t lost_join_ms, echo_until;
     struct life *session, *old_lives[TICKETS];
     int nold;
     uint32_t inc;
@@ -340,7 +372,7 @@ struct sim_lease {
 struct grp { /* the waiting tickets of one client, line and ttl */
     uint8_t id;
     uint32_t number;
-    int64_t ttl_ms, expires, sent_at;
+    int64_t ttl_ms, expires, sent_at, stamp;
     int n;
 };
 
@@ -353,7 +385,7 @@ struct st { /* a ticket in the store */
     int slot;
     uint32_t gen, hints, inc;
     uint64_t token, fence, seq;
-    int64_t weight, capacity, ttl_ms, expires, sent_at, joined;
+    int64_t weight, capacity, ttl_ms, expires, sent_at, joined, stamp;
     struct owner owner;
     struct grp *g;
     struct st *next;
@@ -401,6 +433,7 @@ struct world {
     struct proc procs[PROCS];
     struct sim_client *by_id[IDS];
     uint32_t conn_epoch[IDS];
+    int64_t echo_until[IDS]; /* until then older requests are executed, too */
     int64_t next_true[PROCS * SLOTS];
     struct line lines[LINES];
     struct sess sessions[IDS];
@@ -477,6 +510,25 @@ void driver_cut(struct sim_client *, int64_t blocked_us);
 void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
 void driver_tidy(struct sim_client *);
 
+/* ---- sender.c -------------------------------------------------------------------- */
+bool by_kit(void); /* the client's half is the kit's */
+int sender_open(struct sim_client *);
+void sender_close(struct sim_client *);
+void sender_join(struct sim_client *, struct ticket *);
+void sender_leave(struct sim_client *, struct ticket *);
+void sender_amend(struct sim_client *, struct ticket *);
+bool sender_receive(struct sim_client *, const struct msg *);
+void sender_nothing(struct sim_client *, const struct msg *);
+void sender_lost(struct sim_client *); /* its connection; after DOWN */
+void sender_cut(const struct sim_client *, int64_t blocked_us);
+int64_t sender_echo_us(void);
+void sender_up(struct sim_client *);
+void sender_understood(const struct ev *);
+bool sender_gave_up(const struct sim_client *, const struct msg *);
+bool sender_knows(const struct sim_client *, const struct ticket *);
+void sender_joins(const struct msg *);
+void free_names(struct names *); /* one of its references */
+
 /* ---- lines.c, scripted.c, order.c ------------------------------------------------ */
 uint32_t line_position(const struct line *l, const struct st *s);
 int64_t line_recheck_ms(const struct line *l, const struct st *s);
@@ -533,6 +585,7 @@ void oracle_lease_changed(struct hf_lease *);
 void oracle_gone(uint8_t id); /* all of a client */
 void oracle_evicted(const struct st *);
 bool oracle_was_evicted(uint64_t token); /* lately */
+bool oracle_prompt(void);                /* no request is under way for long */
 void oracle_forgot(void);
 void oracle_early(const struct st *); /* the store's clock ends it too early */
 void oracle_forked(int proc);
@@ -564,6 +617,8 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(WAKE_LOST, "wakes lost")                                                             \
     X(WAKE_LATE, "wakes late")                                                             \
     X(WAKE_TWICE, "wakes doubled")                                                         \
+    X(BOUNCED, "requests sent again behind others")                                        \
+    X(ECHO, "joins executed after the next connection was up")                             \
     X(TWICE, "requests doubled")                                                           \
     X(SLOW, "messages late by up to a ttl")                                                \
     X(OVERTAKEN, "answers overtaken by a wake")                                            \

@@ -91,11 +91,13 @@ struct ev *new_event(enum ev_kind kind, int64_t at)
     e->at = at;
     e->lease = NULL;
     e->m.snap = NULL;
+    e->m.names = NULL;
     return e;
 }
 
 static void free_event(struct ev *e)
 {
+    free_names(e->m.names);
     e->next = ev_pool;
     ev_pool = e;
 }
@@ -207,7 +209,7 @@ static void dispatch(struct ev *e)
     struct proc *p = NULL;
 
     if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT || e->kind == E_BREAK ||
-        e->kind == E_SHUT || e->kind == E_CLOSED)
+        e->kind == E_SHUT || e->kind == E_CLOSED || e->kind == E_NOTHING)
         c = w.by_id[e->id];
     if (e->kind == E_RELEASE)
         c = e->lease->gen == e->n ? e->lease->c : NULL;
@@ -264,6 +266,13 @@ static void dispatch(struct ev *e)
             close_client(c);
             c = w.quiet ? NULL : open_client(proc, slot);
         }
+        break;
+    case E_NOTHING:
+        if (c)
+            sender_nothing(c, &e->m);
+        break;
+    case E_TOLD:
+        sender_understood(e);
         break;
     case E_STORE_UP:
         w.store_up = true;

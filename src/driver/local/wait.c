@@ -17,37 +17,21 @@
  * one process fewer. If the gate is closed, the look comes as soon as it is open.
  */
 #include "driver/local/local.h"
+#include "kit/seats.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- tickets --------------------------------------------------------------------- */
 
-static uint64_t token_hash(const unsigned char *token)
-{
-    uint64_t h;
-
-    memcpy(&h, token, sizeof h);
-    return h;
-}
-
 struct ticket *hf__local_ticket_find(struct local *ls, const unsigned char *token)
 {
-    uint64_t hash = token_hash(token);
-
-    for (struct map_node *n = map_chain(&ls->tickets, hash); n; n = n->next) {
-        struct ticket *t = container_of(n, struct ticket, drv_node);
-
-        if (n->hash == hash && memcmp(t->token, token, HF_TOKEN) == 0)
-            return t;
-    }
-    return NULL;
+    return hf__seat_find(&ls->tickets, token);
 }
 
 void hf__local_ticket_in(struct local *ls, struct ticket *t)
 {
-    if (hf__local_ticket_find(ls, t->token) != t)
-        hf__map_insert(&ls->tickets, &t->drv_node, token_hash(t->token));
+    hf__seat_in(&ls->tickets, t);
 }
 
 static void off_wait(struct local *ls, struct ticket *t)
@@ -64,8 +48,7 @@ void hf__local_ticket_out(struct local *ls, struct ticket *t)
 {
     hf__local_defer_drop_ticket(t);
     t->own.drv[0] = 0;
-    if (hf__local_ticket_find(ls, t->token) == t)
-        hf__map_remove(&ls->tickets, &t->drv_node);
+    hf__seat_out(&ls->tickets, t);
     hf__local_post_clear(ls, t->drv_ptr);
     t->drv_ptr = NULL;
     off_wait(ls, t);

@@ -158,8 +158,8 @@ static void free_redis(struct redis *r)
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     hf__opening_done(&r->open);
-    hf__map_done(&r->tickets);
-    hf__map_done(&r->waits);
+    hf__redis_confirm_done(r);
+    hf__scripted_done(&r->scripted);
     free(r->command.buf);
     free(r->master);
     free(r);
@@ -168,11 +168,16 @@ static void free_redis(struct redis *r)
 static struct redis *new_redis(struct env *env)
 {
     struct redis *r = calloc(1, sizeof *r);
+    static const struct scripted_ops ops = { .join = hf__redis_send_join,
+                                             .leave = hf__redis_send_leave,
+                                             .look = hf__redis_send_look,
+                                             .renew = hf__redis_send_renewal,
+                                             .echoes = hf__redis_echoes };
     unsigned char id[CLIENT_ID / 2];
 
     if (!r)
         return NULL;
-    list_init(&r->all_waits);
+    list_init(&r->unconfirmed);
     list_init(&r->looks);
     list_init(&r->cells);
     list_init(&r->sights);
@@ -194,9 +199,8 @@ static struct redis *new_redis(struct env *env)
     r->store.most_cell_ttl_ms = r->store.most_ttl_ms;
     r->store.name_max = HF_NAME_MAX;
     env->random(env, id, sizeof id);
-    env->random(env, r->hash_key, sizeof r->hash_key);
     hf__hex(r->client, id, sizeof id);
-    if (hf__map_init(&r->tickets) < 0 || hf__map_init(&r->waits) < 0) {
+    if (hf__scripted_init(&r->scripted, &ops, &r->store) < 0) {
         free_redis(r);
         return NULL;
     }
@@ -252,20 +256,6 @@ static int redis_open(struct store **ret, const struct url *url, struct env *env
 
 /* ---- closing --------------------------------------------------------------------- */
 
-static void forget(struct redis *r)
-{
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        while (r->tickets.slots[i])
-            hf__redis_seat_out(r,
-                               container_of(r->tickets.slots[i], struct ticket, drv_node));
-    list_for_safe(n, &r->all_waits) {
-        struct wait *w = container_of(n, struct wait, all);
-
-        w->pins = 0;
-        hf__redis_wait_drop(r, w->life);
-    }
-}
-
 void hf__redis_close(struct store *s)
 {
     struct redis *r = redis_of(s);
@@ -278,7 +268,6 @@ void hf__redis_close(struct store *s)
         hf__redis_stop(s, NULL, container_of(n, struct cell, drv_node));
     hf__redis_conn_flush(r);
     hf__redlock_close(r);
-    forget(r);
     free_redis(r);
 }
 

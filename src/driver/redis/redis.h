@@ -6,7 +6,6 @@
  * conn     one connection: a stream, a reader, and a link, which has the requests that
  *          are not answered, in order
  * request  one command on the wire, which can be built again (NOSCRIPT, MOVED, ASK)
- * wait     the waiting life of one line and ttl
  *
  * Reading order: lua/line.lua, lua/join.lua, conn.c, node.c, line.c, ticket.c, wait.c,
  * wake.c.
@@ -18,6 +17,7 @@
 #include "kit/link.h"
 #include "kit/opening.h"
 #include "kit/query.h"
+#include "kit/scripted.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "seam/seam.h"
@@ -198,47 +198,36 @@ struct node *hf__redis_cluster_node(struct redis *, const char *host,
 
 /* ---- tickets and waiting --------------------------------------------------------- */
 
-enum {                        /* ticket.drv[1] */
-       SEAT_KNOWN = 1 << 0,   /* in redis.tickets */
-       SEAT_JOINING = 1 << 1, /* join is not answered */
-       SEAT_LEAVE = 1 << 2,   /* leave came meanwhile */
-       SEAT_WOKEN = 1 << 3,   /* a message about it came before join's answer */
-       SEAT_LEAVING = 1 << 4, /* leave is not answered */
-       SEAT_ECHO = 1 << 5     /* a join of it was lost with a connection */
-};
-
-struct wait {
-    struct list all;
-    struct map_node node;
-    struct life *life;
-    int64_t
-        /* the expiry, on the server's clock, that our last answered request gave it */
-        till;
-    unsigned pins;
-    bool asked; /* a look is not answered */
-    bool again; /* and another one is wanted after it */
-    unsigned bucket;
-    size_t name_len;
-    char name[];
-};
-
-struct ticket *hf__redis_seat_find(struct redis *, const void *token);
-void hf__redis_seat_in(struct redis *, struct ticket *);
-void hf__redis_seat_out(struct redis *, struct ticket *);
-void hf__redis_seat_granted(struct redis *, struct ticket *, uint64_t fence,
-                            int64_t sent_at);
-
-struct wait *hf__redis_wait_get(struct redis *, struct ticket *); /* NULL: no memory */
-void hf__redis_wait_hang(struct redis *, struct ticket *, struct wait *, uint64_t number);
-void hf__redis_wait_drop(struct redis *,
-                         struct life *); /* frees it if no ticket is on it */
-void hf__redis_wait_look(struct redis *, struct wait *);
+/* The client's half is kit/scripted.c; these send for it (ticket.c, wait.c, renew.c). */
+enum { LINES_PER_SCRIPT = 50 };
+void hf__redis_send_join(struct scripted *, struct ticket *);
+void hf__redis_send_leave(struct scripted *, struct ticket *);
+void hf__redis_send_look(struct scripted *, struct wait_life *);
+void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
+bool hf__redis_echoes(struct scripted *, const struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
-static inline struct wait *wait_of(const struct life *l)
-{
-    return (struct wait *)(uintptr_t)l->drv[1];
-}
+/* What a script has answered to a join, a look or a renewal (confirm.c). */
+struct verdict {
+    /* one of these; each stays until the kit has its answer */
+    struct ticket *t;
+    struct wait_life *w;
+    struct scripted_renewal *k;
+    int64_t sent_at;
+    size_t n;
+    struct scripted_place *places; /* n of them; of a join: 1 */
+    struct scripted_looked look;
+    unsigned char *renewed; /* n of them */
+    /* while it waits for replicas */
+    struct list on; /* redis.unconfirmed */
+    struct node *node;
+    int64_t until;
+    bool counted; /* by the WAIT that is under way */
+};
+
+/* Hands it to the kit: now, or when enough replicas have what it says. */
+void hf__redis_answered(struct redis *, struct verdict *, unsigned bucket);
+void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
 void hf__redis_wake_login(struct conn *);
@@ -314,10 +303,8 @@ struct redis {
     size_t prefix_len;
     char client[CLIENT_ID + 1];
     int64_t replicas, replica_ms;
-    struct map tickets;   /* ticket.drv_node, by token */
-    struct map waits;     /* wait.node */
-    uint64_t hash_key[2]; /* for names */
-    struct list all_waits;
+    struct scripted scripted; /* tickets, also of redlock; waiting lives */
+    struct list unconfirmed;
     struct list looks, cells; /* follows: drv_node */
     struct list nodes;
     struct list dirty; /* link.on_dirty */
@@ -348,6 +335,11 @@ static inline struct redis *redis_of(struct store *s)
     return container_of(s, struct redis, store);
 }
 
+static inline struct redis *redis_at(struct scripted *s)
+{
+    return container_of(s, struct redis, scripted);
+}
+
 static inline int64_t redis_now(const struct redis *r)
 {
     return r->store.env->now(r->store.env);
@@ -372,8 +364,7 @@ void hf__redis_join(struct store *, struct ticket *);
 void hf__redis_leave(struct store *, struct ticket *);
 void hf__redis_amend(struct store *, struct ticket *);
 void hf__redis_renew(struct store *, struct life *const *, size_t);
-void hf__redis_still_there(struct redis *, int bucket);      /* asks; -1: of every bucket */
-void hf__redis_still_holds(struct redis *, struct ticket *); /* asks */
+void hf__redis_still_there(struct redis *, int bucket); /* asks; -1: of every bucket */
 void hf__redis_look(struct store *, struct look *);
 void hf__redis_cell(struct store *, struct cell *);
 void hf__redis_evict(struct store *, struct look *);

@@ -1,8 +1,8 @@
 /* wake.c: the connection for messages: who is told what (G4).
  *
  * One channel per client ("...@CLIENT"; in a cluster one per bucket in which it waits), on
- * which scripts of others say: granted, evicted, marked, look. Each entry names a token;
- * what is not known here, or is leaving, is skipped. Channels named like keys tell that a
+ * which scripts of others say: granted, evicted, marked, look. Each entry names a token
+ * (kit/scripted.c). Channels named like keys tell that a
  * line or a cell that we follow has changed.
  *
  * Join; if told to wait and the channel is not confirmed yet: subscribe; when the
@@ -123,13 +123,12 @@ void hf__redis_wake_listen(struct redis *r, unsigned bucket)
 {
     struct node *n = hf__redis_node_of(r, bucket);
 
-    if (!n)
-        return;
     if (is_cluster(r) && !r->bucket_wanted[bucket]) {
-        r->bucket_wanted[bucket] = true;
-        subscribe(r, n, bucket);
+        r->bucket_wanted[bucket] = true; /* if there is no node now, the next one asks */
+        if (n)
+            subscribe(r, n, bucket);
     }
-    if (!n->listen_wanted)
+    if (n && !n->listen_wanted)
         hf__redis_node_listen(n);
 }
 
@@ -151,8 +150,8 @@ void hf__redis_wake_holder(struct redis *r, const struct ticket *t)
 
 void hf__redis_wake_holders(struct redis *r)
 {
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+    for (size_t i = 0; i <= r->scripted.seats.mask; i++)
+        for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
 
             if (t->life == &t->own)
@@ -187,47 +186,17 @@ static uint64_t number_at(const char *p)
     return number;
 }
 
-static void granted(struct redis *r, struct ticket *t, uint64_t fence, int64_t till)
-{
-    struct life *l = t->life;
-
-    if (!l || l->kind != LIFE_WAIT)
-        return; /* known already */
-    if (till == wait_of(l)->till && r->replicas == 0)
-        hf__redis_seat_granted(r, t, fence, l->sent_at);
-    else
-        hf__redis_wait_look(r, wait_of(l));
-}
-
+/* With replicas=N a grant must be written by our own connection to be counted: by a look.
+ */
 static void hear(struct redis *r, const char *entry)
 {
-    struct ticket *t = hf__redis_seat_find(r, entry + 1);
+    enum told_kind what = entry[0] == 'x'                       ? TOLD_REVOKED
+                          : entry[0] == 'm'                     ? TOLD_MARK
+                          : entry[0] == 'g' && r->replicas == 0 ? TOLD_GRANT
+                                                                : TOLD_LOOK;
 
-    if (!t || (t->drv[1] & (SEAT_LEAVE | SEAT_LEAVING)))
-        return;
-    if (t->drv[1] & SEAT_JOINING) {
-        t->drv[1] |= SEAT_WOKEN;
-        return;
-    }
-    switch (entry[0]) {
-    case 'g':
-        granted(r, t, number_at(entry + 17), (int64_t)number_at(entry + 25));
-        break;
-    case 'x':
-        hf__redis_seat_out(r, t);
-        ev_gone(t, HF_EEVICTED, -1, NULL);
-        break;
-    case 'm':
-        if (t->life == &t->own)
-            ev_marked(t);
-        break;
-    case 'l':
-        if (t->life && t->life->kind == LIFE_WAIT)
-            hf__redis_wait_look(r, wait_of(t->life));
-        break;
-    default:
-        break;
-    }
+    hf__scripted_told(&r->scripted, entry + 1, what, number_at(entry + 17),
+                      (int64_t)number_at(entry + 25));
 }
 
 /* The bucket of a channel of our own; -1: another channel. */
@@ -255,7 +224,7 @@ static void confirmed(struct conn *conn, const char *channel, size_t len)
     }
     bucket = is_cluster(r) ? bucket : -1;
     hf__redis_wait_look_all(r, bucket);
-    if (r->tickets.count <= HOLDERS_LOOK_MOST)
+    if (r->scripted.seats.count <= HOLDERS_LOOK_MOST)
         hf__redis_still_there(r, bucket); /* the others learn it when they are renewed */
 }
 

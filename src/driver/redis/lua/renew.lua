@@ -9,7 +9,8 @@ for i = 1, #KEYS do
     local pair = redis.pcall('HMGET', KEYS[i], '', token) -- one that is damaged harms no other
     local answer = 0
     L = KEYS[i]
-    if not pair.err and pair[1] and pair[2] and parse(pair[1]) == nil then
+    if not pair.err and pair[1] and pair[2] and #pair[1] == 58 and #pair[2] >= 57 and
+        parse(pair[1]) == nil then
         local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
         if e > now and bits == 0 and ttl == 0 then
             answer = 3

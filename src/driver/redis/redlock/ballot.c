@@ -30,7 +30,7 @@ static struct ballot *of(struct request *q)
 
 static struct bid *bid_of(struct redis *r, const struct ballot *k)
 {
-    const struct ticket *t = hf__redis_seat_find(r, k->token);
+    const struct ticket *t = hf__seat_find(&r->scripted.seats, k->token);
 
     return t ? t->drv_ptr : NULL;
 }

@@ -68,7 +68,7 @@ struct bid *hf__redlock_bid_new(struct redis *r, struct ticket *t)
     b->free_in_ms = -1;
     b->began_at = redis_now(r);
     timer_init(&b->timer, fired);
-    hf__redis_seat_in(r, t);
+    hf__seat_in(&r->scripted.seats, t);
     t->drv_ptr = b;
     return b;
 }
@@ -87,7 +87,7 @@ void hf__redlock_bid_end(struct bid *b)
 
     t->drv_ptr = NULL;
     hf__redlock_bid_free(b);
-    hf__redis_seat_out(r, t);
+    hf__seat_out(&r->scripted.seats, t);
     hf__redlock_unlisten(r, t, listening);
 }
 

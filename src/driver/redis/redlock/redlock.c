@@ -209,8 +209,8 @@ void hf__redlock_listen(struct redis *r, struct ticket *t)
 
 static bool others_listen(struct redis *r, const struct ticket *t)
 {
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+    for (size_t i = 0; i <= r->scripted.seats.mask; i++)
+        for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *o = container_of(m, struct ticket, drv_node);
             const struct bid *b = o->drv_ptr;
 
@@ -238,8 +238,8 @@ static void hears_greets(struct conn *conn)
     struct redis *r = conn->node->redis;
 
     hf__redis_wake_login(conn);
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+    for (size_t i = 0; i <= r->scripted.seats.mask; i++)
+        for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
             const struct bid *b = t->drv_ptr;
             char channel[KEY_MAX + 32];
@@ -377,8 +377,8 @@ void hf__redlock_close(struct redis *r)
 {
     if (r->topology != TOPOLOGY_REDLOCK)
         return;
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+    for (size_t i = 0; i <= r->scripted.seats.mask; i++)
+        for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             struct ticket *t = container_of(m, struct ticket, drv_node);
 
             if (t->drv_ptr)

@@ -140,8 +140,8 @@ static void wake(struct bid *b)
 
 void hf__redlock_told(struct redis *r, const char *channel, size_t len)
 {
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+    for (size_t i = 0; i <= r->scripted.seats.mask; i++)
+        for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             struct ticket *t = container_of(m, struct ticket, drv_node);
             struct bid *b = t->drv_ptr;
             char name[KEY_MAX + 32], key[KEY_MAX];
@@ -156,8 +156,8 @@ void hf__redlock_told(struct redis *r, const char *channel, size_t len)
 
 void hf__redlock_cut(struct redis *r, const struct node *n)
 {
-    for (size_t i = 0; i <= r->tickets.mask; i++)
-        for (struct map_node *m = r->tickets.slots[i]; m; m = m->next) {
+    for (size_t i = 0; i <= r->scripted.seats.mask; i++)
+        for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             struct bid *b = container_of(m, struct ticket, drv_node)->drv_ptr;
 
             for (unsigned k = 0; b && k < r->nnodes; k++)

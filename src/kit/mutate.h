@@ -1,0 +1,32 @@
+/* mutate.h: deliberate defects of the kit, as core/mutate.h has them of the core: switched
+ * on at run time in the simulator's build, and 0 in every other. */
+#ifndef HF_KIT_MUTATE_H
+#define HF_KIT_MUTATE_H
+
+#ifdef HF_SIM
+#define HF_SCRIPTED_MUTANTS(X)                                                             \
+    X(OUTDATED, "outdated", "a grant counts from a request that came after it")            \
+    X(SEND_FIRST, "send-first",                                                            \
+      "a join is marked as under way after sending it, though its answer may have come")   \
+    X(OVERTAKES, "leave-overtakes", "a leave does not wait for the answer to its join")    \
+    X(NO_ECHO, "no-echo", "a join that was lost with its connection is forgotten")         \
+    X(MIXED_LIVES, "mixed-lives", "waiting lives of different ttls are taken for one")     \
+    X(NOT_WOKEN, "not-woken", "a message that comes before the join's answer is dropped")  \
+    X(NOT_AGAIN, "not-again", "a message that comes while a look is under way is dropped") \
+    X(REFUSED_LEAVE, "refused-leave",                                                      \
+      "a leave that waits for a join which is then refused is forgotten")                  \
+    X(ASKED_STAYS, "asked-stays", "a look without answer counts as under way for ever")    \
+    X(LATE_LOOK, "late-look", "a look's answer is believed of a ticket that is leaving")
+enum scripted_mutant {
+    MUTANT_SCRIPTED_BEGIN = 200,
+#define HF_X(name, word, text) MUTANT_##name,
+    HF_SCRIPTED_MUTANTS(HF_X)
+#undef HF_X
+};
+extern int hf__mutant;
+#define MUTANT(name) (hf__mutant == MUTANT_##name)
+#else
+#define MUTANT(name) 0
+#endif
+
+#endif

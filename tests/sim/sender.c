@@ -1,0 +1,646 @@
+/* sender.c: what the kit (src/kit/scripted.h) needs of a store, for the scripted and the
+ * loose family: sends its requests to the reference store and hands each answer back, once.
+ * The client's half that is simulated is the one that ships.
+ *
+ * A connection that breaks answers "nothing" to all that is under way, after DOWN. While it
+ * is down a request is answered "nothing" at once: inside the call that sends it in half of
+ * the runs, in a step of its own in the others; the kit must be right either way. In some
+ * runs the store asks for a request once more (as a moved slot or a failed transaction
+ * does), so that it comes behind others which were sent later; and in some the old
+ * connection of a client cannot be ended: what was lost with it may be executed for a while
+ * after UP (an echo), and the client knows for how long.
+ *
+ * Here stand two invariants of this family: a message that has come is understood (G4), and
+ * no join makes a ticket whose owner has been told that it is out (G7). */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool by_kit(void)
+{
+    return w.plan->family == SCRIPTED || w.plan->family == LOOSE;
+}
+
+static struct sim_client *client_at(struct scripted *s)
+{
+    return container_of(s, struct sim_client, scripted);
+}
+
+static int64_t now_of(const struct sim_client *c)
+{
+    return proc_now(&w.procs[c->proc]);
+}
+
+static uint64_t token_of(const void *token)
+{
+    uint64_t x;
+
+    memcpy(&x, token, sizeof x);
+    return x;
+}
+
+static struct ticket *find(const struct sim_client *c, uint64_t token)
+{
+    unsigned char whole[HF_TOKEN] = { 0 };
+
+    memcpy(whole, &token, sizeof token);
+    return hf__seat_find(&c->scripted.seats, whole);
+}
+
+static void check_seat(const struct sim_client *c, uint64_t token)
+{
+    const struct ticket *t = c->open && !w.broke ? find(c, token) : NULL;
+
+    if (t && !hf__seat_allowed(seat_of(t)) && !MUTANT(OVERTAKES) && !MUTANT(SEND_FIRST))
+        violate("G7", "client %u: ticket %04x is in a state that cannot be", c->id,
+                TOK(token));
+}
+
+/* ---- names of tickets in a request ----------------------------------------------- */
+
+static struct names *names_pool;
+
+static struct names *new_names(const struct wait_life *l)
+{
+    struct names *n = names_pool;
+
+    if (n)
+        names_pool = n->next;
+    else if ((n = malloc(sizeof *n)) == NULL)
+        abort();
+    n->refs = 1;
+    n->n = l->n;
+    for (size_t i = 0; i < l->n; i++)
+        n->tokens[i] = token_of(l->tokens[i]);
+    return n;
+}
+
+void free_names(struct names *n)
+{
+    if (!n || --n->refs > 0)
+        return;
+    n->next = names_pool;
+    names_pool = n;
+}
+
+/* ---- calls ----------------------------------------------------------------------- */
+
+static struct call *new_call(struct sim_client *c, enum msg_kind kind, struct ticket *t)
+{
+    for (int i = 0; i < CALLS; i++) {
+        struct call *k = &c->calls[i];
+
+        if (k->kind != M_HELLO) /* which is no call */
+            continue;
+        *k = (struct call){ .kind = kind, .gen = k->gen + 1, .order = ++c->ncalls, .t = t };
+        if (t)
+            memcpy(k->token, t->token, HF_TOKEN);
+        return k;
+    }
+    return NULL;
+}
+
+static struct call *call_of(struct sim_client *c, const struct msg *m)
+{
+    struct call *k = m->slot >= 0 && m->slot < CALLS ? &c->calls[m->slot] : NULL;
+
+    return k && k->kind != M_HELLO && k->gen == m->gen ? k : NULL;
+}
+
+/* That of a join or a leave is there until they are answered, if all is well. */
+static bool has_gone(const struct sim_client *c, const struct call *k)
+{
+    return MUTANT(OVERTAKES) && (k->kind == M_JOIN || k->kind == M_LEAVE) &&
+           hf__seat_find(&c->scripted.seats, k->token) != k->t;
+}
+
+/* "Nothing": no answer will come, or the request could not be made. */
+static void answer_nothing(struct sim_client *c, struct call *k)
+{
+    static const struct scripted_place nothing = { .kind = PLACE_NOTHING };
+    struct call was = *k;
+
+    k->kind = M_HELLO;
+    if (has_gone(c, &was))
+        return;
+    switch (was.kind) {
+    case M_JOIN:
+        if (c->lost_join_ms < was.t->ttl_ms)
+            c->lost_join_ms = was.t->ttl_ms;
+        hf__scripted_joined(&c->scripted, was.t, was.sent_at, &nothing);
+        break;
+    case M_LEAVE:
+        hf__scripted_left(&c->scripted, was.t, LEFT_UNKNOWN);
+        break;
+    case M_WAIT:
+        hf__scripted_looked(&c->scripted, was.w, was.sent_at, NULL);
+        break;
+    case M_RENEW:
+        hf__scripted_renewed(&c->scripted, was.k, was.sent_at, NULL);
+        break;
+    default:
+        break; /* of an amendment nothing is said: the core repeats it */
+    }
+}
+
+static void nothing_later(struct sim_client *c, struct call *k)
+{
+    struct ev *e = new_event(E_NOTHING, w.now);
+
+    e->id = c->id;
+    e->m.slot = (int)(k - c->calls);
+    e->m.gen = k->gen;
+    push_event(e);
+}
+
+void sender_nothing(struct sim_client *c, const struct msg *m)
+{
+    struct call *k = call_of(c, m);
+
+    if (k)
+        answer_nothing(c, k);
+}
+
+/* In the order of their sending. */
+void sender_lost(struct sim_client *c)
+{
+    uint64_t last = c->ncalls; /* not those that are made meanwhile */
+
+    for (;;) {
+        struct call *oldest = NULL;
+
+        for (int i = 0; i < CALLS; i++)
+            if (c->calls[i].kind != M_HELLO && c->calls[i].order <= last &&
+                (!oldest || c->calls[i].order < oldest->order))
+                oldest = &c->calls[i];
+        if (!oldest)
+            return;
+        answer_nothing(c, oldest);
+    }
+}
+
+static uint32_t hints_of(const struct ticket *t)
+{
+    uint32_t mask = 0;
+
+    for (size_t i = 0; i < t->hints_len; i += strlen(t->hints + i) + 1)
+        mask |= 1u << line_of(t->hints + i);
+    return mask;
+}
+
+static struct msg about(const struct ticket *t)
+{
+    return (struct msg){ .line = (uint8_t)line_of(t->name),
+                         .token = token_of(t->token),
+                         .ttl_ms = t->ttl_ms,
+                         .weight = t->weight,
+                         .capacity = t->capacity,
+                         .lk = (uint8_t)t->kind,
+                         .owner = t->owner,
+                         .try_only = t->try_only,
+                         .barge = t->barge,
+                         .keep_ms = t->keep_ms,
+                         .hints = hints_of(t) };
+}
+
+/* Also again, if the store has asked for that. False: what it is about has gone. */
+static bool send_call(struct sim_client *c, struct call *k)
+{
+    const struct ticket *t = k->t;
+    struct msg m;
+
+    if (k->kind == M_AMEND)
+        t = hf__seat_find(&c->scripted.seats, k->token);
+    if (k->kind == M_RENEW)
+        t = hf__scripted_trim(&c->scripted, k->k) > 0
+                ? hf__scripted_holder(&c->scripted, k->k->holds[0].token)
+                : NULL;
+    if (k->kind == M_WAIT) {
+        m = (struct msg){ .line = (uint8_t)line_of(k->w->name),
+                          .ttl_ms = k->w->life->ttl_ms,
+                          .names = new_names(k->w) };
+    } else if (t) {
+        m = about(t);
+    } else {
+        return false;
+    }
+    if (k->kind == M_RENEW)
+        m.ttl_ms = k->k->holds[0].ttl_ms;
+    k->sent_at = m.sent_at = now_of(c);
+    m.kind = k->kind;
+    m.slot = (int)(k - c->calls);
+    m.gen = k->gen;
+    SAY("client %u: %s %s%s%04x%s", c->id,
+        k->kind == M_JOIN    ? "join"
+        : k->kind == M_LEAVE ? "leave"
+        : k->kind == M_WAIT  ? "looks after its waiters of"
+        : k->kind == M_RENEW ? "renew"
+                             : "amend",
+        line_names[m.line], k->kind == M_WAIT ? ", the oldest " : ", ticket ",
+        TOK(k->kind != M_WAIT ? m.token
+            : m.names->n > 0  ? m.names->tokens[0]
+                              : 0),
+        m.try_only && k->kind == M_JOIN ? ", only if free" : "");
+    drv_send(c, &m);
+    free_names(m.names);
+    return true;
+}
+
+/* Sending finds out that the connection is broken: the call is answered first, DOWN comes
+ * after it. */
+static bool breaks_now(const struct sim_client *c)
+{
+    struct ev *e;
+
+    if (!w.plan->answers_inside || w.quiet || w.plan->calm || draw(2000) > 0)
+        return false;
+    e = new_event(E_BREAK, w.now);
+    e->id = c->id;
+    e->n = c->epoch;
+    push_event(e);
+    return true;
+}
+
+static void start(struct sim_client *c, struct call *k)
+{
+    if (c->up && !breaks_now(c) && send_call(c, k))
+        return;
+    if (w.plan->answers_inside)
+        answer_nothing(c, k);
+    else
+        nothing_later(c, k);
+}
+
+/* ---- what the kit asks for ------------------------------------------------------- */
+
+static void send_join(struct scripted *s, struct ticket *t)
+{
+    static const struct scripted_place full = { .kind = PLACE_REFUSED, .code = HF_ENOMEM };
+    struct sim_client *c = client_at(s);
+    struct call *k = new_call(c, M_JOIN, t);
+
+    if (!k) {
+        hf__scripted_joined(s, t, 0, &full);
+        return;
+    }
+    start(c, k);
+}
+
+static void send_leave(struct scripted *s, struct ticket *t)
+{
+    struct call *k = new_call(client_at(s), M_LEAVE, t);
+
+    if (!k) {
+        hf__scripted_left(s, t, LEFT_UNKNOWN);
+        return;
+    }
+    start(client_at(s), k);
+}
+
+static void send_look(struct scripted *s, struct wait_life *l)
+{
+    struct call *k = new_call(client_at(s), M_WAIT, NULL);
+
+    if (!k) {
+        hf__scripted_looked(s, l, 0, NULL);
+        return;
+    }
+    k->w = l;
+    start(client_at(s), k);
+}
+
+static void send_renewal(struct scripted *s, struct scripted_renewal *r)
+{
+    struct call *k = new_call(client_at(s), M_RENEW, NULL);
+
+    if (!k) {
+        hf__scripted_renewed(s, r, 0, NULL);
+        return;
+    }
+    k->k = r;
+    start(client_at(s), k);
+}
+
+static bool echoes(struct scripted *s, const struct ticket *t)
+{
+    (void)t;
+    return now_of(client_at(s)) < client_at(s)->echo_until;
+}
+
+int sender_open(struct sim_client *c)
+{
+    static const struct scripted_ops ops = { .join = send_join,
+                                             .leave = send_leave,
+                                             .look = send_look,
+                                             .renew = send_renewal,
+                                             .echoes = echoes };
+
+    int rc = hf__scripted_init(&c->scripted, &ops, &c->store);
+
+    if (rc < 0)
+        hf__scripted_done(&c->scripted);
+    return rc;
+}
+
+void sender_close(struct sim_client *c)
+{
+    hf__scripted_done(&c->scripted);
+}
+
+/* ---- verbs ----------------------------------------------------------------------- */
+
+void sender_join(struct sim_client *c, struct ticket *t)
+{
+    if (t->drv[2])
+        violate("G7", "client %u stands in line %s again after its eviction", c->id,
+                t->name);
+    mem_ticket(hold_of(t), false); /* whether it is known is asked of the kit */
+    hf__scripted_join(&c->scripted, t);
+    check_seat(c, token_of(t->token));
+}
+
+void sender_leave(struct sim_client *c, struct ticket *t)
+{
+    uint64_t token = token_of(t->token);
+
+    mem_ticket(hold_of(t), false);
+    hf__scripted_leave(&c->scripted, t);
+    check_seat(c, token);
+}
+
+void sender_amend(struct sim_client *c, struct ticket *t)
+{
+    struct call *k = new_call(c, M_AMEND, t);
+
+    if (!k) {
+        ev_amended(t, HF_ENOMEM);
+        return;
+    }
+    start(c, k);
+}
+
+/* ---- answers --------------------------------------------------------------------- */
+
+static void joined(struct sim_client *c, struct ticket *t, const struct msg *m)
+{
+    struct scripted_place p = { .kind = m->rc < 0  ? PLACE_REFUSED
+                                        : m->fence ? PLACE_HELD
+                                                   : PLACE_WAITS,
+                                .code = m->rc,
+                                .fence = m->fence,
+                                .number = m->seq,
+                                .position = m->position,
+                                .recheck_ms = m->recheck_ms,
+                                .stamp = m->stamp };
+
+    hf__scripted_joined(&c->scripted, t, m->sent_at, &p);
+}
+
+static void looked(struct sim_client *c, struct wait_life *l, const struct msg *m)
+{
+    struct scripted_place places[WAIT_CHUNK] = { { .kind = PLACE_NOTHING } };
+    struct scripted_looked look = { .code = m->rc == HF_EAUTH ? HF_EAUTH : 0,
+                                    .renewed = m->rc == 0,
+                                    .stamp = m->stamp,
+                                    .count = (size_t)m->capacity,
+                                    .recheck_ms = m->recheck_ms,
+                                    .places = places };
+
+    for (int i = 0; m->snap && i < m->snap->n; i++) {
+        const struct srow *r = &m->snap->rows[i];
+        struct ticket *t = find(c, r->token);
+
+        places[i] = (struct scripted_place){ .kind = r->position > 0 ? PLACE_WAITS
+                                                     : r->fence      ? PLACE_HELD
+                                                     : r->marked     ? PLACE_REFUSED
+                                                                     : PLACE_LOST,
+                                             .code = HF_EEVICTED,
+                                             .fence = r->fence,
+                                             .position = r->position };
+        if (t && places[i].kind == PLACE_REFUSED && t->life == l->life && seat_idle(t))
+            t->drv[2] = 1;
+    }
+    hf__scripted_looked(&c->scripted, l, m->sent_at, &look);
+}
+
+/* The store takes one hold at a time. */
+static void renewed(struct sim_client *c, struct scripted_renewal *r, const struct msg *m)
+{
+    unsigned char answer = m->rc == 0 && m->ttl_ms == 0 ? RENEWED_UNSAID
+                           : m->rc == 0                 ? RENEWED
+                           : m->rc == HF_EBUSY          ? RENEWED_MARKED
+                                                        : RENEWED_GONE;
+
+    hf__scripted_renewed(&c->scripted, r, m->sent_at, &answer);
+}
+
+/* After a while; a join is sent as it was, the others with what has changed since. */
+static void repeat(struct sim_client *c, struct call *k, const struct msg *m)
+{
+    struct msg again = *m;
+
+    if (!m->again) {
+        struct ev *e = new_event(E_TO_CLIENT, w.now + (int64_t)draw(20 * US));
+
+        e->id = c->id;
+        e->m = *m;
+        e->m.again = true;
+        push_event(e);
+        return;
+    }
+    k->gen++; /* another copy of the request may be answered, too */
+    if (k->kind != M_JOIN) {
+        start(c, k);
+        return;
+    }
+    again.kind = M_JOIN;
+    again.bounced = again.again = false;
+    again.gen = k->gen;
+    again.sent_at = k->sent_at = now_of(c);
+    drv_send(c, &again);
+}
+
+static void answered(struct sim_client *c, const struct msg *m)
+{
+    struct call *k = call_of(c, m), was;
+
+    if (!k)
+        return;
+    if (m->bounced) {
+        repeat(c, k, m);
+        return;
+    }
+    was = *k;
+    k->kind = M_HELLO;
+    if (has_gone(c, &was))
+        return;
+    switch (was.kind) {
+    case M_JOIN:
+        joined(c, was.t, m);
+        break;
+    case M_LEAVE:
+        hf__scripted_left(&c->scripted, was.t,
+                          m->rc < 0  ? LEFT_UNKNOWN
+                          : m->fence ? LEFT_OUT
+                                     : LEFT_NOT_THERE);
+        break;
+    case M_WAIT:
+        looked(c, was.w, m);
+        break;
+    case M_RENEW:
+        renewed(c, was.k, m);
+        break;
+    default:
+        hf__scripted_amended(&c->scripted, was.token, m->rc);
+        break;
+    }
+}
+
+/* ---- messages -------------------------------------------------------------------- */
+
+/* It has come: so its ticket is granted, or something is under way that will find it. */
+static void understood_soon(struct sim_client *c, const struct msg *m)
+{
+    const struct plan *p = w.plan;
+    const struct ticket *t = find(c, m->token);
+    struct ev *e;
+
+    if (!t || (!ticket_waits(t) && !seat_of(t)->joining) || p->slow_ppm > 0 || p->refuses ||
+        p->bounces)
+        return;
+    e = new_event(E_TOLD, w.now + 8 * (p->delay_us + p->jitter_us) + US);
+    e->id = c->id;
+    e->n = c->epoch;
+    e->m = *m;
+    e->m.sent_at = w.now;
+    push_event(e);
+}
+
+void sender_understood(const struct ev *e)
+{
+    const struct sim_client *c = w.by_id[e->id];
+    const struct proc *p = c ? &w.procs[c->proc] : NULL;
+    const struct st *s = store_find(e->m.line, e->m.token);
+    const struct ticket *t;
+
+    if (!c || !c->open || c->epoch != e->n || c->silent || w.asleep_till > e->m.sent_at ||
+        p->no_memory_until > e->m.sent_at || !s || !s->held || s->marked || st_dead(s) ||
+        s->fence != e->m.fence)
+        return;
+    t = find(c, e->m.token);
+    if (t && !seat_of(t)->leave && (ticket_waits(t) || seat_of(t)->joining) &&
+        !seat_of(t)->leaving)
+        violate("liveness",
+                "client %u was told that ticket %04x is granted, and does nothing", c->id,
+                TOK(e->m.token));
+}
+
+static void told(struct sim_client *c, const struct msg *m)
+{
+    struct ticket *t = find(c, m->token);
+    unsigned char token[HF_TOKEN];
+
+    if (!t)
+        return;
+    memcpy(token, t->token, HF_TOKEN);
+    if (m->kind == N_GONE && seat_idle(t))
+        t->drv[2] = 1;
+    hf__scripted_told(&c->scripted, token,
+                      m->kind == N_GRANT  ? TOLD_GRANT
+                      : m->kind == N_MARK ? TOLD_MARK
+                                          : TOLD_REVOKED,
+                      m->fence, m->stamp);
+    if (m->kind == N_GRANT)
+        understood_soon(c, m);
+}
+
+/* False: not of this part. */
+bool sender_receive(struct sim_client *c, const struct msg *m)
+{
+    if (!by_kit())
+        return false;
+    if (m->kind >= N_GRANT)
+        told(c, m);
+    else if (m->kind >= R_JOIN && m->kind <= R_WAIT)
+        answered(c, m);
+    else
+        return false;
+    check_seat(c, m->token);
+    return true;
+}
+
+/* ---- connections ----------------------------------------------------------------- */
+
+/* Joins that are under way when the connection breaks may come much later, if nobody can
+ * end it. Each comes once. */
+void sender_cut(const struct sim_client *c, int64_t blocked_us)
+{
+    size_t n = w.nheap;
+
+    if (!w.plan->echoes || w.quiet)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        struct ev *e = w.heap[i], *late;
+
+        if (e->kind != E_TO_STORE || e->id != c->id || e->m.kind != M_JOIN ||
+            e->m.epoch != c->epoch)
+            continue;
+        late = new_event(E_TO_STORE, w.now + blocked_us + w.plan->delay_us +
+                                         w.plan->jitter_us +
+                                         (int64_t)draw((uint64_t)sender_echo_us()));
+        late->id = c->id;
+        late->m = e->m;
+        e->m.epoch = 0; /* nobody's */
+        push_event(late);
+    }
+}
+
+/* For so long after UP the store executes what an older connection has sent. The core
+ * repeats an unsettled leave for at least 100 ms. */
+int64_t sender_echo_us(void)
+{
+    int64_t us = 80 * US;
+
+    for (int i = 0; i < w.plan->nttls; i++)
+        us = w.plan->ttl_ms[i] * US / 4 < us ? w.plan->ttl_ms[i] * US / 4 : us;
+    return us;
+}
+
+void sender_up(struct sim_client *c)
+{
+    if (w.plan->echoes)
+        c->echo_until = now_of(c) + c->lost_join_ms * US;
+    c->lost_join_ms = 0;
+}
+
+/* ---- invariants ------------------------------------------------------------------ */
+
+bool sender_gave_up(const struct sim_client *c, const struct msg *m)
+{
+    const struct ticket *t = find(c, m->token);
+
+    return !t || seat_of(t)->leave || seat_of(t)->leaving;
+}
+
+bool sender_knows(const struct sim_client *c, const struct ticket *t)
+{
+    return by_kit() && c->scripted.seats.slots &&
+           hf__seat_find(&c->scripted.seats, t->token) == t;
+}
+
+/* A join has just made a ticket. */
+void sender_joins(const struct msg *m)
+{
+    const struct sim_client *c = w.by_id[m->id];
+
+    if (!by_kit() || !c || !c->open || c->core.closing || c->core.closed ||
+        w.procs[c->proc].beyond || !oracle_prompt() || find(c, m->token))
+        return;
+    list_for(n, &c->core.holds)
+        if (token_of(container_of(n, struct hold, node)->t.token) == m->token)
+            return;
+    violate("G7",
+            "a late join makes ticket %04x of client %u, which was told that it is out",
+            TOK(m->token), c->id);
+}
