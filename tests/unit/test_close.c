@@ -4,6 +4,7 @@
  * so. */
 #include "drive_harness.h"
 
+#include "api/api.h"
 #include "api/perturb.h"
 
 #include <sched.h>
@@ -102,6 +103,16 @@ static void *close_client(void *arg)
     return NULL;
 }
 
+static bool is_closing(void)
+{
+    bool closing;
+
+    pthread_mutex_lock(&c->lock);
+    closing = c->closing;
+    pthread_mutex_unlock(&c->lock);
+    return closing;
+}
+
 /* It waits for the lock, and nobody but itself knows. */
 static void close_waits_for_a_call_that_waits_for_the_lock(void **state)
 {
@@ -114,6 +125,7 @@ static void close_waits_for_a_call_that_waits_for_the_lock(void **state)
         assert_int_equal(pthread_create(&e.thread, NULL, come_in, &e), 0);
         AWAIT(stopped);
         assert_int_equal(pthread_create(&closer, NULL, close_client, NULL), 0);
+        AWAIT(is_closing()); /* else the call may end before hf_close begins */
         for (int i = 0; i < 20; i++) {
             nap();
             assert_false(closed);
