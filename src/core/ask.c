@@ -341,8 +341,12 @@ void ev_done(struct look *look, struct cell *cell, int rc, const hf_error *err)
         follow_on(a, rc);
     else
         a->ended = true;
-    if (a->follow && rc == HF_EUNREACHABLE)
+    if (a->follow && rc == HF_EUNREACHABLE) { /* it is asked again, from the beginning */
+        while (a->list && a->list->n > 0)
+            free_line(&a->list->lines[--a->list->n]);
+        a->rc = 0;
         return;
+    }
     if (a->rc < 0 && rc == 0) {
         rc = a->rc;
         err = NULL;

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-const char *redis_fake_error;
+_Atomic(const char *) redis_fake_error;
 
 /* Up for long enough that a restart guard lets it vote. */
 static const char info[] =

@@ -2,7 +2,7 @@
 #ifndef HF_TESTS_REDIS_FAKE_H
 #define HF_TESTS_REDIS_FAKE_H
 
-extern const char *redis_fake_error; /* "OOM ..." */
+extern _Atomic(const char *) redis_fake_error; /* "OOM ..." */
 void redis_fake_talk(int fd);
 
 #endif
