@@ -163,17 +163,17 @@ static struct zk *new_zk(const struct url *url, struct env *env)
     if (!z)
         return NULL;
     list_init(&z->sent);
-    list_init(&z->all_lines);
     list_init(&z->quiets);
+    list_init(&z->alones);
     list_init(&z->unwatched);
-    list_init(&z->orphans);
     list_init(&z->looks);
     list_init(&z->cells);
     timer_init(&z->retry, hf__zk_session_retry);
     timer_init(&z->pulse, hf__zk_session_pulse);
-    timer_init(&z->later, hf__zk_seat_later);
+    timer_init(&z->later, hf__zk_alone_later);
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
+    hf__ordered_init(&z->ordered, &hf__zk_ordered, &z->store);
     z->connect_ms = url->connect_ms;
     env->random(env, z->hash_key, sizeof z->hash_key);
     gethostname(z->host, sizeof z->host - 1);
@@ -223,9 +223,8 @@ static void forget(struct zk *z)
         q->answer(z, q, NULL);
         free(q);
     }
-    hf__zk_orphans_end(z);
-    while ((n = list_first(&z->all_lines)) != NULL)
-        hf__zk_line_close(container_of(n, struct line, all));
+    hf__ordered_close(&z->ordered);
+    hf__zk_alone_close(z);
 }
 
 static void zk_close(struct store *s)

@@ -11,7 +11,7 @@ enum { AT_A_TIME = 64 };
 
 struct found { /* a node to look at, then perhaps a line */
     char *name;
-    struct form head;
+    struct ordered_place head;
     size_t holders, waiters;
     int64_t oldest_ms;
 };
@@ -183,7 +183,7 @@ static void ask_oldest(struct listing *l, size_t index, const char *node, size_t
 
 static void is_line(struct listing *l, size_t index, struct jute_in children)
 {
-    struct entry **entries = NULL;
+    struct ordered_entry **entries = NULL;
     struct found *f = &l->found[index];
     size_t n = 0;
 
@@ -193,12 +193,12 @@ static void is_line(struct listing *l, size_t index, struct jute_in children)
     }
     if (n > 0) {
         f->head = entries[0]->form;
-        f->holders = hf__zk_line_holders(entries, n);
+        f->holders = hf__ordered_holders(entries, n);
         f->waiters = n - f->holders;
         if (!entry_unreadable(entries[0]))
             ask_oldest(l, index, entries[0]->name, entries[0]->len);
     }
-    hf__zk_line_free(entries, n);
+    hf__ordered_entries_free(entries, n);
 }
 
 static void answer_children(struct zk *z, struct request *q, struct jute_reply *reply)

@@ -1,0 +1,851 @@
+/* ordered.c: lines in which this client has seats: what is known of them becomes events of
+ * the seats (ordered_seat.c), and their effects become requests of the store and events of
+ * the core. The argument why this is right stands in ordered.h.
+ *
+ * A seat lives as long as the core may ask for its ticket or a request of it is under way.
+ * What is lost with a connection is told by one call, hf__ordered_down, to all seats: no
+ * request needs an answer that says so. */
+#include "kit/ordered.h"
+
+#include "kit/ordered_mutants.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WATCH_LATER_US = 50000, SPAN_MOST = 64, ENTRIES_PER_READ = 256 };
+
+static void watch_own(struct ordered_seat *);
+
+static struct ordered_seat *seat_in(struct list *n) /* a member of line.seats, orphans */
+{
+    return container_of(n, struct ordered_seat, in_line);
+}
+
+/* ---- seats ----------------------------------------------------------------------- */
+
+static void free_seat(struct ordered_seat *s)
+{
+    if (s->t || s->pins > 0)
+        return;
+    free(s->name);
+    s->of->ops->seat_free(s);
+}
+
+static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
+{
+    struct ordered_seat *s = o->ops->seat(o, t);
+
+    if (!s)
+        return NULL;
+    s->t = t;
+    s->of = o;
+    t->drv_ptr = s;
+    list_init(&s->unwatched);
+    list_push(&s->line->seats, &s->in_line);
+    return s;
+}
+
+void hf__ordered_pin(struct ordered_seat *s)
+{
+    s->pins++;
+}
+
+bool hf__ordered_unpin(struct ordered_seat *s)
+{
+    s->pins--;
+    if ((s->t || s->state == SEAT_ORPHAN) && !s->of->closing)
+        return true;
+    free_seat(s);
+    return false;
+}
+
+/* Its node is there. false: no memory */
+static bool add(struct ordered_seat *s, const struct ordered_place *form)
+{
+    struct ordered_line *line = s->line;
+    size_t len = strlen(s->name);
+    struct ordered_entry *e = hf__ordered_find(line, form->seq, s->name, len);
+
+    if (!e) {
+        e = hf__ordered_entry(form, s->name, len);
+        if (!e || !hf__ordered_insert(line, e)) {
+            free(e);
+            return false;
+        }
+    }
+    e->seat = s;
+    s->entry = e;
+    return true;
+}
+
+/* A node that may still be there stays in the view, as if it were somebody else's: those
+ * behind it go on waiting until it is known to be gone. */
+static struct ticket *detach(struct ordered_seat *s, bool known)
+{
+    struct ticket *t = s->t;
+
+    t->drv_ptr = NULL;
+    s->t = NULL;
+    list_remove(&s->unwatched);
+    list_remove(&s->in_line);
+    if (s->entry) {
+        s->entry->seat = NULL;
+        if (known || ORDERED_MUTANT(LEFT_UNSEEN))
+            hf__ordered_cut(s->line, s->entry);
+        s->entry = NULL;
+    }
+    return t;
+}
+
+static void become_orphan(struct ordered_seat *s)
+{
+    s->pins++;
+    s->line->pins++;
+    list_push(&s->of->orphans, &s->in_line);
+}
+
+static void end_orphan(struct ordered_seat *s)
+{
+    s->state = SEAT_OUT;
+    list_remove(&s->in_line);
+    s->line->pins--;
+    hf__ordered_line_drop(s->line);
+    s->pins--;
+    free_seat(s);
+}
+
+/* The core hears the last of it. */
+static void tell_last(struct ordered_seat *s, unsigned effects, int why,
+                      const hf_error *err)
+{
+    struct ordered_line *line = s->line;
+    bool orphan = s->state == SEAT_ORPHAN;
+    struct ticket *t;
+    hf_error text;
+
+    why = why != 0 ? why : s->why;
+    if ((effects & SEAT_TELL_GONE) && !err && why != HF_EBUSY && why != HF_ELOST) {
+        line->of->ops->explain(s, why, &text);
+        err = &text;
+    }
+    t = detach(s, !orphan && !(effects & SEAT_TELL_UNKNOWN));
+    line->pins++;
+    if (orphan)
+        become_orphan(s);
+    hf__ordered_decide(line, false); /* those behind it in this client */
+    line->pins--;
+    hf__ordered_line_drop(line);
+    if (!orphan)
+        free_seat(s);
+    if (effects & SEAT_TELL_GONE)
+        ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
+    else
+        ev_left(t, effects & SEAT_TELL_LEFT ? 0 : HF_EUNKNOWN);
+}
+
+/* The node of one's own is watched when it has been there for a moment: most are gone by
+ * then. */
+static void watch_later(struct ordered_seat *s)
+{
+    struct ordered *o = s->of;
+    struct env *env = o->store->env;
+
+    if (!list_empty(&s->unwatched))
+        return;
+    s->watch_at = env->now(env) + WATCH_LATER_US;
+    if (list_empty(&o->unwatched))
+        env->timer(env, &o->later, s->watch_at);
+    list_push(&o->unwatched, &s->unwatched);
+}
+
+static void later(struct timer *t)
+{
+    struct ordered *o = container_of(t, struct ordered, later);
+    struct env *env = o->store->env;
+    struct list *n;
+
+    while ((n = list_first(&o->unwatched)) != NULL) {
+        struct ordered_seat *s = container_of(n, struct ordered_seat, unwatched);
+
+        if (s->watch_at > env->now(env)) {
+            env->timer(env, &o->later, s->watch_at);
+            break;
+        }
+        list_remove(n);
+        watch_own(s);
+    }
+    if (o->store->driver->flush)
+        o->store->driver->flush(o->store);
+}
+
+/* Effects become requests and events. why, err: of an event that has a reason. */
+static void step(struct ordered_seat *s, enum seat_event e, int why, const hf_error *err)
+{
+    const struct ordered_ops *ops = s->of->ops;
+    enum seat_state from = s->state;
+    unsigned effects = hf__seat_step(&s->state, e);
+
+    if (effects & SEAT_KEEP_WHY)
+        s->why = why;
+    if (effects & SEAT_DO_TRY)
+        ops->try(s);
+    if (effects & SEAT_DO_FIND)
+        ops->find(s);
+    if (effects & SEAT_DO_CREATE)
+        ops->create(s);
+    if (effects & SEAT_DO_ERASE)
+        ops->erase(s, from == SEAT_WAITING || from == SEAT_HELD || from == SEAT_PARTING);
+    if (effects & SEAT_DO_CHECK)
+        ops->check(s);
+    if (effects & SEAT_DO_LIST)
+        hf__ordered_list(s->line);
+    if (effects & SEAT_DO_WATCH)
+        watch_own(s);
+    if (effects & SEAT_TELL_WAITING)
+        ev_waiting(s->t, s->position, -1);
+    if (effects & SEAT_TELL_GRANTED) {
+        watch_later(s);
+        ev_granted(s->t, s->fence, ops->sent_at(s->of));
+    }
+    if ((effects & SEAT_TELL_MARKED) && s->t->life && s->t->life->kind == LIFE_WIDE)
+        ev_marked(s->t);
+    if (effects & SEAT_TELL_LAST)
+        tell_last(s, effects, why, err);
+}
+
+void hf__ordered_withdraw(struct ordered_seat *s, int why)
+{
+    step(s, SEAT_WITHDRAW, why, NULL);
+}
+
+/* ---- lines ----------------------------------------------------------------------- */
+
+void hf__ordered_line_init(struct ordered *o, struct ordered_line *line)
+{
+    line->of = o;
+    list_init(&line->seats);
+    list_push(&o->lines, &line->all);
+}
+
+void hf__ordered_line_drop(struct ordered_line *line)
+{
+    if (!list_empty(&line->seats) || line->pins > 0)
+        return;
+    list_remove(&line->all);
+    hf__ordered_entries_free(line->entries, line->n);
+    line->of->ops->line_free(line);
+}
+
+bool hf__ordered_line_waits(const struct ordered_line *line)
+{
+    list_for(n, &line->seats)
+        if (seat_in(n)->state == SEAT_WAITING)
+            return true;
+    return false;
+}
+
+static void send_list(struct ordered_line *line, bool watch)
+{
+    if (!line->of->up)
+        return;
+    line->lists++;
+    if (watch)
+        line->watch = WATCH_ASKED;
+    line->of->ops->list(line, watch);
+}
+
+void hf__ordered_list(struct ordered_line *line)
+{
+    if (line->lists == 0)
+        send_list(line, false);
+}
+
+/* Nothing is decided until a list has come. */
+static void must_list(struct ordered_line *line)
+{
+    line->stale = !ORDERED_MUTANT(STALE_DECIDES);
+    hf__ordered_list(line);
+}
+
+static void watch_line(struct ordered_line *line)
+{
+    if (line->watch == WATCH_NONE)
+        send_list(line, true);
+}
+
+static void watch(struct ordered_line *line, struct ordered_entry *e)
+{
+    if (e->watch != WATCH_NONE || !line->of->up)
+        return;
+    if (line->of->ops->watch(line, e))
+        e->watch = WATCH_ASKED;
+    else
+        watch_line(line);
+}
+
+static void watch_own(struct ordered_seat *s)
+{
+    if (s->entry)
+        watch(s->line, s->entry);
+}
+
+/* ---- deciding -------------------------------------------------------------------- */
+
+/* Again when its place in the queue is another by a tenth: not for each of ten thousand at
+ * every hand-off. */
+static void tell_waits(struct ordered_seat *s, uint32_t position)
+{
+    uint32_t told = s->position;
+
+    if (told == 0 || position > told || position + told / 10 < told ||
+        (position < 10 && position != told)) {
+        s->position = position;
+        ev_waiting(s->t, position, -1);
+    }
+}
+
+static void decide_waiting(struct ordered_line *line, size_t i, size_t holders)
+{
+    struct ordered_seat *s = line->entries[i]->seat;
+    struct ordered_span on = hf__ordered_whom(line->entries, i);
+
+    if (s->t->try_only) {
+        step(s, SEAT_WITHDRAW, HF_EBUSY, NULL);
+        return;
+    }
+    if (on.to - on.from > SPAN_MOST)
+        watch_line(line);
+    else if (!ORDERED_MUTANT(NEXT_FORGOTTEN) || s->position == 0)
+        for (size_t k = on.from; k < on.to; k++)
+            watch(line, line->entries[k]);
+    /* what a grant needs to know is asked while there is time; and it may be evicted */
+    watch(line, line->entries[i]);
+    tell_waits(s, (uint32_t)(i - holders + 1));
+}
+
+static void decide_one(struct ordered_line *line, size_t i, size_t holders, bool fresh)
+{
+    struct ordered_entry *e = line->entries[i];
+    bool in_order = line->of->ops->in_order;
+
+    if (!hf__ordered_same_kind(&e->form, &line->entries[0]->form))
+        step(e->seat, SEAT_WITHDRAW, HF_EMISMATCH, NULL);
+    else if (i >= holders)
+        decide_waiting(line, i, holders);
+    else if (fresh || (in_order && e->watch == WATCH_SET) || ORDERED_MUTANT(OWN_UNSEEN))
+        step(e->seat, SEAT_ADMITTED, 0, NULL);
+    else if (in_order)
+        watch(line, e);
+    else
+        hf__ordered_list(line);
+}
+
+/* fresh: a list has just shown what is there. Nothing in here takes an entry out of the
+ * view. */
+void hf__ordered_decide(struct ordered_line *line, bool fresh)
+{
+    size_t holders;
+
+    if (line->stale || !line->of->up)
+        return;
+    holders = hf__ordered_holders(line->entries, line->n);
+    for (size_t i = 0; i < line->n; i++) {
+        const struct ordered_seat *s = line->entries[i]->seat;
+
+        if (s && s->state == SEAT_WAITING)
+            decide_one(line, i, holders, fresh);
+    }
+}
+
+/* ---- lists ----------------------------------------------------------------------- */
+
+/* Whatever became of the order of the view: its name is there. */
+static bool adopt(struct ordered_line *line, struct ordered_seat *s)
+{
+    for (size_t i = 0; i < line->n && !s->entry; i++)
+        if (!line->entries[i]->seat && strcmp(line->entries[i]->name, s->name) == 0) {
+            s->entry = line->entries[i];
+            s->entry->seat = s;
+        }
+    return s->entry != NULL;
+}
+
+/* Of our nodes that are older than the list it is known now what stands before them, or
+ * that they are gone: we are heard, so our session lives and somebody else has ended
+ * them. */
+static void place_seats(struct ordered_line *line, uint64_t revision)
+{
+    list_for_safe(n, &line->seats) {
+        struct ordered_seat *s = seat_in(n);
+        bool held = s->state == SEAT_HELD, doomed = s->state == SEAT_DOOMED;
+
+        if ((s->state != SEAT_CREATED && s->state != SEAT_WAITING && !held && !doomed) ||
+            (s->fence > revision && !ORDERED_MUTANT(OLD_LIST)))
+            continue;
+        if (!s->entry && !adopt(line, s))
+            step(s, SEAT_GONE, held ? HF_ELOST : doomed ? 0 : HF_EEVICTED, NULL);
+        else
+            step(s, SEAT_PLACED, 0, NULL);
+    }
+}
+
+static bool needs_list(const struct ordered_line *line)
+{
+    list_for(n, &line->seats)
+        if (seat_in(n)->state == SEAT_CREATED)
+            return true;
+    return line->stale && hf__ordered_line_waits(line);
+}
+
+void hf__ordered_listed(struct ordered_line *line, struct ordered_entry **entries, size_t n,
+                        uint64_t revision, bool watched)
+{
+    if (line->lists > 0)
+        line->lists--;
+    if (watched)
+        line->watch = WATCH_SET;
+    line->pins++;
+    if (revision < line->revision) { /* answers may overtake each other */
+        hf__ordered_entries_free(entries, n);
+    } else {
+        hf__ordered_sort(entries, n);
+        hf__ordered_replace(line, entries, n);
+        line->revision = revision;
+        line->stale = false;
+        place_seats(line, revision);
+        hf__ordered_decide(line, true);
+    }
+    if (needs_list(line)) /* that list was older than something of ours */
+        hf__ordered_list(line);
+    line->pins--;
+    hf__ordered_line_drop(line);
+}
+
+/* Those of whom it is not known what stands before them, and if it is for want of rights
+ * all others, too: they would wait for news that nobody sends. */
+void hf__ordered_not_listed(struct ordered_line *line, int rc, bool watched)
+{
+    if (line->lists > 0)
+        line->lists--;
+    if (watched)
+        line->watch = WATCH_NONE;
+    list_for_safe(n, &line->seats) {
+        struct ordered_seat *s = seat_in(n);
+
+        if (s->state == SEAT_CREATED || rc == HF_EAUTH)
+            step(s, SEAT_WITHDRAW, rc, NULL);
+    }
+}
+
+/* ---- the end of a ticket --------------------------------------------------------- */
+
+static struct ordered_entry *first_waiting(const struct ordered_line *line, size_t *at)
+{
+    for (*at = 0; *at < line->n; ++*at) {
+        const struct ordered_seat *s = line->entries[*at]->seat;
+
+        if (s && s->state == SEAT_WAITING)
+            return line->entries[*at];
+    }
+    return NULL;
+}
+
+/* Somebody else's ticket of whose end we would not hear. */
+static bool unseen(const struct ordered_entry *e)
+{
+    return !e->seat && e->watch == WATCH_NONE;
+}
+
+/* The first of ours that waits may have been let in by the end of tickets that nobody of
+ * ours watched. So the line is listed, which is one request; or they are read by
+ * themselves, if the line is so long that this is less work for the store. */
+static void refresh(struct ordered_line *line)
+{
+    size_t first, n = 0;
+
+    if (line->stale || line->lists > 0 || !first_waiting(line, &first) ||
+        first < hf__ordered_holders(line->entries, line->n))
+        return;
+    for (size_t i = 0; i < first; i++)
+        n += unseen(line->entries[i]);
+    if (n > 1 + line->n / ENTRIES_PER_READ) {
+        must_list(line);
+        return;
+    }
+    for (size_t i = 0; i < first; i++)
+        if (unseen(line->entries[i]))
+            watch(line, line->entries[i]);
+}
+
+static void ended_own(struct ordered_line *line, struct ordered_entry *e)
+{
+    struct ordered_seat *s = e->seat;
+    bool ours = s->state == SEAT_DELETING || s->state == SEAT_WITHDRAWING;
+
+    if (s->state == SEAT_RENAMING || s->state == SEAT_PARTING)
+        return; /* it is told by the answer to that */
+    hf__ordered_cut(line, e);
+    if (!ours) /* perhaps all of the line has gone, and is another now */
+        line->stale = true;
+    /* of one that waits the list says what it was: an eviction, if that is answered; the
+     * end of our session comes with such an event, too, and the connection ends */
+    if (s->state == SEAT_HELD)
+        step(s, SEAT_GONE, HF_ELOST, NULL);
+    if (line->stale && needs_list(line))
+        hf__ordered_list(line);
+}
+
+static void ended_others(struct ordered_line *line, struct ordered_entry *e)
+{
+    const struct ordered_ops *ops = line->of->ops;
+    struct ordered_entry *as = NULL;
+    enum ordered_other other = OTHER_NONE;
+
+    if (ops->other && e->form.weight == HF_FULL && e->form.kind == LINE_LOCK &&
+        !ORDERED_MUTANT(GONE_WITH_NAME))
+        other = ops->other(e, &as);
+    if (other == OTHER_UNKNOWN) {
+        must_list(line);
+        return;
+    }
+    hf__ordered_cut(line, e);
+    if (as && hf__ordered_insert(line, as)) { /* there was room: one has just gone */
+        watch(line, as);
+    } else if (as) {
+        free(as);
+        must_list(line);
+    }
+}
+
+static void ended(struct ordered_line *line, struct ordered_entry *e)
+{
+    e->watch = WATCH_NONE;
+    if (e->seat) {
+        ended_own(line, e);
+    } else if (!hf__ordered_line_waits(line)) {
+        line->stale = true; /* nobody of ours needs to know now */
+        hf__ordered_cut(line, e);
+    } else {
+        ended_others(line, e);
+        refresh(line);
+    }
+    hf__ordered_decide(line, false);
+}
+
+/* ---- what the store was told of a line ------------------------------------------- */
+
+void hf__ordered_seen(struct ordered_line *line, struct ordered_entry *e,
+                      enum ordered_seen what, int64_t weight)
+{
+    line->pins++;
+    switch (what) {
+    case SEEN_GONE:
+        ended(line, e);
+        break;
+    case SEEN_FOREIGN:
+        if (e->seat && e->seat->state != SEAT_HELD)
+            step(e->seat, SEAT_WITHDRAW, HF_ELOST, NULL);
+        else
+            ended(line, e);
+        break;
+    case SEEN_CHANGED:
+        e->watch = ORDERED_MUTANT(NOT_WATCHED) ? e->watch : WATCH_NONE;
+        if (e->seat) /* what has changed in our own node may be that it is to end */
+            watch(line, e);
+        hf__ordered_decide(line, false);
+        break;
+    case SEEN_MARKED:
+        e->watch = WATCH_SET;
+        if (e->seat)
+            step(e->seat, SEAT_MARKED, HF_EEVICTED, NULL);
+        break;
+    case SEEN_THERE:
+        e->watch = WATCH_SET;
+        if (weight > 0)
+            e->form.weight = weight;
+        hf__ordered_decide(line, false);
+        break;
+    case SEEN_REFUSED: /* then whoever waits behind it looks at the whole line */
+        e->watch = WATCH_NONE;
+        watch_line(line);
+        break;
+    }
+    line->pins--;
+    hf__ordered_line_drop(line);
+}
+
+void hf__ordered_line_changed(struct ordered_line *line, bool gone)
+{
+    line->watch = WATCH_NONE;
+    if (!line->of->up)
+        line->stale = true; /* it is listed then */
+    else if (hf__ordered_line_waits(line))
+        send_list(line, !gone);
+}
+
+/* ---- what the store was told of a seat ------------------------------------------- */
+
+void hf__ordered_tried(struct ordered_seat *s, int rc, const hf_error *err)
+{
+    step(s, rc == 0 ? SEAT_ROOM : SEAT_NO_ROOM, rc, err);
+}
+
+/* Its node is known to be there. false: there was no memory, and it is UNSURE again. */
+static bool there(struct ordered_seat *s, enum seat_event e,
+                  const struct ordered_place *form)
+{
+    if (!add(s, form)) {
+        s->of->ops->no_memory(s->of);
+        step(s, SEAT_LOST, 0, NULL);
+        return false;
+    }
+    step(s, e, 0, NULL);
+    if (s->state != SEAT_CREATED)
+        return false; /* it leaves */
+    watch_later(s);
+    return true;
+}
+
+void hf__ordered_found(struct ordered_seat *s, enum ordered_found found,
+                       const struct ordered_place *form, int rc, const hf_error *err)
+{
+    switch (found) {
+    case FOUND_OURS:
+        if (there(s, SEAT_FOUND, form))
+            hf__ordered_list(s->line);
+        break;
+    case FOUND_OLD:
+        step(s, SEAT_FOUND_OLD, HF_ELOST, NULL);
+        break;
+    case FOUND_NONE:
+        step(s, SEAT_FOUND_NONE, 0, NULL);
+        break;
+    case FOUND_WENT:
+        step(s, SEAT_GONE, HF_ELOST, NULL);
+        break;
+    case FOUND_REFUSED:
+        step(s, SEAT_NOT_FOUND, rc, err);
+        break;
+    }
+}
+
+void hf__ordered_made(struct ordered_seat *s, const struct ordered_place *form, bool placed,
+                      bool fresh, int rc, const hf_error *err)
+{
+    if (rc != 0) {
+        step(s, SEAT_NOT_MADE, rc, err);
+    } else if (there(s, SEAT_MADE, form)) {
+        if (placed || (ORDERED_MUTANT(EARLY_VIEW) && !s->line->stale)) {
+            step(s, SEAT_PLACED, 0, NULL);
+            hf__ordered_decide(s->line, fresh);
+        } else {
+            hf__ordered_list(s->line); /* one under way may be late enough */
+        }
+    }
+}
+
+void hf__ordered_erased(struct ordered_seat *s, int rc, const hf_error *err)
+{
+    if (s->state == SEAT_ORPHAN && rc == 0)
+        end_orphan(s);
+    else if (s->state != SEAT_ORPHAN)
+        step(s, rc == 0 ? SEAT_DELETED : SEAT_NOT_DELETED, rc, err);
+}
+
+void hf__ordered_rename(struct ordered_seat *s)
+{
+    step(s, SEAT_RENAME, 0, NULL);
+}
+
+/* In the view in the same breath: those behind it in this client see a shared ticket. */
+void hf__ordered_renamed(struct ordered_seat *s, const struct ordered_place *form)
+{
+    struct ordered_line *line = s->line;
+
+    if (s->entry)
+        hf__ordered_cut(line, s->entry);
+    if (!add(s, form)) {
+        line->stale = true;
+        line->of->ops->no_memory(line->of);
+    }
+    step(s, SEAT_RENAMED, 0, NULL);
+    hf__ordered_decide(line, false);
+}
+
+void hf__ordered_rename_gone(struct ordered_seat *s)
+{
+    step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
+}
+
+/* ---- verbs of the core ----------------------------------------------------------- */
+
+void hf__ordered_join(struct ordered *o, struct ticket *t)
+{
+    struct ordered_seat *s = t->drv_ptr ? t->drv_ptr : new_seat(o, t);
+    hf_error err;
+
+    if (s) {
+        step(s, t->try_only ? SEAT_JOIN_TRY : SEAT_JOIN, 0, NULL);
+        return;
+    }
+    hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
+    ev_gone(t, HF_ENOMEM, -1, &err);
+}
+
+void hf__ordered_leave(struct ordered *o, struct ticket *t)
+{
+    struct ordered_seat *s = t->drv_ptr;
+
+    if (!s && o->up)
+        s = new_seat(o, t); /* forgotten: its node is looked for */
+    if (s)
+        step(s, o->up ? SEAT_LEAVE : SEAT_LEAVE_DOWN, 0, NULL);
+    else
+        ev_left(t, HF_EUNKNOWN);
+}
+
+/* ---- down and up ----------------------------------------------------------------- */
+
+/* Every line, pinned while something is done with it. */
+static void each_line(struct ordered *o, void (*with)(struct ordered_line *))
+{
+    list_for_safe(n, &o->lines) {
+        struct ordered_line *line = container_of(n, struct ordered_line, all);
+
+        line->pins++;
+        with(line);
+        line->pins--;
+        hf__ordered_line_drop(line);
+    }
+}
+
+static void each_seat(struct ordered_line *line, enum seat_event e)
+{
+    list_for_safe(n, &line->seats)
+        step(seat_in(n), e, 0, NULL);
+}
+
+static void line_down(struct ordered_line *line)
+{
+    line->stale = line->stale || line->lists > 0;
+    line->lists = 0;
+    if (line->watch == WATCH_ASKED)
+        line->watch = WATCH_NONE;
+    for (size_t i = 0; i < line->n; i++)
+        if (line->entries[i]->watch == WATCH_ASKED)
+            line->entries[i]->watch = WATCH_NONE;
+    each_seat(line, SEAT_LOST);
+}
+
+void hf__ordered_down(struct ordered *o)
+{
+    o->up = false;
+    each_line(o, line_down);
+}
+
+static void line_up(struct ordered_line *line)
+{
+    each_seat(line, SEAT_UP);
+    if (line->stale && !list_empty(&line->seats))
+        hf__ordered_list(line);
+    else
+        hf__ordered_decide(line, false);
+}
+
+void hf__ordered_up(struct ordered *o)
+{
+    o->up = true;
+    hf__ordered_erase_again(o);
+    each_line(o, line_up);
+}
+
+static void line_over(struct ordered_line *line)
+{
+    line->stale = true;
+    line->revision = 0;
+    line->watch = WATCH_NONE;
+    for (size_t i = 0; i < line->n; i++)
+        line->entries[i]->watch = WATCH_NONE;
+    each_seat(line, SEAT_SESSION_OVER);
+}
+
+static void end_orphans(struct ordered *o)
+{
+    struct list *n;
+
+    while ((n = list_first(&o->orphans)) != NULL)
+        end_orphan(seat_in(n));
+}
+
+void hf__ordered_over(struct ordered *o)
+{
+    each_line(o, line_over);
+    end_orphans(o);
+}
+
+void hf__ordered_erase_again(struct ordered *o)
+{
+    list_for(n, &o->orphans)
+        if (seat_in(n)->pins == 1) /* nothing is under way */
+            step(seat_in(n), SEAT_UP, 0, NULL);
+}
+
+/* Stores may keep an event back from who may not read a node at that moment, and the watch
+ * is gone then. Asked is about what our first waiting seat waits for. */
+static void line_look_again(struct ordered_line *line)
+{
+    struct ordered_span on;
+    size_t first;
+
+    if (line->lists > 0 || !hf__ordered_line_waits(line))
+        return;
+    if (line->stale || line->watch == WATCH_SET) { /* stale: its list was refused */
+        send_list(line, line->watch == WATCH_SET);
+        return;
+    }
+    if (!first_waiting(line, &first) || first == 0)
+        return;
+    on = hf__ordered_whom(line->entries, first);
+    for (size_t i = on.from; i < on.to; i++) {
+        if (line->entries[i]->watch == WATCH_SET)
+            line->entries[i]->watch = WATCH_NONE;
+        watch(line, line->entries[i]);
+    }
+}
+
+void hf__ordered_look_again(struct ordered *o)
+{
+    each_line(o, line_look_again);
+}
+
+/* ---- opening and closing --------------------------------------------------------- */
+
+void hf__ordered_init(struct ordered *o, const struct ordered_ops *ops, struct store *store)
+{
+    *o = (struct ordered){ .ops = ops, .store = store };
+    list_init(&o->lines);
+    list_init(&o->unwatched);
+    list_init(&o->orphans);
+    timer_init(&o->later, later);
+}
+
+static void line_close(struct ordered_line *line)
+{
+    struct list *n;
+
+    while ((n = list_first(&line->seats)) != NULL) {
+        detach(seat_in(n), false);
+        free_seat(seat_in(n));
+    }
+}
+
+void hf__ordered_close(struct ordered *o)
+{
+    struct env *env = o->store->env;
+
+    o->closing = true;
+    o->up = false;
+    env->timer(env, &o->later, LOOP_NEVER);
+    end_orphans(o);
+    each_line(o, line_close);
+}
