@@ -263,7 +263,7 @@ void hf__ordered_list(struct ordered_line *line)
 /* Nothing is decided until a list has come. */
 static void must_list(struct ordered_line *line)
 {
-    line->stale = !ORDERED_MUTANT(STALE_DECIDES);
+    line->stale = true;
     hf__ordered_list(line);
 }
 
@@ -315,7 +315,7 @@ static void decide_waiting(struct ordered_line *line, size_t i, size_t holders)
     }
     if (on.to - on.from > SPAN_MOST)
         watch_line(line);
-    else if (!ORDERED_MUTANT(NEXT_FORGOTTEN) || s->position == 0)
+    else
         for (size_t k = on.from; k < on.to; k++)
             watch(line, line->entries[k]);
     /* what a grant needs to know is asked while there is time; and it may be evicted */
@@ -459,16 +459,24 @@ static bool unseen(const struct ordered_entry *e)
 /* The first of ours that waits may have been let in by the end of tickets that nobody of
  * ours watched. So the line is listed, which is one request; or they are read by
  * themselves, if the line is so long that this is less work for the store. */
-static void refresh(struct ordered_line *line)
+static bool should_list(const struct ordered_line *line, const struct ordered_entry *but)
 {
     size_t first, n = 0;
+
+    first_waiting(line, &first);
+    for (size_t i = 0; i < first; i++)
+        n += line->entries[i] != but && unseen(line->entries[i]);
+    return n > 1 + line->n / ENTRIES_PER_READ;
+}
+
+static void refresh(struct ordered_line *line)
+{
+    size_t first;
 
     if (line->stale || line->lists > 0 || !first_waiting(line, &first) ||
         first < hf__ordered_holders(line->entries, line->n))
         return;
-    for (size_t i = 0; i < first; i++)
-        n += unseen(line->entries[i]);
-    if (n > 1 + line->n / ENTRIES_PER_READ) {
+    if (should_list(line, NULL)) {
         must_list(line);
         return;
     }
@@ -495,16 +503,38 @@ static void ended_own(struct ordered_line *line, struct ordered_entry *e)
         hf__ordered_list(line);
 }
 
-static void ended_others(struct ordered_line *line, struct ordered_entry *e)
+enum concern { NO_CONCERN, OF_LATER, OF_FIRST };
+
+/* Which of our waiting seats it keeps out: the first of them, a later one, none. */
+static enum concern concern(const struct ordered_line *line, const struct ordered_entry *e)
+{
+    enum concern who = OF_FIRST;
+
+    for (size_t i = 0; i < line->n; i++) {
+        const struct ordered_seat *s = line->entries[i]->seat;
+        struct ordered_span on;
+
+        if (!s || s->state != SEAT_WAITING || i == 0)
+            continue;
+        on = hf__ordered_whom(line->entries, i);
+        for (size_t k = on.from; k < on.to; k++)
+            if (line->entries[k] == e)
+                return who;
+        who = OF_LATER;
+    }
+    return NO_CONCERN;
+}
+
+static void ended_others(struct ordered_line *line, struct ordered_entry *e, bool first)
 {
     const struct ordered_ops *ops = line->of->ops;
     struct ordered_entry *as = NULL;
     enum ordered_other other = OTHER_NONE;
 
     if (ops->other && e->form.weight == HF_FULL && e->form.kind == LINE_LOCK &&
-        !ORDERED_MUTANT(GONE_WITH_NAME))
-        other = ops->other(e, &as);
-    if (other == OTHER_UNKNOWN) {
+        !ORDERED_MUTANT(GONE_WITH_NAME)) /* a list would say that, too */
+        other = first && should_list(line, e) ? OTHER_UNKNOWN : ops->other(e, &as);
+    if (other == OTHER_UNKNOWN && !ORDERED_MUTANT(STALE_DECIDES)) {
         must_list(line);
         return;
     }
@@ -519,16 +549,18 @@ static void ended_others(struct ordered_line *line, struct ordered_entry *e)
 
 static void ended(struct ordered_line *line, struct ordered_entry *e)
 {
+    enum concern who = e->seat ? NO_CONCERN : concern(line, e);
+
     e->watch = WATCH_NONE;
-    if (e->seat) {
+    if (e->seat)
         ended_own(line, e);
-    } else if (!hf__ordered_line_waits(line)) {
-        line->stale = true; /* nobody of ours needs to know now */
+    else if (who != NO_CONCERN)
+        ended_others(line, e, who == OF_FIRST);
+    else if (e->form.weight <
+             HF_FULL) /* else it may have another name: not asked for now */
         hf__ordered_cut(line, e);
-    } else {
-        ended_others(line, e);
+    if (who == OF_FIRST)
         refresh(line);
-    }
     hf__ordered_decide(line, false);
 }
 
@@ -549,7 +581,7 @@ void hf__ordered_seen(struct ordered_line *line, struct ordered_entry *e,
             ended(line, e);
         break;
     case SEEN_CHANGED:
-        e->watch = ORDERED_MUTANT(NOT_WATCHED) ? e->watch : WATCH_NONE;
+        e->watch = WATCH_NONE;
         if (e->seat) /* what has changed in our own node may be that it is to end */
             watch(line, e);
         hf__ordered_decide(line, false);
@@ -797,7 +829,7 @@ static void line_look_again(struct ordered_line *line)
     struct ordered_span on;
     size_t first;
 
-    if (line->lists > 0 || !hf__ordered_line_waits(line))
+    if (line->lists > 0 || !hf__ordered_line_waits(line) || ORDERED_MUTANT(NO_LOOK))
         return;
     if (line->stale || line->watch == WATCH_SET) { /* stale: its list was refused */
         send_list(line, line->watch == WATCH_SET);

@@ -10,9 +10,7 @@
     X(OLD_LIST, "old-list", "a list that is older than our own create decides")            \
     X(OWN_UNSEEN, "own-unseen", "a grant does not need that our own node was seen")        \
     X(NOT_FOUND, "not-found", "the node of an unanswered create counts as another's")      \
-    X(OTHER_KIND, "other-kind", "a ticket of another kind does not keep others out")       \
-    X(NOT_WATCHED, "not-watched", "a watch that has told of a change is not set again")    \
-    X(NEXT_FORGOTTEN, "next-forgotten", "when the watched one ends, nobody else is")       \
+    X(NO_LOOK, "no-look", "a watch that was lost is not set again")                        \
     X(GONE_WITH_NAME, "gone-with-name",                                                    \
       "an exclusive ticket that has another name now counts as gone")                      \
     X(LEFT_UNSEEN, "left-unseen", "a leave without answer ends the ticket in the view")

@@ -1,7 +1,6 @@
 /* ordered_view.c: the view of a line: its tickets in order, who of them holds, and whose
  * end concerns whom. Why that is safe is said in ordered.h. */
 #include "kit/ordered.h"
-#include "kit/ordered_mutants.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,6 @@ bool hf__ordered_same_kind(const struct ordered_place *a, const struct ordered_p
 /* What one takes from a line of `head`'s kind. */
 static int64_t weight_in(const struct ordered_place *p, const struct ordered_place *head)
 {
-    if (ORDERED_MUTANT(OTHER_KIND) && !hf__ordered_same_kind(p, head))
-        return 0;
     return hf__ordered_same_kind(p, head) ? p->weight : head->capacity;
 }
 
@@ -29,8 +26,7 @@ size_t hf__ordered_holders(struct ordered_entry *const *entries, size_t n)
     for (; i < n; i++) {
         const struct ordered_place *p = &entries[i]->form, *head = &entries[0]->form;
 
-        if (sum + weight_in(p, head) > head->capacity ||
-            (!hf__ordered_same_kind(p, head) && !ORDERED_MUTANT(OTHER_KIND)))
+        if (sum + weight_in(p, head) > head->capacity || !hf__ordered_same_kind(p, head))
             break;
         sum += weight_in(p, head);
     }

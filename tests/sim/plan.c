@@ -6,7 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFUSES = 0x5ef062, PUTS_OFF = 0x907, REPLACED = 0x4e914c, STOPS = 0x570b7 };
+enum {
+    REFUSES = 0x5ef062,
+    PUTS_OFF = 0x907,
+    REPLACED = 0x4e914c,
+    STOPS = 0x570b7,
+    LIKE_ETCD = 0xe7cd
+};
 
 static uint64_t state;
 
@@ -81,6 +87,7 @@ static void shape(struct plan *p)
     p->deaths_by_dead = chance(50);
     p->busy = chance(20);
     p->calm = chance(25);
+    p->like_etcd = p->family == ORDERED && mix(p->seed ^ LIKE_ETCD) % 2 == 0;
     p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     if (p->calm)
         return;

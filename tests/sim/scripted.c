@@ -177,7 +177,8 @@ void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
                                .hints = s->hints,
                                .marked = s->marked,
                                .sent_at = s->sent_at,
-                               .mine = s->id == id && (i == 1 || !s->told) };
+                               .mine = s->id == id && (i == 1 || !s->told),
+                               .shared = s->shared };
             if (i == 1)
                 snap->rows[snap->n - 1].expires_ms = line_recheck_ms(l, s);
         }
@@ -243,7 +244,7 @@ static void regard(const struct msg *m)
 
     if (c && m->epoch < c->epoch)
         tally_sight(S_OLD);
-    if (c && m->kind == M_JOIN &&
+    if (c && m->kind == M_JOIN && w.plan->family != ORDERED &&
         (c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING))
         tally_sight(S_AFTER);
 }
@@ -286,6 +287,8 @@ void store_receive(struct msg *m)
                        !w.sessions[m->id].alive
                    ? HF_ELOST
                    : 0;
+        if (w.plan->family == ORDERED && w.by_id[m->id])
+            order_greeted(w.by_id[m->id]);
     } else if (m->epoch < w.conn_epoch[m->id] && !MUTANT(OLD_REQUESTS)) {
         return;
     } else if (refuses(m)) {

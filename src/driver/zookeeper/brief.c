@@ -1,7 +1,7 @@
 /* brief.c: how much of a line is taken: one list of its children, from which everybody can
- * compute who holds (line.c), and nothing else. No sync goes before it: a server that lags
- * behind the others answers with an older line. With mode=ephemeral: whether the one node
- * is there. */
+ * compute who holds (kit/ordered.h), and nothing else. No sync goes before it: a server
+ * that lags behind the others answers with an older line. With mode=ephemeral: whether the
+ * one node is there. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <string.h>
