@@ -106,7 +106,6 @@ static void become_orphan(struct ordered_seat *s)
 
 static void end_orphan(struct ordered_seat *s)
 {
-    s->state = SEAT_OUT;
     list_remove(&s->in_line);
     s->line->pins--;
     hf__ordered_line_drop(s->line);
@@ -179,7 +178,8 @@ static void later(struct timer *t)
 }
 
 /* Effects become requests and events. why, err: of an event that has a reason. */
-static void step(struct ordered_seat *s, enum seat_event e, int why, const hf_error *err)
+void hf__ordered_step(struct ordered_seat *s, enum seat_event e, int why,
+                      const hf_error *err)
 {
     const struct ordered_ops *ops = s->of->ops;
     enum seat_state from = s->state;
@@ -211,11 +211,8 @@ static void step(struct ordered_seat *s, enum seat_event e, int why, const hf_er
         ev_marked(s->t);
     if (effects & SEAT_TELL_LAST)
         tell_last(s, effects, why, err);
-}
-
-void hf__ordered_withdraw(struct ordered_seat *s, int why)
-{
-    step(s, SEAT_WITHDRAW, why, NULL);
+    else if (from == SEAT_ORPHAN && s->state == SEAT_OUT)
+        end_orphan(s);
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -310,7 +307,7 @@ static void decide_waiting(struct ordered_line *line, size_t i, size_t holders)
     struct ordered_span on = hf__ordered_whom(line->entries, i);
 
     if (s->t->try_only) {
-        step(s, SEAT_WITHDRAW, HF_EBUSY, NULL);
+        hf__ordered_step(s, SEAT_WITHDRAW, HF_EBUSY, NULL);
         return;
     }
     if (on.to - on.from > SPAN_MOST)
@@ -329,11 +326,11 @@ static void decide_one(struct ordered_line *line, size_t i, size_t holders, bool
     bool in_order = line->of->ops->in_order;
 
     if (!hf__ordered_same_kind(&e->form, &line->entries[0]->form))
-        step(e->seat, SEAT_WITHDRAW, HF_EMISMATCH, NULL);
+        hf__ordered_step(e->seat, SEAT_WITHDRAW, HF_EMISMATCH, NULL);
     else if (i >= holders)
         decide_waiting(line, i, holders);
     else if (fresh || (in_order && e->watch == WATCH_SET) || ORDERED_MUTANT(OWN_UNSEEN))
-        step(e->seat, SEAT_ADMITTED, 0, NULL);
+        hf__ordered_step(e->seat, SEAT_ADMITTED, 0, NULL);
     else if (in_order)
         watch(line, e);
     else
@@ -359,7 +356,7 @@ void hf__ordered_decide(struct ordered_line *line, bool fresh)
 
 /* ---- lists ----------------------------------------------------------------------- */
 
-/* Whatever became of the order of the view: its name is there. */
+/* A list that was older than its node has taken it out of the view. */
 static bool adopt(struct ordered_line *line, struct ordered_seat *s)
 {
     for (size_t i = 0; i < line->n && !s->entry; i++)
@@ -383,9 +380,13 @@ static void place_seats(struct ordered_line *line, uint64_t revision)
             (s->fence > revision && !ORDERED_MUTANT(OLD_LIST)))
             continue;
         if (!s->entry && !adopt(line, s))
-            step(s, SEAT_GONE, held ? HF_ELOST : doomed ? 0 : HF_EEVICTED, NULL);
+            hf__ordered_step(s, SEAT_GONE,
+                             held     ? HF_ELOST
+                             : doomed ? 0
+                                      : HF_EEVICTED,
+                             NULL);
         else
-            step(s, SEAT_PLACED, 0, NULL);
+            hf__ordered_step(s, SEAT_PLACED, 0, NULL);
     }
 }
 
@@ -433,7 +434,7 @@ void hf__ordered_not_listed(struct ordered_line *line, int rc, bool watched)
         struct ordered_seat *s = seat_in(n);
 
         if (s->state == SEAT_CREATED || rc == HF_EAUTH)
-            step(s, SEAT_WITHDRAW, rc, NULL);
+            hf__ordered_step(s, SEAT_WITHDRAW, rc, NULL);
     }
 }
 
@@ -498,7 +499,7 @@ static void ended_own(struct ordered_line *line, struct ordered_entry *e)
     /* of one that waits the list says what it was: an eviction, if that is answered; the
      * end of our session comes with such an event, too, and the connection ends */
     if (s->state == SEAT_HELD)
-        step(s, SEAT_GONE, HF_ELOST, NULL);
+        hf__ordered_step(s, SEAT_GONE, HF_ELOST, NULL);
     if (line->stale && needs_list(line))
         hf__ordered_list(line);
 }
@@ -576,7 +577,7 @@ void hf__ordered_seen(struct ordered_line *line, struct ordered_entry *e,
         break;
     case SEEN_FOREIGN:
         if (e->seat && e->seat->state != SEAT_HELD)
-            step(e->seat, SEAT_WITHDRAW, HF_ELOST, NULL);
+            hf__ordered_step(e->seat, SEAT_WITHDRAW, HF_ELOST, NULL);
         else
             ended(line, e);
         break;
@@ -589,7 +590,7 @@ void hf__ordered_seen(struct ordered_line *line, struct ordered_entry *e,
     case SEEN_MARKED:
         e->watch = WATCH_SET;
         if (e->seat)
-            step(e->seat, SEAT_MARKED, HF_EEVICTED, NULL);
+            hf__ordered_step(e->seat, SEAT_MARKED, HF_EEVICTED, NULL);
         break;
     case SEEN_THERE:
         e->watch = WATCH_SET;
@@ -617,76 +618,30 @@ void hf__ordered_line_changed(struct ordered_line *line, bool gone)
 
 /* ---- what the store was told of a seat ------------------------------------------- */
 
-void hf__ordered_tried(struct ordered_seat *s, int rc, const hf_error *err)
+void hf__ordered_there(struct ordered_seat *s, enum seat_event e,
+                       const struct ordered_place *form, bool placed, bool fresh)
 {
-    step(s, rc == 0 ? SEAT_ROOM : SEAT_NO_ROOM, rc, err);
-}
+    struct ordered_line *line = s->line;
 
-/* Its node is known to be there. false: there was no memory, and it is UNSURE again. */
-static bool there(struct ordered_seat *s, enum seat_event e,
-                  const struct ordered_place *form)
-{
-    if (!add(s, form)) {
+    if (!add(s, form)) { /* UNSURE again */
         s->of->ops->no_memory(s->of);
-        step(s, SEAT_LOST, 0, NULL);
-        return false;
+        e = SEAT_LOST;
     }
-    step(s, e, 0, NULL);
-    if (s->state != SEAT_CREATED)
-        return false; /* it leaves */
-    watch_later(s);
-    return true;
-}
-
-void hf__ordered_found(struct ordered_seat *s, enum ordered_found found,
-                       const struct ordered_place *form, int rc, const hf_error *err)
-{
-    switch (found) {
-    case FOUND_OURS:
-        if (there(s, SEAT_FOUND, form))
-            hf__ordered_list(s->line);
-        break;
-    case FOUND_OLD:
-        step(s, SEAT_FOUND_OLD, HF_ELOST, NULL);
-        break;
-    case FOUND_NONE:
-        step(s, SEAT_FOUND_NONE, 0, NULL);
-        break;
-    case FOUND_WENT:
-        step(s, SEAT_GONE, HF_ELOST, NULL);
-        break;
-    case FOUND_REFUSED:
-        step(s, SEAT_NOT_FOUND, rc, err);
-        break;
-    }
-}
-
-void hf__ordered_made(struct ordered_seat *s, const struct ordered_place *form, bool placed,
-                      bool fresh, int rc, const hf_error *err)
-{
-    if (rc != 0) {
-        step(s, SEAT_NOT_MADE, rc, err);
-    } else if (there(s, SEAT_MADE, form)) {
-        if (placed || (ORDERED_MUTANT(EARLY_VIEW) && !s->line->stale)) {
-            step(s, SEAT_PLACED, 0, NULL);
-            hf__ordered_decide(s->line, fresh);
+    line->pins++;
+    hf__ordered_step(s, e, 0, NULL);
+    if (e == SEAT_LOST || s->state != SEAT_CREATED) {
+        ; /* it leaves */
+    } else {
+        watch_later(s);
+        if (placed || (ORDERED_MUTANT(EARLY_VIEW) && !line->stale)) {
+            hf__ordered_step(s, SEAT_PLACED, 0, NULL);
+            hf__ordered_decide(line, fresh);
         } else {
-            hf__ordered_list(s->line); /* one under way may be late enough */
+            hf__ordered_list(line); /* one under way may be late enough */
         }
     }
-}
-
-void hf__ordered_erased(struct ordered_seat *s, int rc, const hf_error *err)
-{
-    if (s->state == SEAT_ORPHAN && rc == 0)
-        end_orphan(s);
-    else if (s->state != SEAT_ORPHAN)
-        step(s, rc == 0 ? SEAT_DELETED : SEAT_NOT_DELETED, rc, err);
-}
-
-void hf__ordered_rename(struct ordered_seat *s)
-{
-    step(s, SEAT_RENAME, 0, NULL);
+    line->pins--;
+    hf__ordered_line_drop(line);
 }
 
 /* In the view in the same breath: those behind it in this client see a shared ticket. */
@@ -700,13 +655,8 @@ void hf__ordered_renamed(struct ordered_seat *s, const struct ordered_place *for
         line->stale = true;
         line->of->ops->no_memory(line->of);
     }
-    step(s, SEAT_RENAMED, 0, NULL);
+    hf__ordered_step(s, SEAT_RENAMED, 0, NULL);
     hf__ordered_decide(line, false);
-}
-
-void hf__ordered_rename_gone(struct ordered_seat *s)
-{
-    step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
 /* ---- verbs of the core ----------------------------------------------------------- */
@@ -717,7 +667,7 @@ void hf__ordered_join(struct ordered *o, struct ticket *t)
     hf_error err;
 
     if (s) {
-        step(s, t->try_only ? SEAT_JOIN_TRY : SEAT_JOIN, 0, NULL);
+        hf__ordered_step(s, t->try_only ? SEAT_JOIN_TRY : SEAT_JOIN, 0, NULL);
         return;
     }
     hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
@@ -731,7 +681,7 @@ void hf__ordered_leave(struct ordered *o, struct ticket *t)
     if (!s && o->up)
         s = new_seat(o, t); /* forgotten: its node is looked for */
     if (s)
-        step(s, o->up ? SEAT_LEAVE : SEAT_LEAVE_DOWN, 0, NULL);
+        hf__ordered_step(s, o->up ? SEAT_LEAVE : SEAT_LEAVE_DOWN, 0, NULL);
     else
         ev_left(t, HF_EUNKNOWN);
 }
@@ -754,7 +704,7 @@ static void each_line(struct ordered *o, void (*with)(struct ordered_line *))
 static void each_seat(struct ordered_line *line, enum seat_event e)
 {
     list_for_safe(n, &line->seats)
-        step(seat_in(n), e, 0, NULL);
+        hf__ordered_step(seat_in(n), e, 0, NULL);
 }
 
 static void line_down(struct ordered_line *line)
@@ -806,7 +756,7 @@ static void end_orphans(struct ordered *o)
     struct list *n;
 
     while ((n = list_first(&o->orphans)) != NULL)
-        end_orphan(seat_in(n));
+        hf__ordered_step(seat_in(n), SEAT_SESSION_OVER, 0, NULL);
 }
 
 void hf__ordered_over(struct ordered *o)
@@ -819,7 +769,7 @@ void hf__ordered_erase_again(struct ordered *o)
 {
     list_for(n, &o->orphans)
         if (seat_in(n)->pins == 1) /* nothing is under way */
-            step(seat_in(n), SEAT_UP, 0, NULL);
+            hf__ordered_step(seat_in(n), SEAT_UP, 0, NULL);
 }
 
 /* Stores may keep an event back from who may not read a node at that moment, and the watch

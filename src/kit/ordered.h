@@ -253,9 +253,9 @@ struct ordered_seat { /* a store's own struct starts with it; also ticket.drv_pt
 
 enum ordered_other { OTHER_NONE, OTHER_NAMED, OTHER_UNKNOWN };
 
-/* Each request is answered once with the function named beside it, or, when the connection
- * is lost, not at all: then hf__ordered_down is called. Nothing is answered inside. What
- * cannot be sent for want of memory gives the connection up. */
+/* Each request is answered once with the function or event named beside it, or, when the
+ * connection is lost, not at all: then hf__ordered_down is called. Nothing is answered
+ * inside. What cannot be sent for want of memory gives the connection up. */
 struct ordered_ops {
     /* Events come in the order of the answers, and none is lost while the connection
      * stands. If not, a list must show a node before its ticket is granted. */
@@ -264,12 +264,12 @@ struct ordered_ops {
     struct ordered_seat *(*seat)(struct ordered *, struct ticket *);
     void (*seat_free)(struct ordered_seat *);
     void (*line_free)(struct ordered_line *);
-    void (*try)(struct ordered_seat *);    /* hf__ordered_tried */
-    void (*find)(struct ordered_seat *);   /* hf__ordered_found */
-    void (*create)(struct ordered_seat *); /* hf__ordered_made */
-    /* placed: all that stood before it was known. hf__ordered_erased */
+    void (*try)(struct ordered_seat *);    /* ROOM, NO_ROOM */
+    void (*find)(struct ordered_seat *);   /* FOUND..., NOT_FOUND, GONE */
+    void (*create)(struct ordered_seat *); /* MADE, NOT_MADE */
+    /* DELETED, NOT_DELETED. placed: all that stood before it was known */
     void (*erase)(struct ordered_seat *, bool placed);
-    void (*check)(struct ordered_seat *); /* hf__ordered_renamed; may be NULL */
+    void (*check)(struct ordered_seat *); /* RENAMED, RENAME_GONE; may be NULL */
     /* of all tickets; watch: and of every change of the line. hf__ordered_listed */
     bool (*list)(struct ordered_line *, bool watch);
     /* Reads one, and is told of its end or change. hf__ordered_seen. false: it cannot be
@@ -311,17 +311,12 @@ void hf__ordered_leave(struct ordered *, struct ticket *);
 void hf__ordered_pin(struct ordered_seat *);
 bool hf__ordered_unpin(struct ordered_seat *);
 
-void hf__ordered_tried(struct ordered_seat *, int rc, const hf_error *);
-enum ordered_found { FOUND_OURS, FOUND_OLD, FOUND_NONE, FOUND_WENT, FOUND_REFUSED };
-/* Before OURS and OLD its name is set; OURS: its fence, too. */
-void hf__ordered_found(struct ordered_seat *, enum ordered_found,
-                       const struct ordered_place *, int rc, const hf_error *);
-/* rc 0: name and fence are set. placed: nothing can stand before it that is not in the
- * view; fresh: and it has just been seen after all that. */
-void hf__ordered_made(struct ordered_seat *, const struct ordered_place *, bool placed,
-                      bool fresh, int rc, const hf_error *);
-void hf__ordered_erased(struct ordered_seat *, int rc, const hf_error *);
-void hf__ordered_withdraw(struct ordered_seat *, int why);
+/* An answer that is an event of the seat, and its reason. */
+void hf__ordered_step(struct ordered_seat *, enum seat_event, int why, const hf_error *);
+/* MADE, FOUND: its node is there; name and fence are set. placed: nothing can stand before
+ * it that is not in the view; fresh: and it has just been seen after all that. */
+void hf__ordered_there(struct ordered_seat *, enum seat_event, const struct ordered_place *,
+                       bool placed, bool fresh);
 /* Takes the entries, sorted or not. revision: everything up to it is in them, so a seat
  * that was made later is not decided by it. */
 void hf__ordered_listed(struct ordered_line *, struct ordered_entry **, size_t n,
@@ -339,11 +334,8 @@ enum ordered_seen {
 void hf__ordered_seen(struct ordered_line *, struct ordered_entry *, enum ordered_seen,
                       int64_t weight);
 void hf__ordered_line_changed(struct ordered_line *, bool gone); /* the event */
-/* A held seat's node is to be replaced by another: sent; answered, and its name is that of
- * the node; answered, and there is none. */
-void hf__ordered_rename(struct ordered_seat *);
+/* RENAMED: its name is that of the node. */
 void hf__ordered_renamed(struct ordered_seat *, const struct ordered_place *);
-void hf__ordered_rename_gone(struct ordered_seat *);
 
 void hf__ordered_list(struct ordered_line *); /* unless one is under way */
 void hf__ordered_decide(struct ordered_line *, bool fresh);

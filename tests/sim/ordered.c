@@ -299,7 +299,7 @@ void ordered_amend(struct sim_client *c, struct ticket *t)
     }
     m = about(s, M_AMEND);
     if (!w.plan->like_etcd && s->entry && s->entry->form.weight > t->weight)
-        hf__ordered_rename(s);
+        hf__ordered_step(s, SEAT_RENAME, 0, NULL);
     sim_seat(s)->amended_in = c->epoch;
     drv_send(c, &m);
 }
@@ -377,8 +377,10 @@ void ordered_joined(struct sim_client *c, const struct msg *m)
     }
     if (m->rc == 0 && c->session && m->inc == c->inc)
         ev_alive(c->session, m->sent_at, m->ttl_ms);
-    if (s && (m->rc < 0 || set_name(s, m->fence, false)))
-        hf__ordered_made(s, &place, false, false, m->rc, NULL);
+    if (s && m->rc < 0)
+        hf__ordered_step(s, SEAT_NOT_MADE, m->rc, NULL);
+    else if (s && set_name(s, m->fence, false))
+        hf__ordered_there(s, SEAT_MADE, &place, false, false);
 }
 
 void ordered_left(struct sim_client *c, const struct msg *m)
@@ -386,7 +388,7 @@ void ordered_left(struct sim_client *c, const struct msg *m)
     struct ordered_seat *s = seat_of(c, m);
 
     if (s && s->fence == m->fence)
-        hf__ordered_erased(s, m->rc, NULL);
+        hf__ordered_step(s, m->rc == 0 ? SEAT_DELETED : SEAT_NOT_DELETED, m->rc, NULL);
 }
 
 static void tried(struct ordered_seat *s, const struct msg *m)
@@ -400,7 +402,7 @@ static void tried(struct ordered_seat *s, const struct msg *m)
         rc = hf__ordered_would_hold(entries, (size_t)m->snap->n, s->t);
         hf__ordered_entries_free(entries, (size_t)m->snap->n);
     }
-    hf__ordered_tried(s, rc, NULL);
+    hf__ordered_step(s, rc == 0 ? SEAT_ROOM : SEAT_NO_ROOM, rc, NULL);
 }
 
 static void found(struct ordered_seat *s, const struct msg *m)
@@ -411,10 +413,10 @@ static void found(struct ordered_seat *s, const struct msg *m)
     if (s->state != SEAT_FINDING && s->state != SEAT_SEEKING)
         return;
     if (!r) {
-        hf__ordered_found(s, m->rc < 0 ? FOUND_REFUSED : FOUND_NONE, NULL, m->rc, NULL);
+        hf__ordered_step(s, m->rc < 0 ? SEAT_NOT_FOUND : SEAT_FOUND_NONE, m->rc, NULL);
     } else if (set_name(s, r->fence, r->shared)) {
         place = place_of(r);
-        hf__ordered_found(s, FOUND_OURS, &place, 0, NULL);
+        hf__ordered_there(s, SEAT_FOUND, &place, false, false);
     }
 }
 
@@ -440,7 +442,7 @@ static void checked(struct ordered_seat *s, const struct msg *m)
     else if (m->snap->n > 0)
         renamed(s, m->snap->rows[0].shared);
     else
-        hf__ordered_rename_gone(s);
+        hf__ordered_step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
 static void listed(struct ordered_line *l, const struct msg *m)
@@ -499,7 +501,7 @@ void ordered_amended(struct sim_client *c, const struct msg *m)
         if (m->rc == 0)
             renamed(s, true);
         else
-            hf__ordered_rename_gone(s);
+            hf__ordered_step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
         s = seat_of(c, m);
     } else if (s->entry && m->rc == 0 && m->weight < s->entry->form.weight) {
         s->entry->form.weight = m->weight;

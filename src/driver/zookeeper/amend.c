@@ -167,7 +167,7 @@ static void answer_shared_there(struct zk *z, struct request *q, struct jute_rep
     }
     if (s->seat.state != SEAT_PARTING)
         ev_amended(s->seat.t, HF_ELOST);
-    hf__ordered_rename_gone(&s->seat);
+    hf__ordered_step(&s->seat, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
 static void answer_has_shared(struct zk *z, struct request *q, struct jute_reply *reply)
@@ -245,7 +245,7 @@ static void send_share(struct zk_seat *s)
     }
     q->renews = true;
     s->shares++;
-    hf__ordered_rename(&s->seat);
+    hf__ordered_step(&s->seat, SEAT_RENAME, 0, NULL);
     o = hf__zk_begin(z, q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CREATE);
     hf__jute_put_create(

@@ -128,7 +128,6 @@ static void free_zk(struct zk *z)
     hf__zk_conn_done(z);
     env->timer(env, &z->retry, LOOP_NEVER);
     env->timer(env, &z->pulse, LOOP_NEVER);
-    env->timer(env, &z->later, LOOP_NEVER);
     if (z->tls)
         z->tls->context_free(z->tls_context);
     if (z->login)
@@ -165,12 +164,10 @@ static struct zk *new_zk(const struct url *url, struct env *env)
     list_init(&z->sent);
     list_init(&z->quiets);
     list_init(&z->alones);
-    list_init(&z->unwatched);
     list_init(&z->looks);
     list_init(&z->cells);
     timer_init(&z->retry, hf__zk_session_retry);
     timer_init(&z->pulse, hf__zk_session_pulse);
-    timer_init(&z->later, hf__zk_alone_later);
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
     hf__ordered_init(&z->ordered, &hf__zk_ordered, &z->store);

@@ -17,7 +17,6 @@
 #include <string.h>
 
 static const char node[] = "_ephemeral";
-enum { WATCH_LATER_US = 50000 };
 
 enum alone_state {
     ALONE_NEW,
@@ -33,9 +32,7 @@ enum alone_state {
 struct alone {        /* ticket.drv_ptr */
     struct ticket *t; /* NULL: the core has heard the last of it */
     struct zk *zk;
-    struct list all;       /* zk.alones */
-    struct list unwatched; /* zk.unwatched: held, and to be watched at watch_at */
-    int64_t watch_at;
+    struct list all; /* zk.alones */
     enum alone_state state;
     unsigned char tries, looks; /* looks: reads under way */
     unsigned pins;
@@ -68,7 +65,6 @@ static struct alone *new_alone(struct zk *z, struct ticket *t)
     a->path[n] = '/';
     memcpy(a->path + n + 1, node, sizeof node - 1);
     a->path_len = n + sizeof node;
-    list_init(&a->unwatched);
     list_push(&z->alones, &a->all);
     t->drv_ptr = a;
     return a;
@@ -87,7 +83,6 @@ static struct ticket *out(struct alone *a)
     t->drv_ptr = NULL;
     a->t = NULL;
     list_remove(&a->all);
-    list_remove(&a->unwatched);
     free_alone(a);
     return t;
 }
@@ -168,44 +163,13 @@ static void send_delete(struct alone *a)
 
 /* ---- looking at the node --------------------------------------------------------- */
 
-/* A create sets no watch; most are gone after a moment. */
-static void watch_later(struct alone *a)
-{
-    struct env *env = a->zk->store.env;
-
-    a->watch_at = zk_now(a->zk) + WATCH_LATER_US;
-    if (list_empty(&a->zk->unwatched))
-        env->timer(env, &a->zk->later, a->watch_at);
-    list_remove(&a->unwatched);
-    list_push(&a->zk->unwatched, &a->unwatched);
-}
-
-void hf__zk_alone_later(struct timer *t)
-{
-    struct zk *z = container_of(t, struct zk, later);
-    struct list *n;
-
-    while ((n = list_first(&z->unwatched)) != NULL) {
-        struct alone *a = container_of(n, struct alone, unwatched);
-
-        if (a->watch_at > zk_now(z)) {
-            z->store.env->timer(z->store.env, &z->later, a->watch_at);
-            break;
-        }
-        list_remove(n);
-        if (z->link == LINK_UP && a->state == ALONE_HELD)
-            look(a);
-    }
-    hf__zk_flush(z);
-}
-
 static void is_mine(struct alone *a, const struct jute_stat *stat)
 {
     if (a->state == ALONE_LEAVING) {
         send_delete(a);
     } else if (a->state != ALONE_HELD) {
         a->state = ALONE_HELD;
-        watch_later(a);
+        look(a); /* unless that which was sent with the create is under way */
         ev_granted(a->t, (uint64_t)stat->czxid, a->zk->base_at);
     }
 }
@@ -318,6 +282,7 @@ static void create(struct alone *a, bool levels)
                         hf__zk_record_write(data, z, a->t, 0, false), z->login != NULL,
                         JUTE_EPHEMERAL);
     hf__zk_send(z, q);
+    look(a); /* sets the watch, and says whose it is if it was there */
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */

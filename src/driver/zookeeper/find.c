@@ -20,7 +20,7 @@ static void refused(struct zk *z, struct zk_seat *s, const struct jute_reply *re
     hf_error err;
     int rc = hf__zk_error(z, reply, &err);
 
-    hf__ordered_found(&s->seat, FOUND_REFUSED, NULL, rc, &err);
+    hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
 }
 
 static void answer_found(struct zk *z, struct request *q, struct jute_reply *reply)
@@ -32,16 +32,16 @@ static void answer_found(struct zk *z, struct request *q, struct jute_reply *rep
     if (!s)
         return;
     if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
-        hf__ordered_found(&s->seat, FOUND_WENT, NULL, 0, NULL);
+        hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
     } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
                !hf__zk_place_of(&place, s->seat.name)) {
         refused(z, s, reply);
     } else if (stat.owner != z->session.id) { /* of a session before this one: in no line */
-        hf__ordered_found(&s->seat, FOUND_OLD, NULL, 0, NULL);
+        hf__ordered_step(&s->seat, SEAT_FOUND_OLD, HF_ELOST, NULL);
     } else {
         s->seat.fence = (uint64_t)stat.czxid;
         s->version = stat.version;
-        hf__ordered_found(&s->seat, FOUND_OURS, &place, 0, NULL);
+        hf__ordered_there(&s->seat, SEAT_FOUND, &place, false, false);
     }
 }
 
@@ -94,7 +94,7 @@ static void found(struct zk *z, struct zk_seat *s, const struct child *child, bo
 {
     if (!child) {
         s->tries = levels;
-        hf__ordered_found(&s->seat, FOUND_NONE, NULL, 0, NULL);
+        hf__ordered_step(&s->seat, SEAT_FOUND_NONE, 0, NULL);
         return;
     }
     free(s->seat.name);

@@ -107,13 +107,13 @@ static void answer_erase(struct zk *z, struct request *q, struct jute_reply *rep
     if (!s)
         return;
     if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
-        hf__ordered_erased(&s->seat, hf__zk_error(z, reply, &err), &err);
+        hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(z, reply, &err), &err);
         return;
     }
     if (reply->err == 0 && container_of(q, struct seat_request, q)->placed &&
         s->seat.state == SEAT_DELETING)
         hf__zk_quiet_left(s);
-    hf__ordered_erased(&s->seat, 0, NULL);
+    hf__ordered_step(&s->seat, SEAT_DELETED, 0, NULL);
 }
 
 static void erase(struct ordered_seat *seat, bool placed)
@@ -224,7 +224,7 @@ static void create_failed(struct zk_seat *s, struct jute_reply *reply)
         send_create(s, true);
     } else {
         rc = hf__zk_error(z, reply, &err);
-        hf__ordered_made(&s->seat, NULL, false, false, rc, &err);
+        hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, &err);
     }
 }
 
@@ -245,11 +245,10 @@ static void answer_create(struct zk *z, struct request *q, struct jute_reply *re
         quiet = hf__zk_quiet_created(s);
         used_up = place.seq < 0 || place.seq >= INT32_MAX;
         hf__ordered_pin(&s->seat);
-        hf__ordered_made(&s->seat, &place,
-                         !used_up && (quiet || follows(s->seat.line, place.seq)), quiet, 0,
-                         NULL);
+        hf__ordered_there(&s->seat, SEAT_MADE, &place,
+                          !used_up && (quiet || follows(s->seat.line, place.seq)), quiet);
         if (hf__ordered_unpin(&s->seat) && used_up)
-            hf__ordered_withdraw(&s->seat, HF_EFULL);
+            hf__ordered_step(&s->seat, SEAT_WITHDRAW, HF_EFULL, NULL);
     }
 }
 
@@ -320,7 +319,8 @@ static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply
         return;
     s->tries = reply->err == JUTE_NO_NODE; /* no levels: they are made first */
     rc = would_hold(z, s->seat.t, reply, &err);
-    hf__ordered_tried(&s->seat, rc, rc == HF_EBUSY ? NULL : &err);
+    hf__ordered_step(&s->seat, rc == 0 ? SEAT_ROOM : SEAT_NO_ROOM, rc,
+                     rc == HF_EBUSY ? NULL : &err);
 }
 
 static void try(struct ordered_seat *seat)

@@ -228,7 +228,6 @@ void hf__zk_alone_down(struct zk *);
 void hf__zk_alone_up(struct zk *); /* also to look again */
 void hf__zk_alone_over(struct zk *);
 void hf__zk_alone_close(struct zk *);
-void hf__zk_alone_later(struct timer *);
 
 /* ---- what stands in a ticket's node (record.c) ----------------------------------- */
 
@@ -333,7 +332,7 @@ struct zk {
     bool renew_asked; /* the core waits for an answer */
     bool asked_anew;  /* for another time-out than before */
     int32_t level_error;
-    struct timer retry, pulse, later;
+    struct timer retry, pulse;
 
     struct ordered ordered;
     struct map lines;       /* zk_line.node, by dir */
@@ -341,8 +340,8 @@ struct zk {
     uint64_t hash_key[2];   /* for names */
     struct list quiets;
     size_t nquiet;
-    struct list alones, unwatched; /* ephemeral.c */
-    struct list looks, cells;      /* follows: drv_node */
+    struct list alones;       /* ephemeral.c */
+    struct list looks, cells; /* follows: drv_node */
 };
 
 static inline struct zk *zk_of(struct store *s)
