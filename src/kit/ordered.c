@@ -16,7 +16,7 @@ enum { WATCH_LATER_US = 50000, SPAN_MOST = 64, ENTRIES_PER_READ = 256 };
 
 static void watch_own(struct ordered_seat *);
 
-static struct ordered_seat *seat_in(struct list *n) /* a member of line.seats, orphans */
+static struct ordered_seat *seat_in(struct list *n) /* a member of line.seats */
 {
     return container_of(n, struct ordered_seat, in_line);
 }
@@ -25,7 +25,7 @@ static struct ordered_seat *seat_in(struct list *n) /* a member of line.seats, o
 
 static void free_seat(struct ordered_seat *s)
 {
-    if (s->t || s->pins > 0)
+    if (s->pins > 0 || !list_empty(&s->in_line))
         return;
     free(s->name);
     s->of->ops->seat_free(s);
@@ -53,7 +53,7 @@ void hf__ordered_pin(struct ordered_seat *s)
 bool hf__ordered_unpin(struct ordered_seat *s)
 {
     s->pins--;
-    if ((s->t || s->state == SEAT_ORPHAN) && !s->of->closing)
+    if (!list_empty(&s->in_line) && !s->of->closing)
         return true;
     free_seat(s);
     return false;
@@ -78,64 +78,46 @@ static bool add(struct ordered_seat *s, const struct ordered_place *form)
     return true;
 }
 
-/* A node that may still be there stays in the view, as if it were somebody else's: those
- * behind it go on waiting until it is known to be gone. */
-static struct ticket *detach(struct ordered_seat *s, bool known)
+/* The core has heard the last of it; it stays in its line only as an orphan. */
+static struct ticket *forget(struct ordered_seat *s)
 {
     struct ticket *t = s->t;
 
-    t->drv_ptr = NULL;
+    if (t)
+        t->drv_ptr = NULL;
     s->t = NULL;
     list_remove(&s->unwatched);
-    list_remove(&s->in_line);
-    if (s->entry) {
-        s->entry->seat = NULL;
-        if (known || ORDERED_MUTANT(LEFT_UNSEEN))
-            hf__ordered_cut(s->line, s->entry);
-        s->entry = NULL;
-    }
+    if (s->state != SEAT_ORPHAN)
+        list_remove(&s->in_line);
     return t;
 }
 
-static void become_orphan(struct ordered_seat *s)
-{
-    s->pins++;
-    s->line->pins++;
-    list_push(&s->of->orphans, &s->in_line);
-}
-
-static void end_orphan(struct ordered_seat *s)
-{
-    list_remove(&s->in_line);
-    s->line->pins--;
-    hf__ordered_line_drop(s->line);
-    s->pins--;
-    free_seat(s);
-}
-
-/* The core hears the last of it. */
+/* A node that may still be there stays in the view, as if it were somebody else's: those
+ * behind it go on waiting until it is known to be gone. */
 static void tell_last(struct ordered_seat *s, unsigned effects, int why,
                       const hf_error *err)
 {
+    bool known = s->state != SEAT_ORPHAN && !(effects & SEAT_TELL_UNKNOWN);
     struct ordered_line *line = s->line;
-    bool orphan = s->state == SEAT_ORPHAN;
     struct ticket *t;
     hf_error text;
 
     why = why != 0 ? why : s->why;
     if ((effects & SEAT_TELL_GONE) && !err && why != HF_EBUSY && why != HF_ELOST) {
-        line->of->ops->explain(s, why, &text);
+        s->of->ops->explain(s, why, &text);
         err = &text;
     }
-    t = detach(s, !orphan && !(effects & SEAT_TELL_UNKNOWN));
+    t = forget(s);
+    if (s->entry)
+        s->entry->seat = NULL;
+    if (s->entry && (known || ORDERED_MUTANT(LEFT_UNSEEN)))
+        hf__ordered_cut(line, s->entry);
+    s->entry = NULL;
     line->pins++;
-    if (orphan)
-        become_orphan(s);
     hf__ordered_decide(line, false); /* those behind it in this client */
     line->pins--;
     hf__ordered_line_drop(line);
-    if (!orphan)
-        free_seat(s);
+    free_seat(s);
     if (effects & SEAT_TELL_GONE)
         ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
     else
@@ -211,8 +193,11 @@ void hf__ordered_step(struct ordered_seat *s, enum seat_event e, int why,
         ev_marked(s->t);
     if (effects & SEAT_TELL_LAST)
         tell_last(s, effects, why, err);
-    else if (from == SEAT_ORPHAN && s->state == SEAT_OUT)
-        end_orphan(s);
+    else if (from == SEAT_ORPHAN && s->state == SEAT_OUT) {
+        list_remove(&s->in_line);
+        hf__ordered_line_drop(s->line);
+        free_seat(s);
+    }
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -737,7 +722,6 @@ static void line_up(struct ordered_line *line)
 void hf__ordered_up(struct ordered *o)
 {
     o->up = true;
-    hf__ordered_erase_again(o);
     each_line(o, line_up);
 }
 
@@ -751,25 +735,21 @@ static void line_over(struct ordered_line *line)
     each_seat(line, SEAT_SESSION_OVER);
 }
 
-static void end_orphans(struct ordered *o)
-{
-    struct list *n;
-
-    while ((n = list_first(&o->orphans)) != NULL)
-        hf__ordered_step(seat_in(n), SEAT_SESSION_OVER, 0, NULL);
-}
-
 void hf__ordered_over(struct ordered *o)
 {
     each_line(o, line_over);
-    end_orphans(o);
+}
+
+static void line_erase_again(struct ordered_line *line)
+{
+    list_for_safe(n, &line->seats)
+        if (seat_in(n)->state == SEAT_ORPHAN)
+            hf__ordered_step(seat_in(n), SEAT_UP, 0, NULL);
 }
 
 void hf__ordered_erase_again(struct ordered *o)
 {
-    list_for(n, &o->orphans)
-        if (seat_in(n)->pins == 1) /* nothing is under way */
-            hf__ordered_step(seat_in(n), SEAT_UP, 0, NULL);
+    each_line(o, line_erase_again);
 }
 
 /* Stores may keep an event back from who may not read a node at that moment, and the watch
@@ -807,7 +787,6 @@ void hf__ordered_init(struct ordered *o, const struct ordered_ops *ops, struct s
     *o = (struct ordered){ .ops = ops, .store = store };
     list_init(&o->lines);
     list_init(&o->unwatched);
-    list_init(&o->orphans);
     timer_init(&o->later, later);
 }
 
@@ -816,7 +795,8 @@ static void line_close(struct ordered_line *line)
     struct list *n;
 
     while ((n = list_first(&line->seats)) != NULL) {
-        detach(seat_in(n), false);
+        forget(seat_in(n));
+        list_remove(n);
         free_seat(seat_in(n));
     }
 }
@@ -828,6 +808,5 @@ void hf__ordered_close(struct ordered *o)
     o->closing = true;
     o->up = false;
     env->timer(env, &o->later, LOOP_NEVER);
-    end_orphans(o);
     each_line(o, line_close);
 }

@@ -236,8 +236,8 @@ unsigned hf__seat_step(enum seat_state *state, enum seat_event);
 struct ordered_seat { /* a store's own struct starts with it; also ticket.drv_ptr */
     struct ticket *t; /* NULL: the core has heard the last of it */
     struct ordered *of;
-    struct ordered_line *line;   /* while the core or an ORPHAN needs it */
-    struct list in_line;         /* line.seats; an ORPHAN: ordered.orphans */
+    struct ordered_line *line;   /* while it is in it */
+    struct list in_line;         /* line.seats; none: it is only pinned */
     struct ordered_entry *entry; /* its entry in the view; NULL: none */
     struct list unwatched;       /* ordered.unwatched */
     int64_t watch_at;
@@ -271,7 +271,7 @@ struct ordered_ops {
     void (*erase)(struct ordered_seat *, bool placed);
     void (*check)(struct ordered_seat *); /* RENAMED, RENAME_GONE; may be NULL */
     /* of all tickets; watch: and of every change of the line. hf__ordered_listed */
-    bool (*list)(struct ordered_line *, bool watch);
+    void (*list)(struct ordered_line *, bool watch);
     /* Reads one, and is told of its end or change. hf__ordered_seen. false: it cannot be
      * read by itself: watch the line */
     bool (*watch)(struct ordered_line *, const struct ordered_entry *);
@@ -288,7 +288,6 @@ struct ordered {
     struct store *store;
     struct list lines;
     struct list unwatched; /* seats whose nodes are to be watched, the earliest first */
-    struct list orphans;
     struct timer later;
     bool up, closing;
 };

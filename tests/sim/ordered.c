@@ -136,7 +136,7 @@ static void erase(struct ordered_seat *s, bool placed)
     drv_send(client_in(s->of), &m);
 }
 
-static bool list(struct ordered_line *l, bool watch)
+static void list(struct ordered_line *l, bool watch)
 {
     struct msg m = { .kind = M_READ,
                      .what = READ_LIST,
@@ -145,7 +145,6 @@ static bool list(struct ordered_line *l, bool watch)
                      .again = watch };
 
     drv_send(client_in(l->of), &m);
-    return true;
 }
 
 static bool watch(struct ordered_line *l, const struct ordered_entry *e)

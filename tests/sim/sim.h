@@ -435,7 +435,8 @@ struct world {
     int current; /* process whose code runs; -1: none */
     bool trace;
     uint64_t evicted[32];
-    bool evicted_early[32]; /* it had not reached the prefix of an ordered line */
+    uint64_t
+        evicted_early[32]; /* its fence, if it had not reached the prefix of its line */
     unsigned nevicted;
     /* the verdict */
     const char *broke; /* "G1" ... */

@@ -126,7 +126,7 @@ static void settled(struct zk_seat *s, bool is_shared)
         s->renamed = true;
         s->version = 0;
     }
-    if (hf__zk_place_of(&place, s->seat.name))
+    if (hf__zk_place(&place, s->seat.name, strlen(s->seat.name)))
         hf__ordered_renamed(&s->seat, &place);
 }
 
@@ -264,7 +264,7 @@ static void send(struct zk_seat *s)
     struct ordered_place place;
 
     if (t->kind == LINE_LOCK && t->weight < HF_FULL &&
-        hf__zk_place_of(&place, s->seat.name) && place.weight == HF_FULL)
+        hf__zk_place(&place, s->seat.name, strlen(s->seat.name)) && place.weight == HF_FULL)
         send_share(s);
     else
         send_note(s);

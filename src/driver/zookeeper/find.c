@@ -34,7 +34,7 @@ static void answer_found(struct zk *z, struct request *q, struct jute_reply *rep
     if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
         hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
     } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
-               !hf__zk_place_of(&place, s->seat.name)) {
+               !hf__zk_place(&place, s->seat.name, strlen(s->seat.name))) {
         refused(z, s, reply);
     } else if (stat.owner != z->session.id) { /* of a session before this one: in no line */
         hf__ordered_step(&s->seat, SEAT_FOUND_OLD, HF_ELOST, NULL);

@@ -72,18 +72,13 @@ size_t hf__zk_line_path(const struct zk_line *line, char path[NODE_PATH_MAX],
     return line->dir_len + 1 + len;
 }
 
-struct ordered_place hf__zk_place(const struct form *f)
+bool hf__zk_place(struct ordered_place *ret, const char *node, size_t len)
 {
-    return (struct ordered_place){ f->seq, f->kind, f->weight, f->capacity };
-}
+    struct form f;
 
-bool hf__zk_place_of(struct ordered_place *ret, const char *node)
-{
-    struct form form;
-
-    if (!hf__zk_form(&form, node, strlen(node)))
+    if (!hf__zk_form(&f, node, len))
         return false;
-    *ret = hf__zk_place(&form);
+    *ret = (struct ordered_place){ f.seq, f.kind, f.weight, f.capacity };
     return true;
 }
 
@@ -100,11 +95,9 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
     for (size_t i = 0; good && i < n; i++) {
         struct jute_text name = hf__jute_text(in);
         struct ordered_place place;
-        struct form form;
 
-        if (in->bad || !hf__zk_form(&form, name.at, name.len))
+        if (in->bad || !hf__zk_place(&place, name.at, name.len))
             continue;
-        place = hf__zk_place(&form);
         entries[k] = hf__ordered_entry(&place, name.at, name.len);
         good = entries[k++] != NULL;
     }
@@ -156,30 +149,27 @@ static struct line_request *line_request(struct zk_line *line,
     return k;
 }
 
-bool hf__zk_line_list(struct ordered_line *l, bool watch)
+void hf__zk_line_list(struct ordered_line *l, bool watch)
 {
     struct zk_line *line = zk_line(l);
     struct line_request *k = line_request(line, answer_list, "", 0);
 
     if (!k)
-        return false;
+        return;
     k->watch = watch;
-    if (watch)
-        hf__zk_send_watch(zk_in(l), &k->q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
-    else
-        hf__zk_send_path(zk_in(l), &k->q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
-    return true;
+    (watch ? hf__zk_send_watch : hf__zk_send_path)(zk_in(l), &k->q, JUTE_GET_CHILDREN2,
+                                                   line->dir, line->dir_len);
 }
 
 /* ---- one ticket ------------------------------------------------------------------ */
 
 static struct ordered_entry *find(const struct zk_line *line, const char *name, size_t len)
 {
-    struct form form;
+    struct ordered_place place;
 
-    if (!hf__zk_form(&form, name, len))
-        return NULL;
-    return hf__ordered_find(&line->line, form.seq, name, len);
+    return hf__zk_place(&place, name, len)
+               ? hf__ordered_find(&line->line, place.seq, name, len)
+               : NULL;
 }
 
 static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_reply *reply)

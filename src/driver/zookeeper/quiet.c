@@ -113,7 +113,7 @@ static int64_t number_of(const struct zk_seat *s)
 {
     struct ordered_place place;
 
-    return hf__zk_place_of(&place, s->seat.name) ? place.seq : -1;
+    return hf__zk_place(&place, s->seat.name, strlen(s->seat.name)) ? place.seq : -1;
 }
 
 /* Its node has just been made, and is not in the view yet; true: nobody stands before it.

@@ -209,7 +209,7 @@ static bool take_created(struct zk *z, struct zk_seat *s, struct jute_reply *rep
     s->seat.name = strndup(path.at + at, path.len - at);
     s->seat.fence = (uint64_t)stat.czxid;
     return s->seat.name && strlen(s->seat.name) < NODE_MAX &&
-           hf__zk_place_of(ret, s->seat.name);
+           hf__zk_place(ret, s->seat.name, strlen(s->seat.name));
 }
 
 static void create_failed(struct zk_seat *s, struct jute_reply *reply)
@@ -325,14 +325,13 @@ static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply
 
 static void try(struct ordered_seat *seat)
 {
-    struct zk_seat *s = zk_seat(seat);
-    struct zk_line *line = line_of(s);
-    struct zk *z = zk_of_seat(s);
+    struct zk_line *line = zk_line(seat->line);
+    struct zk *z = container_of(seat->of, struct zk, ordered);
     struct request *q;
 
     /* what others have done through other servers counts */
     hf__zk_sync(z, line->dir, line->dir_len, hf__zk_ignore);
-    q = hf__zk_seat_request(s, answer_try);
+    q = hf__zk_seat_request(zk_seat(seat), answer_try);
     if (q)
         hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
 }

@@ -184,10 +184,10 @@ size_t hf__zk_line_path(const struct zk_line *, char path[NODE_PATH_MAX], const 
                         size_t len);
 /* The tickets among the children, in order; false: no memory, or a cut answer. */
 bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, size_t *ret_n);
-struct ordered_place hf__zk_place(const struct form *);
-bool hf__zk_place_of(struct ordered_place *, const char *node); /* false: no ticket's */
+/* What the name of a ticket's node says of its place; false: not a ticket's. */
+bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
 void hf__zk_line_free_ops(struct ordered_line *);
-bool hf__zk_line_list(struct ordered_line *, bool watch);
+void hf__zk_line_list(struct ordered_line *, bool watch);
 bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
 enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordered_entry **);
 
