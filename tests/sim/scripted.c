@@ -233,7 +233,8 @@ void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
                                .hints = s->hints,
                                .marked = s->marked,
                                .sent_at = s->sent_at,
-                               .mine = s->id == id && (i == 1 || !s->told) };
+                               .mine = s->id == id && (i == 1 || !s->told),
+                               .shared = s->shared };
             if (i == 1)
                 snap->rows[snap->n - 1].expires_ms = line_recheck_ms(l, s);
         }
@@ -276,7 +277,7 @@ static void scripted(struct msg *m, struct msg *a)
         renew(m, a);
         break;
     case M_WAIT:
-        if (by_kit())
+        if (by_scripts())
             look_by_name(m, a);
         else
             look_of_waiters(m, a);
@@ -295,6 +296,15 @@ static void scripted(struct msg *m, struct msg *a)
     }
 }
 
+static bool gave_up(const struct sim_client *c, const struct msg *m)
+{
+    if (by_scripts())
+        return sender_gave_up(c, m);
+    if (w.plan->family == ORDERED)
+        return ordered_gave_up(c, m);
+    return c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING;
+}
+
 /* Requests come when nobody wants them any more. */
 static void regard(const struct msg *m)
 {
@@ -302,9 +312,7 @@ static void regard(const struct msg *m)
 
     if (c && m->epoch < c->epoch)
         tally_sight(S_OLD);
-    if (c && m->kind == M_JOIN &&
-        (by_kit() ? sender_gave_up(c, m)
-                  : c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING))
+    if (c && m->kind == M_JOIN && gave_up(c, m))
         tally_sight(S_AFTER);
 }
 
@@ -370,9 +378,11 @@ void store_receive(struct msg *m)
                        !w.sessions[m->id].alive
                    ? HF_ELOST
                    : 0;
+        if (w.plan->family == ORDERED && w.by_id[m->id])
+            order_greeted(w.by_id[m->id]);
     } else if (too_old(m)) {
         return;
-    } else if (by_kit() && bounces(m)) {
+    } else if (by_scripts() && bounces(m)) {
         a.bounced = true;
     } else if (refuses(m)) {
         SAY("store: refuses client %u", m->id);

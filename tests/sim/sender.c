@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool by_kit(void)
+bool by_scripts(void)
 {
     return w.plan->family == SCRIPTED || w.plan->family == LOOSE;
 }
@@ -180,15 +180,6 @@ void sender_lost(struct sim_client *c)
     }
 }
 
-static uint32_t hints_of(const struct ticket *t)
-{
-    uint32_t mask = 0;
-
-    for (size_t i = 0; i < t->hints_len; i += strlen(t->hints + i) + 1)
-        mask |= 1u << line_of(t->hints + i);
-    return mask;
-}
-
 static struct msg about(const struct ticket *t)
 {
     return (struct msg){ .line = (uint8_t)line_of(t->name),
@@ -201,7 +192,7 @@ static struct msg about(const struct ticket *t)
                          .try_only = t->try_only,
                          .barge = t->barge,
                          .keep_ms = t->keep_ms,
-                         .hints = hints_of(t) };
+                         .hints = drv_hints(t) };
 }
 
 /* Also again, if the store has asked for that. False: what it is about has gone. */
@@ -394,6 +385,8 @@ static void joined(struct sim_client *c, struct ticket *t, const struct msg *m)
                                 .recheck_ms = m->recheck_ms,
                                 .stamp = m->stamp };
 
+    if (p.kind == PLACE_HELD && seat_of(t)->leave)
+        ev_granted(t, m->fence, m->sent_at); /* the kit does not tell it; others may */
     hf__scripted_joined(&c->scripted, t, m->sent_at, &p);
 }
 
@@ -558,7 +551,7 @@ static void told(struct sim_client *c, const struct msg *m)
 /* False: not of this part. */
 bool sender_receive(struct sim_client *c, const struct msg *m)
 {
-    if (!by_kit())
+    if (!by_scripts())
         return false;
     if (m->kind >= N_GRANT)
         told(c, m);
@@ -625,7 +618,7 @@ bool sender_gave_up(const struct sim_client *c, const struct msg *m)
 
 bool sender_knows(const struct sim_client *c, const struct ticket *t)
 {
-    return by_kit() && c->scripted.seats.slots &&
+    return by_scripts() && c->scripted.seats.slots &&
            hf__seat_find(&c->scripted.seats, t->token) == t;
 }
 
@@ -634,7 +627,7 @@ void sender_joins(const struct msg *m)
 {
     const struct sim_client *c = w.by_id[m->id];
 
-    if (!by_kit() || !c || !c->open || c->core.closing || c->core.closed ||
+    if (!by_scripts() || !c || !c->open || c->core.closing || c->core.closed ||
         w.procs[c->proc].beyond || !oracle_prompt() || find(c, m->token))
         return;
     list_for(n, &c->core.holds)

@@ -61,7 +61,8 @@ static void begin(uint64_t number, size_t servers)
     z.link.wanted = true;
     z.session.id = 1;
     z.session.timeout_ms = T_MS;
-    list_init(&z.all_lines);
+    hf__ordered_init(&z.ordered, &hf__zk_ordered, &z.store);
+    list_init(&z.alones);
     list_init(&z.quiets);
     seed = number;
     retry_at = -1;

@@ -78,17 +78,17 @@ static void answer_taken_out(struct zk *z, struct request *q, struct jute_reply 
  * is not so, it holds. */
 static size_t first_in_its_way(const struct job *j)
 {
-    const struct form *head = &j->entries[0]->form;
-    const struct form *mine = &j->entries[j->victim]->form;
+    const struct ordered_place *head = &j->entries[0]->form;
+    const struct ordered_place *mine = &j->entries[j->victim]->form;
     int64_t room = head->capacity - mine->weight;
     size_t i = j->victim;
 
-    if (j->victim > 0 && !hf__zk_same_kind(mine, head))
+    if (j->victim > 0 && !hf__ordered_same_kind(mine, head))
         return 0;
     while (i > 0 && room >= 0) {
-        const struct form *f = &j->entries[--i]->form;
+        const struct ordered_place *f = &j->entries[--i]->form;
 
-        room -= hf__zk_same_kind(f, head) ? f->weight : head->capacity;
+        room -= hf__ordered_same_kind(f, head) ? f->weight : head->capacity;
     }
     return room < 0 ? i : j->victim;
 }

@@ -273,7 +273,7 @@ void hf__zk_session_pulse(struct timer *t)
 
     if (!zk_up(z))
         return;
-    hf__zk_orphans_delete(z);
+    hf__ordered_erase_again(&z->ordered);
     if (zk_now(z) >= z->look_at) {
         hf__zk_lines_look_again(z);
         z->look_at = zk_now(z) + 3 * quarter_us(z);
@@ -308,18 +308,6 @@ void hf__zk_session_tidy(struct zk *z)
     }
 }
 
-/* Those that `break` has marked live on a life of their own. */
-static void marked_over(struct zk *z, const struct life *l)
-{
-    list_for(n, &z->all_lines)
-        list_for(k, &container_of(n, struct line, all)->seats) {
-            struct seat *s = seat_in(k);
-
-            if (s->state == SEAT_HELD && s->t->life && s->t->life != l)
-                ev_dead(s->t->life);
-        }
-}
-
 static void session_over(struct zk *z)
 {
     struct life *l = z->life;
@@ -327,18 +315,7 @@ static void session_over(struct zk *z)
     memset(&z->session, 0, sizeof z->session);
     z->life = NULL;
     z->last_zxid = 0;
-    list_for(n, &z->all_lines) {
-        struct line *line = container_of(n, struct line, all);
-
-        line->children = false;
-        line->stale = true;
-        for (size_t i = 0; i < line->n; i++)
-            line->entries[i]->watched = line->entries[i]->asking = false;
-        list_for(s, &line->seats)
-            seat_in(s)->dead = true;
-    }
-    marked_over(z, l);
-    hf__zk_orphans_end(z);
+    hf__zk_lines_over(z, l);
     if (!l)
         return;
     l->drv[0] = (uint64_t)(uintptr_t)z->old;
@@ -461,7 +438,6 @@ static void up(struct zk *z)
     z->look_at = zk_now(z) + 3 * quarter_us(z);
     pulse_later(z);
     ev_store(&z->store, STORE_UP, NULL);
-    hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
     if (z->life->ntickets == 0) {
         tell_alive(z);
@@ -488,49 +464,49 @@ static bool put_watches(struct zk *z, struct list **at, size_t *index)
     int32_t n = 0;
 
     hf__jute_put_int(&z->out, 0);
-    for (; *at != &z->all_lines; *at = (*at)->next, *index = 0) {
-        struct line *line = container_of(*at, struct line, all);
+    for (; *at != &z->ordered.lines; *at = (*at)->next, *index = 0) {
+        struct zk_line *line = zk_line_in(*at);
 
-        for (; *index < line->n; ++*index) {
-            const struct entry *e = line->entries[*index];
+        for (; *index < line->line.n; ++*index) {
+            const struct ordered_entry *e = line->line.entries[*index];
 
             if (z->out.len > WATCHES_PER_MESSAGE)
                 break;
-            if (!e->watched)
+            if (e->watch != WATCH_SET)
                 continue;
             hf__jute_put_text(&z->out, path, hf__zk_line_path(line, path, e->name, e->len));
             n++;
         }
-        if (*index < line->n)
+        if (*index < line->line.n)
             break;
     }
     if (!z->out.failed)
         for (int i = 0; i < 4; i++)
             z->out.buf[counted + (size_t)i] = (unsigned char)((uint32_t)n >> 8 * (3 - i));
     hf__jute_put_int(&z->out, 0); /* watches on what does not exist: none of ours */
-    return *at == &z->all_lines;
+    return *at == &z->ordered.lines;
 }
 
 static void put_child_watches(struct zk *z)
 {
     int32_t n = 0;
 
-    list_for(l, &z->all_lines)
-        n += container_of(l, struct line, all)->children;
+    list_for(l, &z->ordered.lines)
+        n += zk_line_in(l)->line.watch == WATCH_SET;
     hf__jute_put_int(&z->out, n);
-    list_for(l, &z->all_lines) {
-        struct line *line = container_of(l, struct line, all);
+    list_for(l, &z->ordered.lines) {
+        struct zk_line *line = zk_line_in(l);
 
-        if (line->children)
+        if (line->line.watch == WATCH_SET)
             hf__jute_put_text(&z->out, line->dir, line->dir_len);
     }
 }
 
 static void send_watches(struct zk *z)
 {
-    struct list *at = z->all_lines.next;
+    struct list *at = z->ordered.lines.next;
     size_t index = 0;
-    bool last = list_empty(&z->all_lines);
+    bool last = list_empty(&z->ordered.lines);
 
     while (!last && link_open(&z->link)) {
         begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
