@@ -456,69 +456,74 @@ static void send_auth(struct zk *z)
     write_out(z);
 }
 
-/* Some of the data watches, then if there are no more the watches on children. */
-static bool put_watches(struct zk *z, struct list **at, size_t *index)
+/* The next watch that was set, from *line and *entry on: on a ticket, or on the children of
+ * a line. */
+static bool put_watch(struct zk *z, struct list **at, size_t *entry, bool children)
 {
     char path[NODE_PATH_MAX];
+
+    for (; *at != &z->ordered.lines; *at = (*at)->next, *entry = 0) {
+        const struct zk_line *line = zk_line_in(*at);
+        const struct ordered_line *view = &line->line;
+
+        if (children && (*entry)++ == 0 && view->watch == WATCH_SET) {
+            hf__jute_put_text(&z->out, line->dir, line->dir_len);
+            return true;
+        }
+        while (!children && *entry < view->n) {
+            const struct ordered_entry *e = view->entries[(*entry)++];
+
+            if (e->watch != WATCH_SET)
+                continue;
+            hf__jute_put_text(&z->out, path, hf__zk_line_path(line, path, e->name, e->len));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As many as a message may have: servers take no more than 1 MiB. */
+static void put_watches(struct zk *z, struct list **at, size_t *entry, bool children)
+{
     size_t counted = z->out.len;
     int32_t n = 0;
 
     hf__jute_put_int(&z->out, 0);
-    for (; *at != &z->ordered.lines; *at = (*at)->next, *index = 0) {
-        struct zk_line *line = zk_line_in(*at);
-
-        for (; *index < line->line.n; ++*index) {
-            const struct ordered_entry *e = line->line.entries[*index];
-
-            if (z->out.len > WATCHES_PER_MESSAGE)
-                break;
-            if (e->watch != WATCH_SET)
-                continue;
-            hf__jute_put_text(&z->out, path, hf__zk_line_path(line, path, e->name, e->len));
-            n++;
-        }
-        if (*index < line->line.n)
-            break;
-    }
+    while (z->out.len < WATCHES_PER_MESSAGE && put_watch(z, at, entry, children))
+        n++;
     if (!z->out.failed)
         for (int i = 0; i < 4; i++)
             z->out.buf[counted + (size_t)i] = (unsigned char)((uint32_t)n >> 8 * (3 - i));
-    hf__jute_put_int(&z->out, 0); /* watches on what does not exist: none of ours */
-    return *at == &z->ordered.lines;
 }
 
-static void put_child_watches(struct zk *z)
-{
-    int32_t n = 0;
-
-    list_for(l, &z->ordered.lines)
-        n += zk_line_in(l)->line.watch == WATCH_SET;
-    hf__jute_put_int(&z->out, n);
-    list_for(l, &z->ordered.lines) {
-        struct zk_line *line = zk_line_in(l);
-
-        if (line->line.watch == WATCH_SET)
-            hf__jute_put_text(&z->out, line->dir, line->dir_len);
-    }
-}
-
-static void send_watches(struct zk *z)
+/* A message has three lists: on the data of nodes, on what does not exist, which we have
+ * none of, and on children. */
+static void send_watches_on(struct zk *z, bool children)
 {
     struct list *at = z->ordered.lines.next;
-    size_t index = 0;
-    bool last = list_empty(&z->ordered.lines);
+    size_t entry = 0;
 
-    while (!last && link_open(&z->link)) {
+    while (at != &z->ordered.lines && link_open(&z->link)) {
         begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
         hf__jute_put_long(&z->out, z->since);
-        last = put_watches(z, &at, &index);
-        if (last)
-            put_child_watches(z);
+        if (!children)
+            put_watches(z, &at, &entry, false);
+        else
+            hf__jute_put_int(&z->out, 0);
+        hf__jute_put_int(&z->out, 0);
+        if (children)
+            put_watches(z, &at, &entry, true);
         else
             hf__jute_put_int(&z->out, 0);
         hf__jute_end(&z->out, 0);
         write_out(z);
     }
+}
+
+static void send_watches(struct zk *z)
+{
+    send_watches_on(z, false);
+    send_watches_on(z, true);
 }
 
 /* That server is there, and takes us with a new one. */
