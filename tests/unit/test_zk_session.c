@@ -200,6 +200,18 @@ static void attach(void)
     assert_int_equal(z.link.state, LINK_SETTLING);
 }
 
+static void answer(int32_t xid, int64_t zxid)
+{
+    struct jute_out out = { .len = 0 };
+
+    hf__jute_begin(&out);
+    hf__jute_put_int(&out, xid);
+    hf__jute_put_long(&out, zxid);
+    hf__jute_put_int(&out, 0);
+    hf__jute_end(&out, 0);
+    hear(&out);
+}
+
 static void begin_with_lines(void)
 {
     static struct life life; /* nothing is on it */
@@ -249,6 +261,27 @@ static void watches_are_set_again_in_parts(void **state)
     end_with_lines();
 }
 
+/* The connection is lost between two messages with watches: what the servers did not tell
+ * then they must tell on the next one. */
+static void what_a_lost_connection_showed_is_not_seen(void **state)
+{
+    (void)state;
+    begin_with_lines();
+    z.last_zxid = 100;
+    attach();
+    answer(JUTE_XID_WATCHES, 200);
+    lose();
+    attach();
+    assert_int_equal(said.seen, 100);
+    answer(JUTE_XID_WATCHES, 250);
+    answer(z.xid, 300);
+    assert_int_equal(z.link.state, LINK_UP);
+    lose();
+    attach();
+    assert_int_equal(said.seen, 300); /* all that came before it was told */
+    end_with_lines();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +289,7 @@ int main(void)
         cmocka_unit_test(then_all_servers_at_once),
         cmocka_unit_test(attaching_again_is_at_once),
         cmocka_unit_test(watches_are_set_again_in_parts),
+        cmocka_unit_test(what_a_lost_connection_showed_is_not_seen),
     };
 
     return cmocka_run_group_tests_name("zk-session", tests, NULL, NULL);

@@ -8,7 +8,9 @@
  * connection; the leader refuses requests of a session that has moved). The watches are
  * set again, which tells what was missed. Then a write is awaited: when it is answered,
  * everything that was ever executed for this session can be seen here. Only then the
- * store is said to be up (G7).
+ * store is said to be up (G7), and only then last_zxid moves: a connection that is lost
+ * before may have executed some of the messages with watches only, and the next one must
+ * ask for all changes since the last UP.
  *
  * G1, the deadline. The leader expires a session T after it last heard of it (its
  * touchSession). So the core's deadline is base + T - drift, where base is a time of ours
@@ -420,13 +422,12 @@ void hf__zk_session_greet(struct link *k)
     struct jute_session s = z->session;
 
     z->greet_at = zk_now(z);
-    z->since = z->last_zxid;
     z->seen_nothing =
         z->session.id != 0 && z->greet_at - z->recent.sent_at > 4 * quarter_us(z);
     s.timeout_ms = (int32_t)z->asked_ms;
     z->out.len = 0;
     z->out.failed = false;
-    hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->since);
+    hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->last_zxid);
     write_out(z);
 }
 
@@ -505,7 +506,7 @@ static void send_watches_on(struct zk *z, bool children)
 
     while (at != &z->ordered.lines && link_open(&z->link)) {
         begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
-        hf__jute_put_long(&z->out, z->since);
+        hf__jute_put_long(&z->out, z->last_zxid);
         if (!children)
             put_watches(z, &at, &entry, false);
         else
@@ -545,13 +546,14 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
         int code = hf__zk_error(z, reply, &err);
 
         hf__zk_break(z, code, "%s", err.text);
-    } else if (reply->zxid < z->since) {
+    } else if (reply->zxid < z->last_zxid) {
         over(z, "the servers were set back");
     } else if (z->seen_nothing) { /* now it has seen what we have */
         z->seen_nothing = false;
         send_watches(z);
         prove(z, settled);
     } else {
+        z->last_zxid = reply->zxid;
         up(z);
     }
 }

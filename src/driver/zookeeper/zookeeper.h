@@ -287,12 +287,11 @@ struct zk {
     bool shut; /* the session is to end, and no other to be made */
 
     struct jute_session session; /* id 0: none */
-    int64_t last_zxid;
-    int64_t since;     /* last_zxid when this connection was greeted */
-    bool seen_nothing; /* the greeting did not say it; no watches are set yet */
-    int64_t asked_ms;  /* the time-out that we ask for */
-    struct life *life; /* of the session */
-    struct life *old;  /* of sessions that are over: life.drv[0] is the next */
+    int64_t last_zxid;           /* all changes up to it were told; moves while up */
+    bool seen_nothing;           /* the greeting did not say it; no watches are set yet */
+    int64_t asked_ms;            /* the time-out that we ask for */
+    struct life *life;           /* of the session */
+    struct life *old;            /* of sessions that are over: life.drv[0] is the next */
     int64_t greet_at;
     int64_t base_at;              /* see session.c */
     struct heard recent, earlier; /* requests of this connection */
