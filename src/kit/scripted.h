@@ -17,7 +17,8 @@
  *           the expiry: of the hold, or of the group of waiting tickets (waiters.h).
  *   look    renews the group (if there is one), admits whom it can, and says of each named
  *           ticket where it is. A hold among them is renewed like the group: it is ours,
- *           and this is our request.
+ *           and this is our request; but if it lasts for longer, that stays: the look may
+ *           be late, and its owner have renewed it since.
  *   renew   renews holds; never revives one that is over.
  *   leave   takes the ticket out, wherever it is.
  *   messages may be lost, doubled, late, and may overtake answers.

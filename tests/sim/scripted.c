@@ -155,8 +155,9 @@ static void look_of_waiters(const struct msg *m, struct msg *a)
     fill_rows(a->snap, l, m->id);
 }
 
-/* One that was granted is renewed by this request of its owner. A mark that its owner has
- * not heard of ends it. */
+/* One that was granted is renewed by this request of its owner, which may come late: when
+ * the owner has renewed it for longer, that stays. A mark that its owner has not heard of
+ * ends it. */
 static struct srow place_of(const struct msg *m, uint64_t token)
 {
     const struct line *l = &w.lines[m->line];
@@ -171,8 +172,10 @@ static struct srow place_of(const struct msg *m, uint64_t token)
         return r;
     }
     r.fence = s->fence;
-    s->expires = w.now + m->ttl_ms * US;
-    s->sent_at = m->sent_at;
+    if (s->expires < w.now + m->ttl_ms * US) {
+        s->expires = w.now + m->ttl_ms * US;
+        s->sent_at = m->sent_at;
+    }
     s->told = true;
     return r;
 }
