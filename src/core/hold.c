@@ -385,7 +385,8 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
  * does the life that the waiting tickets of a line share: every join and look of theirs
  * keeps it. While the store is unreachable nobody knows when it does what was sent before:
  * as late as just before UP, or a little later, if the driver cannot prevent that and says
- * that nothing is settled. */
+ * that nothing is settled. So this is asked when a leave has just been answered: that leave
+ * has taken out what came a little later. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
@@ -418,7 +419,7 @@ static void fired(struct timer *t)
         if (h->leave_sent)
             set_timer(h, plus_ms(now_of(h), 1000));
         else
-            hf__hold_step(h, out_by_now(h) ? TICKET_FORGOTTEN : TICKET_REPEAT, 0, NULL);
+            hf__hold_step(h, TICKET_REPEAT, 0, NULL);
         break;
     default:
         break;
@@ -539,7 +540,11 @@ void ev_left(struct ticket *t, int rc)
     struct hold *h = hold_of(t);
 
     h->leave_sent = false;
-    hf__hold_step(h, rc == 0 ? TICKET_LEFT : TICKET_LEFT_UNKNOWN, rc, NULL);
+    hf__hold_step(h,
+                  rc == 0         ? TICKET_LEFT
+                  : out_by_now(h) ? TICKET_FORGOTTEN
+                                  : TICKET_LEFT_UNKNOWN,
+                  rc, NULL);
 }
 
 /* A refusal says nothing about a ticket that may stand in line; two of them say that it may

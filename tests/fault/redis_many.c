@@ -285,6 +285,38 @@ static void cluster_migration_then_release(void)
     redis_place_stop(rig.place);
 }
 
+/* replicas=1, while a slot is moved: what the new node has written counts when a replica of
+ * the new node has it; that the old node's replica has nothing to read says nothing (G1).
+ */
+static void cluster_migration_replicas(void)
+{
+    struct server *from, *to, *replica;
+    hf_client *c;
+    hf_lease *l;
+    int slot;
+
+    redis_cluster_start(rig.place, PATIENT_MS);
+    many = rig.place->own;
+    strcat(rig.place->url, "?replicas=1&replica_timeout=1s");
+    c = prompted();
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = 3 * SHORT_MS));
+    slot = slot_of_line(&from);
+    to = from == &many->servers[0] ? &many->servers[1] : &many->servers[0];
+    replica = to + 3;
+    migrate_begin(slot, from, to);
+    while (migrate_keys(slot, from, to, 10))
+        ;
+    STAYS(hf_lease_check(l) == 0, 6 * SHORT_MS);
+    server_freeze(replica);
+    AWAIT(hf_lease_check(l) == HF_ELOST);
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    server_continue(replica);
+    migrate_end(slot, to);
+    given(taken(c, nm("n"), NULL));
+    closed(c);
+    redis_place_stop(rig.place);
+}
+
 static void cluster_failover(void)
 {
     struct two t;
@@ -337,6 +369,7 @@ const struct test_case redis_many_cases[] = {
     { "cluster-migration", cluster_migration, ON_ALL, 0, CASE_LONG },
     { "cluster-migration-then-release", cluster_migration_then_release, ON_ALL, 0,
       CASE_LONG },
+    { "cluster-migration-replicas", cluster_migration_replicas, ON_ALL, 0, CASE_LONG },
     { "cluster-failover", cluster_failover, ON_ALL, 0, CASE_LONG },
     { "cluster-many-names", cluster_many_names, ON_ALL, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },

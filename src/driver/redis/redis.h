@@ -82,7 +82,8 @@ struct request {
     struct link_call call;
     const struct request_type *type;
     unsigned bucket;
-    int64_t sent_at; /* call.sent_at of its last sending */
+    struct node *at; /* who answers: the node it was last sent to */
+    int64_t sent_at; /* call.sent_at of that sending */
     unsigned char repeats;
     bool text; /* send the script itself, not its name */
 };
@@ -226,7 +227,7 @@ struct verdict {
 };
 
 /* Hands it to the kit: now, or when enough replicas have what it says. */
-void hf__redis_answered(struct redis *, struct verdict *, unsigned bucket);
+void hf__redis_answered(struct redis *, struct verdict *, struct node *by);
 void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */

@@ -52,7 +52,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     }
     for (size_t i = 0; i < k->n; i++) /* renew.lua and the kit count alike */
         renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
-    hf__redis_answered(r, &v, q->bucket);
+    hf__redis_answered(r, &v, q->at);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)

@@ -110,7 +110,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
         p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, of(q)->t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    hf__redis_answered(r, &v, q->bucket);
+    hf__redis_answered(r, &v, q->at);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }

@@ -120,6 +120,7 @@ void hf__redis_request_script(struct command *c, const struct request *q, enum s
 
 void hf__redis_conn_send(struct conn *conn, struct request *q)
 {
+    q->at = conn->node;
     hf__link_send(&conn->link, &q->call);
     q->sent_at = q->call.sent_at;
 }
