@@ -602,8 +602,10 @@ int64_t sender_echo_us(void)
 
 void sender_up(struct sim_client *c)
 {
-    if (w.plan->echoes)
-        c->echo_until = now_of(c) + c->lost_join_ms * US;
+    int64_t until = now_of(c) + c->lost_join_ms * US;
+
+    if (w.plan->echoes && until > c->echo_until) /* those of an earlier loss may come yet */
+        c->echo_until = until;
     c->lost_join_ms = 0;
 }
 
