@@ -301,9 +301,16 @@ size_t hf__scripted_trim(const struct scripted *s, struct scripted_renewal *k)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < k->n; i++)
-        if (hf__scripted_holder(s, k->holds[i].token))
-            k->holds[n++] = k->holds[i];
+    for (size_t i = 0; i < k->n; i++) {
+        const struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
+
+        if (!t)
+            continue;
+        k->holds[n] = k->holds[i];
+        if (k->holds[n].ttl_ms > 0)
+            k->holds[n].ttl_ms = t->own.ttl_ms;
+        n++;
+    }
     return k->n = n;
 }
 

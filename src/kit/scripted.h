@@ -133,7 +133,8 @@ void hf__scripted_told(struct scripted *, const void *token, enum told_kind, uin
 
 /* It, if it holds and is not leaving; else NULL. */
 struct ticket *hf__scripted_holder(const struct scripted *, const void *token);
-/* Before a renewal is sent, and sent again: without those that have left. Returns n. */
+/* Before a renewal is sent, and sent again: without those that have left, and with the ttls
+ * that are asked for by now. Returns n. */
 size_t hf__scripted_trim(const struct scripted *, struct scripted_renewal *);
 
 #endif

@@ -1,7 +1,9 @@
-/* What drivers share: names in order, as a list of lines collects them. */
+/* What drivers share: names in order, as a list of lines collects them; a renewal that must
+ * be sent again. */
 #include "unit.h"
 
 #include "kit/listing.h"
+#include "kit/scripted.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,11 +84,55 @@ static void only_the_least_are_kept(void **state)
     assert_null(hf__names_take(&s));
 }
 
+/* ---- renewals --------------------------------------------------------------------- */
+
+static struct scripted_renewal *sent;
+
+static void draw(struct env *env, void *to, size_t n)
+{
+    (void)env;
+    memset(to, 1, n);
+}
+
+static void send_renewal(struct scripted *s, struct scripted_renewal *k)
+{
+    (void)s;
+    sent = k;
+    assert_int_equal(hf__scripted_trim(s, k), 1);
+}
+
+/* It may come behind another one, by hand, with a longer ttl: the store must not give it
+ * the shorter one that was asked for first. */
+static void a_renewal_sent_again_asks_for_the_present_ttl(void **state)
+{
+    static const struct scripted_ops ops = { .renew = send_renewal };
+    struct env env = { .random = draw };
+    struct store store = { .env = &env };
+    struct ticket t = { .token = { 7 }, .own = { .kind = LIFE_OWN, .ttl_ms = 100 } };
+    struct life *own = &t.own;
+    struct scripted s;
+
+    (void)state;
+    assert_int_equal(hf__scripted_init(&s, &ops, &store), 0);
+    t.life = own;
+    hf__seat_in(&s.seats, &t);
+    hf__scripted_renew(&s, &own, 1);
+    assert_int_equal(sent->holds[0].ttl_ms, 100);
+    own->ttl_ms = 1000;
+    assert_int_equal(hf__scripted_trim(&s, sent), 1);
+    assert_int_equal(sent->holds[0].ttl_ms, 1000);
+    hf__scripted_ask(&s, &t); /* asks, and goes on asking */
+    assert_int_equal(hf__scripted_trim(&s, sent), 1);
+    assert_int_equal(sent->holds[0].ttl_ms, 0);
+    hf__scripted_done(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_in_order_and_once),
         cmocka_unit_test(only_the_least_are_kept),
+        cmocka_unit_test(a_renewal_sent_again_asks_for_the_present_ttl),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
