@@ -579,7 +579,8 @@ void ev_gone(struct ticket *t, int why, int64_t retry_ms, const hf_error *err)
     if (retry_ms > 0)
         gone_a_while(h, retry_ms, why, err);
     else if (retry_ms == 0 || (why == HF_EEVICTED && h->state == TICKET_HELD))
-        hf__hold_step(h, TICKET_GONE, why, err);
+        /* the first join, which had no answer, may put it there again: then a leave */
+        hf__hold_step(h, h->joined_again ? TICKET_DEAD : TICKET_GONE, why, err);
     else
         hf__hold_step(h, may_stand(h, why) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why,
                       err);

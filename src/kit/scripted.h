@@ -52,6 +52,30 @@
 
 struct scripted;
 
+/* Joins that were lost with a connection to a server, and may still be executed for as long
+ * as their ttl, if the store could not end that connection. */
+struct echo {
+    int64_t lost_ms; /* the longest ttl of those that were lost since it was last up */
+    int64_t until;
+};
+
+static inline void echo_lost(struct echo *e, int64_t ttl_ms)
+{
+    if (e->lost_ms < ttl_ms)
+        e->lost_ms = ttl_ms;
+}
+
+/* It is up again, and the old connection was not ended. One of an even older connection
+ * may come later. */
+static inline void echo_up(struct echo *e, int64_t now)
+{
+    int64_t until = now + e->lost_ms * 1000;
+
+    if (e->lost_ms > 0 && e->until < until)
+        e->until = until;
+    e->lost_ms = 0;
+}
+
 struct scripted_renewal { /* holds to be renewed by one request */
     struct list on;       /* scripted.renewals: those that are not answered */
     size_t n;

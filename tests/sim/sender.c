@@ -126,8 +126,7 @@ static void answer_nothing(struct sim_client *c, struct call *k)
         return;
     switch (was.kind) {
     case M_JOIN:
-        if (c->lost_join_ms < was.t->ttl_ms)
-            c->lost_join_ms = was.t->ttl_ms;
+        echo_lost(&c->echo, was.t->ttl_ms);
         hf__scripted_joined(&c->scripted, was.t, was.sent_at, &nothing);
         break;
     case M_LEAVE:
@@ -316,7 +315,7 @@ static void send_renewal(struct scripted *s, struct scripted_renewal *r)
 static bool echoes(struct scripted *s, const struct ticket *t)
 {
     (void)t;
-    return now_of(client_at(s)) < client_at(s)->echo_until;
+    return now_of(client_at(s)) < client_at(s)->echo.until;
 }
 
 int sender_open(struct sim_client *c)
@@ -602,11 +601,9 @@ int64_t sender_echo_us(void)
 
 void sender_up(struct sim_client *c)
 {
-    int64_t until = now_of(c) + c->lost_join_ms * US;
-
-    if (w.plan->echoes && until > c->echo_until) /* those of an earlier loss may come yet */
-        c->echo_until = until;
-    c->lost_join_ms = 0;
+    if (!w.plan->echoes)
+        c->echo.lost_ms = 0;
+    echo_up(&c->echo, now_of(c));
 }
 
 /* ---- invariants ------------------------------------------------------------------ */

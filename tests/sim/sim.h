@@ -324,7 +324,7 @@ struct sim_client {
     struct scripted scripted; /* scripted and loose: instead of dts and waits */
     struct call calls[CALLS];
     uint64_t ncalls;
-    int64_t lost_join_ms, echo_until;
+    struct echo echo;
     struct life *session, *old_lives[TICKETS];
     int nold;
     uint32_t inc;

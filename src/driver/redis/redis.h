@@ -145,8 +145,7 @@ struct node {
     bool wanted, tried; /* in a cluster: the map names it; it was lost, or not reached */
     bool listen_wanted;
     int64_t id, old_id; /* the server's name of our connection, and of the one before */
-    int64_t echo_ms;    /* the longest ttl of a join that was lost with a connection */
-    int64_t echo_until; /* until then such a join may still be executed */
+    struct echo echo;
     unsigned version;   /* 0x070000 */
     int64_t started_at; /* on our clock; not after then */
     bool always;        /* appendfsync always */

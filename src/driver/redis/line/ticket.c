@@ -78,8 +78,8 @@ static void lost(struct redis *r, const struct ticket *t, unsigned bucket)
 {
     struct node *n = r->topology == TOPOLOGY_CLUSTER ? r->buckets[bucket] : r->one;
 
-    if (n && n->echo_ms < t->ttl_ms)
-        n->echo_ms = t->ttl_ms;
+    if (n)
+        echo_lost(&n->echo, t->ttl_ms);
 }
 
 static void answer_join(struct redis *r, struct request *q, const redisReply *reply)
@@ -167,7 +167,7 @@ bool hf__redis_echoes(struct scripted *s, const struct ticket *t)
     struct redis *r = redis_at(s);
     const struct node *n = hf__redis_node_of(r, hf__redis_bucket(t->name, t->name_len));
 
-    return n && redis_now(r) < n->echo_until;
+    return n && redis_now(r) < n->echo.until;
 }
 
 static void build_amend(struct redis *r, struct request *q, struct command *c)

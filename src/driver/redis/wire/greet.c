@@ -158,7 +158,7 @@ static void learn(struct node *n, const char *text)
     info(text, "run_id", value, sizeof value);
     n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
     if (value[0] != '\0' && !n->same_run)
-        n->old_id = n->echo_ms = 0; /* what was under way ended with the server */
+        n->old_id = n->echo.lost_ms = 0; /* what was under way ended with the server */
     n->may_look = true;
     snprintf(n->run_id, sizeof n->run_id, "%s", value);
     n->started_at = redis_now(n->redis) - 1000000 * age(text);
@@ -194,13 +194,13 @@ static void learn_commands(struct node *n, const redisReply *reply)
 /* Joins of the old connection may still come to be executed, and we may not prevent it. */
 static void echoes(struct node *n)
 {
-    n->echo_until = redis_now(n->redis) + n->echo_ms * 1000;
+    echo_up(&n->echo, redis_now(n->redis));
     warn(n, "CLIENT KILL is not allowed: giving up after a lost connection takes one ttl");
 }
 
 static void finish(struct node *n)
 {
-    n->old_id = n->echo_ms = 0;
+    n->old_id = n->echo.lost_ms = 0;
     n->warned = true;
     hf__redis_node_ready(n);
 }
@@ -213,7 +213,7 @@ static void settle(struct node *n)
     if (n->old_id != 0 && n->same_run) {
         say(&n->commands, KILL, 0);
     } else {
-        if (n->echo_ms > 0 && (!n->may_look || n->same_run))
+        if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run))
             echoes(n);
         finish(n);
     }
@@ -270,7 +270,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         learn_save(n, reply);
         settle(n);
     } else if (g->stage == KILL) {
-        if (reply->type == REDIS_REPLY_ERROR && n->echo_ms > 0)
+        if (reply->type == REDIS_REPLY_ERROR && n->echo.lost_ms > 0)
             echoes(n);
         finish(n);
     }
