@@ -328,6 +328,7 @@ struct redis {
     struct cluster *cluster;
     struct command command; /* reused */
     bool up, closing;
+    bool served; /* it has been up: a refusal may pass, and is waited out */
 };
 
 static inline struct redis *redis_of(struct store *s)

@@ -174,7 +174,7 @@ const hf_error *hf__redlock_why(const struct redis *r, const hf_error *one, hf_e
     bool all_tried;
 
     count_up(r, &all_tried);
-    if (all_tried && one && one->code != HF_EUNREACHABLE)
+    if (one && (r->nnodes == 1 || (all_tried && one->code != HF_EUNREACHABLE)))
         return one; /* a refusal, and no majority without it */
     hf__redlock_too_few(r, NULL, all);
     return all;

@@ -5,9 +5,10 @@
  *   connection before this one, if it is still the same run of the server: the numbers of
  *   connections start anew with each run, and another client would be hit
  *
- * A refused login or database ends it with its own error. A replica is refused; under
- * Sentinel it means that the news is old. Rights that are missing for the rest cost a
- * warning, no more. Settings that break locks are told through the log, once per node. */
+ * A refused login or database ends it with its own error. A replica is refused at first;
+ * once the store has been up, and under Sentinel, it is waited out. Rights that are missing
+ * for the rest cost a warning, no more. Settings that break locks are told through the log,
+ * once per node. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -126,6 +127,14 @@ static int64_t age(const char *text)
     return s > 0 ? s - 1 : 0;
 }
 
+/* A name or an address that leads to a replica at first is a mistake, which the caller is
+ * told. Later it is a failover: the name will lead to the new master, and is looked up
+ * again for every connection. What Sentinel says of a master may always be old. */
+static int replica_code(const struct redis *r)
+{
+    return r->served || r->topology == TOPOLOGY_SENTINEL ? HF_EUNREACHABLE : HF_ENOTSUP;
+}
+
 static void learn(struct node *n, const char *text)
 {
     unsigned a = 0, b = 0, c = 0;
@@ -137,11 +146,7 @@ static void learn(struct node *n, const char *text)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
     else if (strcmp(info(text, "role", value, sizeof value), "slave") == 0)
-        hf__redis_node_fail(n,
-                            n->redis->topology == TOPOLOGY_ONE ||
-                                    n->redis->topology == TOPOLOGY_REDLOCK
-                                ? HF_ENOTSUP
-                                : HF_EUNREACHABLE,
+        hf__redis_node_fail(n, replica_code(n->redis),
                             "it is a read-only replica: locks need the master");
     else if (n->redis->topology != TOPOLOGY_CLUSTER &&
              strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)

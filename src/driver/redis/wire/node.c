@@ -161,7 +161,7 @@ void hf__redis_state(struct redis *r, const hf_error *err)
         ev_store(&r->store, STORE_DOWN, err);
         hf__redis_conn_later_lost(r);
     } else if (!r->up) {
-        r->up = true;
+        r->up = r->served = true;
         ev_store(&r->store, STORE_UP, NULL);
         hf__redis_follows_subscribe(r, NULL);
     }
