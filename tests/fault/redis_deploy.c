@@ -1,5 +1,5 @@
 /* redis_deploy.c: Redis as it is deployed: names and addresses that lead to another server
- * after a failover.
+ * after a failover, proxies in front of shards.
  */
 #include "redis_fault.h"
 
@@ -107,8 +107,53 @@ static void name_of_a_replica(void)
     demoted("127.0.0.2", aim_name);
 }
 
+/* ---- a proxy that hides shards --------------------------------------------------- */
+
+/* Such a proxy looks like one server, and refuses a script about lines of several slots. A
+ * cluster of one node does the same, if it may not tell us that it is one. */
+static void use_hidden_shards(void)
+{
+    redis_init(&server);
+    redis_config(&server, "cluster-enabled yes\nuser app on >pw ~* &* +@all -info");
+    use_server();
+    redis_do(&server, "CLUSTER ADDSLOTSRANGE 0 16383");
+    AWAIT(strstr(redis_text(&server, "CLUSTER INFO"), "cluster_state:ok"));
+    snprintf(rig.place->url, sizeof(rig.place->url), "redis://app:pw@127.0.0.1:%d",
+             server.port);
+}
+
+static void hidden_shards(void)
+{
+    enum { NAMES = 120 };
+    static hf_lease *leases[NAMES];
+    hf_list *list = NULL;
+    hf_client *c, *lister;
+    char name[80];
+
+    use_hidden_shards();
+    c = prompted();
+    lister = opened();
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof(name), "%s-%d", rig.base, i);
+        leases[i] = taken(c, name, HF_REQUEST(.ttl_ms = SHORT_MS));
+    }
+    for (int i = 0; i < 2; i++) { /* before it knows, and after */
+        CHECK_RC(hf_ls(lister, rig.base, 0, &list, E()), 0);
+        CHECK_NUM(hf_list_count(list), ==, NAMES);
+        hf_list_free(list);
+    }
+    for (int i = 0; i < NAMES; i++)
+        STAYS(hf_lease_check(leases[i]) == 0, 3 * SHORT_MS / NAMES);
+    for (int i = 0; i < NAMES; i++)
+        given(leases[i]);
+    closed(c);
+    closed(lister);
+    done();
+}
+
 const struct test_case redis_deploy_cases[] = {
     { "address-of-a-replica", address_of_a_replica, ON_ALL, 0, 0 },
     { "name-of-a-replica", name_of_a_replica, ON_ALL, 0, 0 },
+    { "hidden-shards", hidden_shards, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -110,6 +110,7 @@ static int read_url(struct redis *r, const struct url *url, hf_error *err)
     r->topology = ends_with(url->scheme, "+sentinel")  ? TOPOLOGY_SENTINEL
                   : ends_with(url->scheme, "+cluster") ? TOPOLOGY_CLUSTER
                                                        : TOPOLOGY_ONE;
+    r->apart = r->topology == TOPOLOGY_CLUSTER;
     if (local ? url->nhosts > 0 || url->path[0] != '/' : url->nhosts == 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown,
                         local ? "URL: redis+unix:///path/of/socket"

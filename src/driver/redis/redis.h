@@ -124,6 +124,8 @@ void hf__redis_line_script(struct redis *, struct command *, const struct reques
 
 /* What an error reply means to the caller of a verb. */
 int hf__redis_reply_error(const struct redis *, const redisReply *, hf_error *);
+/* Lines of different slots cannot go in one script: remembered in redis.apart. */
+bool hf__redis_reply_apart(struct redis *, const redisReply *);
 int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
@@ -328,6 +330,7 @@ struct redis {
     struct cluster *cluster;
     struct command command; /* reused */
     bool up, closing;
+    bool apart;  /* lines of different slots do not share a script */
     bool served; /* it has been up: a refusal may pass, and is waited out */
 };
 

@@ -7,7 +7,9 @@
  *
  * Goes wrong: an error reply may only mean "elsewhere" or "not yet": a server that has
  * forgotten a script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a
- * line that is just being moved another try a little later (TRYAGAIN). A server that is
+ * line that is just being moved another try a little later (TRYAGAIN). CROSSSLOT comes
+ * from a proxy that hides shards behind one address: from then on lines are renewed and
+ * listed apart, as in a cluster. A server that is
  * loading or has become a replica is as good as gone: the connection is given up, and
  * another is opened. Every request of a lost connection is answered NULL, which is neither
  * yes nor no (G7): the core repeats it once the node is up again. */
@@ -80,6 +82,14 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
     if (strstr(reply->str, "OOM command not allowed"))
         return hf__fail(err, HF_EFULL, 0, r->shown, "%s", reply->str);
     return hf__fail(err, HF_EPROTO, 0, r->shown, "%s", reply->str);
+}
+
+bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
+{
+    if (!starts(reply, "CROSSSLOT"))
+        return false;
+    r->apart = true;
+    return true;
 }
 
 /* ---- requests -------------------------------------------------------------------- */
