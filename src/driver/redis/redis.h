@@ -169,6 +169,7 @@ void hf__redis_node_move(struct node *, const char *host, uint16_t port);
 void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
+void hf__redis_login(struct conn *, const struct login *); /* login.c; if it has one */
 
 static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
 {
@@ -232,7 +233,7 @@ void hf__redis_answered(struct redis *, struct verdict *, unsigned bucket);
 void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-void hf__redis_wake_login(struct conn *);
+void hf__redis_wake_login(struct conn *, const struct login *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
@@ -300,6 +301,7 @@ struct redis {
     struct opening open;
     const char *shown; /* of it */
     char *master;      /* its name, under Sentinel */
+    struct login sentinel_login;
     int64_t db;
     char prefix[PREFIX_MAX];
     size_t prefix_len;

@@ -66,36 +66,9 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
                        own_channel(r, name, bucket));
 }
 
-static void build_auth(struct redis *r, struct request *q, struct command *c)
+void hf__redis_wake_login(struct conn *conn, const struct login *as)
 {
-    (void)q;
-    hf__redis_command_begin(c, r->open.user ? 3 : 2);
-    hf__redis_command_text(c, "AUTH");
-    if (r->open.user)
-        hf__redis_command_text(c, r->open.user);
-    hf__redis_command_text(c, r->open.password);
-}
-
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply; /* refused: SUBSCRIBE is refused too, and that drops the connection */
-}
-
-void hf__redis_wake_login(struct conn *conn)
-{
-    static const struct request_type auth = { build_auth, ignore, false };
-    struct redis *r = conn->node->redis;
-
-    if (r->open.password) {
-        struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
-
-        if (q)
-            hf__redis_conn_send(conn, q);
-        else
-            hf__link_fail(&conn->link, HF_ENOMEM, "no memory for a request");
-    }
+    hf__redis_login(conn, as);
     conn->messages = true;
 }
 
@@ -104,7 +77,7 @@ void hf__redis_wake_greet(struct conn *conn)
     struct node *n = conn->node;
     struct redis *r = n->redis;
 
-    hf__redis_wake_login(conn);
+    hf__redis_wake_login(conn, &r->open.login);
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)

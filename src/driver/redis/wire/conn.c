@@ -320,8 +320,7 @@ static void take(struct conn *conn, redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ERROR && q->type->line &&
                as_good_as_gone(reply)) {
         hf__redis_reply_error(r, reply, &err);
-        if (err.code == HF_EPROTO)
-            err.code = HF_EUNREACHABLE;
+        err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
         hf__redis_conn_drop(conn, &err); /* it stays unanswered */
     } else {
         hf__link_answered(&conn->link);
@@ -445,13 +444,16 @@ static void greet(struct link *k)
 static void down(struct link *k, const hf_error *err)
 {
     struct conn *conn = conn_at(k);
+    hf_error last = *err;
 
     redisReaderFree(conn->reader);
     conn->reader = NULL;
     if (conn != &conn->node->commands)
         return;
     conn->node->tried = true;
-    hf__redis_state(conn->node->redis, err);
+    if (k->failed < k->choices) /* another sentinel is asked, before we call it refused */
+        last.code = HF_EUNREACHABLE;
+    hf__redis_state(conn->node->redis, &last);
 }
 
 static void unanswered(struct link *k, struct link_call *c)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum stage { AUTH, SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, SAVE, KILL, LOAD };
+enum stage { SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, SAVE, KILL, LOAD };
 
 struct greeting {
     struct request q;
@@ -29,13 +29,6 @@ static void build(struct redis *r, struct request *q, struct command *c)
     const struct greeting *g = container_of(q, struct greeting, q);
 
     switch (g->stage) {
-    case AUTH:
-        hf__redis_command_begin(c, r->open.user ? 3 : 2);
-        hf__redis_command_text(c, "AUTH");
-        if (r->open.user)
-            hf__redis_command_text(c, r->open.user);
-        hf__redis_command_text(c, r->open.password);
-        break;
     case SELECT:
         hf__redis_command_begin(c, 2);
         hf__redis_command_text(c, "SELECT");
@@ -227,24 +220,16 @@ static void settle(struct node *n)
 static bool fatal(enum stage stage, const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ERROR &&
-           (stage == AUTH || stage == SELECT || strncmp(reply->str, "LOADING", 7) == 0 ||
+           (stage == SELECT || strncmp(reply->str, "LOADING", 7) == 0 ||
             strncmp(reply->str, "NOAUTH", 6) == 0 ||
             strstr(reply->str, "max number of clients"));
 }
 
-/* Of an answer to AUTH that we do not know only its first word is shown: "unknown command
- * 'AUTH', with args beginning with ..." goes on with the password, or as much of it as
- * there is room for. */
 static void refused(struct redis *r, const struct greeting *g, const redisReply *reply)
 {
     hf_error err;
     int code = hf__redis_reply_error(r, reply, &err);
 
-    if (g->stage == AUTH && (code == HF_EPROTO || strstr(reply->str, r->open.password))) {
-        hf__redis_node_fail(g->node, HF_EAUTH, "the login was refused: %.*s ...",
-                            (int)strcspn(reply->str, " "), reply->str);
-        return;
-    }
     if (code == HF_EPROTO)
         code = g->stage == SELECT ? HF_EINVAL : HF_EUNREACHABLE;
     hf__redis_node_fail(g->node, code, "%s", reply->str);
@@ -298,8 +283,7 @@ static void say(struct conn *conn, enum stage stage, enum script_id script)
 
 static bool wanted(const struct redis *r, enum stage s)
 {
-    return (s != AUTH || r->open.password) && (s != SELECT || r->db > 0) &&
-           (s != KNOWS || r->topology == TOPOLOGY_REDLOCK);
+    return (s != SELECT || r->db > 0) && (s != KNOWS || r->topology == TOPOLOGY_REDLOCK);
 }
 
 /* Redlock loads its scripts before it uses them: it does not wait for the answers of all
@@ -309,7 +293,8 @@ void hf__redis_greet(struct conn *conn)
     const struct redis *r = conn->node->redis;
 
     conn->node->may_look = conn->node->same_run = false;
-    for (enum stage s = AUTH; s < KILL; s++)
+    hf__redis_login(conn, &r->open.login);
+    for (enum stage s = SELECT; s < KILL; s++)
         if (wanted(r, s))
             say(conn, s, 0);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
