@@ -151,8 +151,9 @@ struct node {
     unsigned version;   /* 0x070000 */
     int64_t started_at; /* on our clock; not after then */
     bool always;        /* appendfsync always */
-    bool warned, aof, may_look, same_run; /* of the last greeting */
-    enum node_frees frees;                /* redlock */
+    unsigned warned;    /* WARN_*, of this run */
+    bool aof, may_look, same_run; /* of the last greeting */
+    enum node_frees frees;        /* redlock */
     char run_id[48];
 };
 
@@ -331,6 +332,7 @@ struct redis {
     struct sentinel *sentinel;
     struct cluster *cluster;
     struct command command; /* reused */
+    unsigned warned;        /* WARN_*, of all servers */
     bool up, closing;
     bool apart;  /* lines of different slots do not share a script */
     bool served; /* it has been up: a refusal may pass, and is waited out */
