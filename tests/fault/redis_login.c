@@ -4,7 +4,6 @@
 #include "redis_fault.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,9 +113,7 @@ static void throw_out(void)
 
 static int64_t refusals(void)
 {
-    const char *count = redis_info(&server, "errorstat_WRONGPASS");
-
-    return strncmp(count, "count=", 6) == 0 ? strtoll(count + 6, NULL, 10) : 0;
+    return redis_errors(&server, "WRONGPASS");
 }
 
 /* The server has the new one first; everybody waits until the file has it too. */

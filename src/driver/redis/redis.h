@@ -83,8 +83,8 @@ struct request {
     const struct request_type *type;
     unsigned bucket;
     int64_t sent_at; /* call.sent_at of its last sending */
-    unsigned char repeats;
-    bool text; /* send the script itself, not its name */
+    bool hopped;     /* it was sent on to another node, without a pause */
+    bool text;       /* send the script itself, not its name */
 };
 
 struct conn {
@@ -171,6 +171,10 @@ void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
 void hf__redis_login(struct conn *, const struct login *); /* login.c; if it has one */
+
+/* In a cluster: messages of a slot stay at its node (SPUBLISH). Who publishes and who
+ * subscribes both ask the node of the slot, so they agree while a cluster is upgraded. */
+bool hf__redis_node_sharded(const struct node *);
 
 static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
 {
@@ -328,7 +332,8 @@ struct redis {
     struct list sights; /* redlock: looks */
     struct list debts;  /* redlock: what nodes that went away have to be told to give up */
     bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
-    bool sharded;                /* messages of a slot stay at its node: SPUBLISH */
+    bool unheard[BUCKETS];       /* a server has ended our subscription there */
+    bool sharded;                /* of the node for which a command is being built */
     struct sentinel *sentinel;
     struct cluster *cluster;
     struct command command; /* reused */

@@ -159,7 +159,8 @@ static bool unfit(struct node *n, const char *text)
     if (n->version != 0 && n->version < 0x060200)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
-    else if (strcmp(info(text, "role", value, sizeof value), "slave") == 0)
+    else if (r->topology != TOPOLOGY_CLUSTER && /* there it knows the map */
+             strcmp(info(text, "role", value, sizeof value), "slave") == 0)
         hf__redis_node_fail(n, replica_code(r),
                             "it is a read-only replica: locks need the master");
     else if (r->topology != TOPOLOGY_CLUSTER &&

@@ -144,6 +144,11 @@ struct node *hf__redis_node_of(struct redis *r, unsigned bucket)
     return n && node_up(n) ? n : NULL;
 }
 
+bool hf__redis_node_sharded(const struct node *n)
+{
+    return n->redis->topology == TOPOLOGY_CLUSTER && n->version >= 0x070000;
+}
+
 /* ---- up and down ----------------------------------------------------------------- */
 
 void hf__redis_state(struct redis *r, const hf_error *err)
