@@ -3,6 +3,7 @@
  */
 #include "redis_fault.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -177,10 +178,111 @@ static void password_file_refused(void)
     done();
 }
 
+/* ---- what is left in memory ------------------------------------------------------ */
+
+enum { SECRET = 24, MASK = 0x55, PIECE = 1 << 16 };
+
+/* In a process of its own: this one is not to know the password. */
+static void invent_password(void *arg)
+{
+    char text[SECRET + 1];
+    unsigned char dice[SECRET];
+    FILE *random = fopen("/dev/urandom", "r");
+
+    (void)arg;
+    CHECK(random && fread(dice, 1, SECRET, random) == SECRET);
+    for (int i = 0; i < SECRET; i++)
+        text[i] = (char)('a' + dice[i] % 26);
+    text[SECRET] = 0;
+    redis_config(&server, "requirepass %s", text);
+    put_password(server.dir, text);
+}
+
+static void read_masked(char masked[SECRET])
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+
+    CHECK(fd >= 0 && read(fd, masked, SECRET) == SECRET);
+    for (int i = 0; i < SECRET; i++)
+        masked[i] = (char)(masked[i] ^ MASK);
+    close(fd);
+}
+
+static int found_in(const char *bytes, size_t n, const char masked[SECRET])
+{
+    int found = 0;
+
+    for (size_t at = 0; at + SECRET <= n; at++) {
+        int i = 0;
+
+        while (i < SECRET && (bytes[at + (size_t)i] ^ MASK) == masked[i])
+            i++;
+        found += i == SECRET;
+    }
+    return found;
+}
+
+/* In everything of this process that can be written to. */
+static int copies(const char masked[SECRET])
+{
+    static char piece[PIECE];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC), found = 0;
+    unsigned long begin, end;
+    char line[1024], rights[8];
+
+    CHECK(maps && fd >= 0);
+    while (fgets(line, sizeof(line), maps)) {
+        CHECK(sscanf(line, "%lx-%lx %7s", &begin, &end, rights) == 3);
+        if (rights[1] != 'w' || end - begin > 1ul << 28) /* sanitizers reserve more */
+            continue;
+        for (; begin < end; begin += PIECE - SECRET) { /* one may lie across a border */
+            size_t n = end - begin < PIECE ? end - begin : PIECE;
+            ssize_t got = pread(fd, piece, n, (off_t)begin);
+
+            found += got > 0 ? found_in(piece, (size_t)got, masked) : 0;
+        }
+    }
+    memset(piece, 0, sizeof(piece));
+    fclose(maps);
+    close(fd);
+    return found;
+}
+
+/* Both connections log in, twice; then nothing of it is left. */
+static void password_is_overwritten(void)
+{
+    static volatile char known[] =
+        "aaaaaaaaaaaaaaaaaaaaaaaa"; /* what can be found is found */
+    char masked[SECRET];
+    struct two t;
+
+    memset(masked, 'a' ^ MASK, SECRET);
+    CHECK_NUM(copies(masked), >=, 1);
+    CHECK(known[0] == 'a');
+    redis_init(&server);
+    redis_config(&server, "user admin on >of-the-test ~* &* +@all");
+    strcpy(server.login, "admin of-the-test");
+    proc_end(proc_start(invent_password, NULL));
+    snprintf(file, sizeof(file), "%s/password", server.dir);
+    read_masked(masked);
+    redis_run(&server);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "redis://127.0.0.1:%d?password_file=%s", server.port, file);
+    t = hold_and_wait(FAILOVER_TTL_MS);
+    throw_out();
+    two_renewed(&t);
+    CHECK_NUM(copies(masked), ==, 0);
+    two_go_on(&t);
+    CHECK_NUM(copies(masked), ==, 0);
+    done();
+}
+
 const struct test_case redis_login_cases[] = {
     { "sentinel-password", sentinel_password, ON_ALL, 0, CASE_LONG },
     { "password-file-changes", password_file_changes, ON_ALL, 0, 0 },
     { "password-file-missing", password_file_missing, ON_ALL, 0, 0 },
+    { "password-is-overwritten", password_is_overwritten, ON_ALL, 0, 0 },
     { "password-file-refused", password_file_refused, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };
