@@ -40,7 +40,7 @@ enum { CASES = sizeof cases / sizeof *cases, HANG_S = 120, HANG_FAR_S = 600 };
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
-    const struct cli cli = { NULL, "bench" };
+    const struct cli cli = { .verb = "bench" };
     struct bench *b = ctx;
     int64_t ms;
 
@@ -296,7 +296,7 @@ static int measure(struct cli *cli, const char *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = { NULL, "bench" };
+    struct cli cli = { .verb = "bench" };
     int at = 1;
 
     cli_begin();

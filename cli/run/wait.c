@@ -88,6 +88,7 @@ int run_open(struct run *r)
     if (rc)
         return rc;
     o.drive = HF_DRIVE_APP;
+    cli_log(r->cli, &o);
     o.owner = parent && *parent ? parent : NULL;
     /* without a parent we are an owner ourselves, so that our children can name us */
     r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;

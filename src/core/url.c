@@ -335,6 +335,8 @@ void hf__url_done(struct url *u)
         free(u->hosts[i].host);
     for (size_t i = 0; i < u->nparams; i++) {
         free(u->params[i].key);
+        if (u->params[i].value)
+            explicit_bzero(u->params[i].value, strlen(u->params[i].value));
         free(u->params[i].value);
     }
     if (u->password)

@@ -377,6 +377,18 @@ void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_
     free(k);
 }
 
+void hf__scripted_split(struct scripted *s, struct scripted_renewal *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
+        struct life *one = t ? &t->own : NULL;
+
+        send_renewal(s, &one, t ? 1 : 0, k->holds[i].ttl_ms == 0);
+    }
+    list_remove(&k->on);
+    free(k);
+}
+
 /* ---- messages -------------------------------------------------------------------- */
 
 static void grant_told(struct scripted *s, struct ticket *t, uint64_t fence, int64_t stamp)

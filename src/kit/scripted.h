@@ -152,6 +152,8 @@ void hf__scripted_looked(struct scripted *, struct wait_life *, int64_t sent_at,
 /* One renewed_kind for each hold; NULL: nothing. Frees the renewal. */
 void hf__scripted_renewed(struct scripted *, struct scripted_renewal *, int64_t sent_at,
                           const unsigned char *);
+/* The store does not take so many in one request: sends each alone. Frees the renewal. */
+void hf__scripted_split(struct scripted *, struct scripted_renewal *);
 void hf__scripted_told(struct scripted *, const void *token, enum told_kind, uint64_t fence,
                        int64_t stamp);
 

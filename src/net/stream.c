@@ -50,10 +50,18 @@ void hf__stream_drop(struct stream *s, bool tell_peer)
     s->fd = -1;
 }
 
+static void wipe(struct stream *s)
+{
+    if (s->wipe && s->out)
+        explicit_bzero(s->out, s->out_len);
+    s->wipe = false;
+}
+
 static void forget(struct stream *s)
 {
     free(s->addresses);
     s->addresses = NULL;
+    wipe(s);
     free(s->out);
     s->out = NULL;
     s->out_at = s->out_len = s->out_room = 0;
@@ -172,6 +180,8 @@ static int make_room(struct stream *s, size_t n)
         room *= 2; /* else many small writes to a slow peer would each move everything */
     if (s->out_at > 0) {
         memmove(s->out, s->out + s->out_at, used);
+        if (s->wipe)
+            explicit_bzero(s->out + used, s->out_at);
         s->out_at = 0;
         s->out_len = used;
     }
@@ -179,9 +189,14 @@ static int make_room(struct stream *s, size_t n)
         room *= 2;
     if (room == s->out_room)
         return 0;
-    out = realloc(s->out, room);
+    out = s->wipe ? malloc(room) : realloc(s->out, room);
     if (!out)
         return HF_ENOMEM;
+    if (s->wipe) { /* realloc would leave a copy behind */
+        memcpy(out, s->out, used);
+        explicit_bzero(s->out, s->out_room);
+        free(s->out);
+    }
     s->out = out;
     s->out_room = room;
     return 0;
@@ -205,8 +220,14 @@ int hf__stream_write(struct stream *s, const void *data, size_t n)
     return 0;
 }
 
+void hf__stream_wipe(struct stream *s)
+{
+    s->wipe = s->out_at < s->out_len;
+}
+
 static void drop_out(struct stream *s)
 {
+    wipe(s);
     s->out_at = s->out_len = 0;
     if (s->out_room <= OUT_KEPT)
         return;

@@ -65,6 +65,7 @@ struct stream {
     struct tls_session *session;
     char *out; /* bytes out_at .. out_len are still to be sent */
     size_t out_at, out_len, out_room;
+    bool wipe;    /* what is in there is a secret: overwritten once it is sent */
     bool blocked; /* there was no room for all of it: waits for EPOLLOUT */
     /* the peer takes nothing more: what it said last is still to be read */
     bool broken;
@@ -94,6 +95,7 @@ void hf__stream_close(struct stream *);
 /* 0, HF_ENOMEM, HF_EUNREACHABLE */
 int hf__stream_write(struct stream *, const void *, size_t);
 void hf__stream_flush(struct stream *);
+void hf__stream_wipe(struct stream *); /* what is written and not sent is a secret */
 /* Reads what has come by now, as the loop's turn does: it is given to on->data, or ends in
  * on->down. False: there was nothing. */
 bool hf__stream_read(struct stream *);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 _Atomic(const char *) redis_fake_error;
+_Atomic(int) redis_fake_master;
 
 /* Up for long enough that a restart guard lets it vote. */
 static const char info[] =
@@ -35,6 +36,13 @@ static void answer(int fd, const redisReply *command)
 
     if (strcasecmp(word, "INFO") == 0)
         n = snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", sizeof(info) - 1, info);
+    else if (strcasecmp(word, "SENTINEL") == 0)
+        n = snprintf(text, sizeof(text), "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n%05d\r\n",
+                     redis_fake_master);
+    else if (strcasecmp(word, "CLUSTER") == 0)
+        n = snprintf(text, sizeof(text),
+                     "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
+                     redis_fake_master);
     else if (greets(word))
         n = snprintf(text, sizeof(text), "+OK\r\n");
     else

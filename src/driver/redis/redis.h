@@ -84,8 +84,8 @@ struct request {
     unsigned bucket;
     struct node *at; /* who answers: the node it was last sent to */
     int64_t sent_at; /* call.sent_at of that sending */
-    unsigned char repeats;
-    bool text; /* send the script itself, not its name */
+    bool hopped;     /* it was sent on to another node, without a pause */
+    bool text;       /* send the script itself, not its name */
 };
 
 struct conn {
@@ -125,6 +125,8 @@ void hf__redis_line_script(struct redis *, struct command *, const struct reques
 
 /* What an error reply means to the caller of a verb. */
 int hf__redis_reply_error(const struct redis *, const redisReply *, hf_error *);
+/* Lines of different slots cannot go in one script: remembered in redis.apart. */
+bool hf__redis_reply_apart(struct redis *, const redisReply *);
 int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
@@ -149,8 +151,9 @@ struct node {
     unsigned version;   /* 0x070000 */
     int64_t started_at; /* on our clock; not after then */
     bool always;        /* appendfsync always */
-    bool warned, aof, may_look, same_run; /* of the last greeting */
-    enum node_frees frees;                /* redlock */
+    unsigned warned;    /* WARN_*, of this run */
+    bool aof, may_look, same_run; /* of the last greeting */
+    enum node_frees frees;        /* redlock */
     char run_id[48];
 };
 
@@ -167,6 +170,11 @@ void hf__redis_node_move(struct node *, const char *host, uint16_t port);
 void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
+void hf__redis_login(struct conn *, const struct login *); /* login.c; if it has one */
+
+/* In a cluster: messages of a slot stay at its node (SPUBLISH). Who publishes and who
+ * subscribes both ask the node of the slot, so they agree while a cluster is upgraded. */
+bool hf__redis_node_sharded(const struct node *);
 
 static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
 {
@@ -230,7 +238,7 @@ void hf__redis_answered(struct redis *, struct verdict *, struct node *by);
 void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-void hf__redis_wake_login(struct conn *);
+void hf__redis_wake_login(struct conn *, const struct login *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
@@ -298,6 +306,7 @@ struct redis {
     struct opening open;
     const char *shown; /* of it */
     char *master;      /* its name, under Sentinel */
+    struct login sentinel_login;
     int64_t db;
     char prefix[PREFIX_MAX];
     size_t prefix_len;
@@ -323,11 +332,15 @@ struct redis {
     struct list sights; /* redlock: looks */
     struct list debts;  /* redlock: what nodes that went away have to be told to give up */
     bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
-    bool sharded;                /* messages of a slot stay at its node: SPUBLISH */
+    bool unheard[BUCKETS];       /* a server has ended our subscription there */
+    bool sharded;                /* of the node for which a command is being built */
     struct sentinel *sentinel;
     struct cluster *cluster;
     struct command command; /* reused */
+    unsigned warned;        /* WARN_*, of all servers */
     bool up, closing;
+    bool apart;  /* lines of different slots do not share a script */
+    bool served; /* it has been up: a refusal may pass, and is waited out */
 };
 
 static inline struct redis *redis_of(struct store *s)

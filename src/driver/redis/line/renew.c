@@ -1,7 +1,7 @@
 /* renew.c: proving that holders live, many in one script. In a cluster a script touches one
  * slot, and while a slot is being moved only a script of a single key is served: so one
- * line per script there. An error or a lost connection answers nothing, and the core
- * repeats. */
+ * line per script there, and where a proxy says CROSSSLOT. An error or a lost connection
+ * answers nothing, and the core repeats. */
 #include "driver/redis/redis.h"
 
 struct renew_request {
@@ -42,6 +42,10 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     struct env *env = r->store.env;
     hf_error err;
 
+    if (k->n > 1 && hf__redis_reply_apart(r, reply)) {
+        hf__scripted_split(&r->scripted, k);
+        return;
+    }
     if (reply && reply->type == REDIS_REPLY_ERROR) {
         hf__redis_reply_error(r, reply, &err);
         env->log(env, HF_LOG_WARN, NULL, err.text);

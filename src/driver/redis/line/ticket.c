@@ -225,6 +225,6 @@ void hf__redis_renew(struct store *s, struct life *const *lives, size_t n)
 {
     struct redis *r = redis_of(s);
 
-    r->scripted.renew_most = r->topology == TOPOLOGY_CLUSTER ? 1 : LINES_PER_SCRIPT;
+    r->scripted.renew_most = r->apart ? 1 : LINES_PER_SCRIPT;
     hf__scripted_renew(&r->scripted, lives, n);
 }

@@ -7,7 +7,9 @@
  *
  * Goes wrong: an error reply may only mean "elsewhere" or "not yet": a server that has
  * forgotten a script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a
- * line that is just being moved another try a little later (TRYAGAIN). A server that is
+ * line that is just being moved another try a little later (TRYAGAIN). CROSSSLOT comes
+ * from a proxy that hides shards behind one address: from then on lines are renewed and
+ * listed apart, as in a cluster. A server that is
  * loading or has become a replica is as good as gone: the connection is given up, and
  * another is opened. Every request of a lost connection is answered NULL, which is neither
  * yes nor no (G7): the core repeats it once the node is up again. */
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 16, LATER_US = 50000 };
+enum { LATER_US = 50000 };
 
 /* ---- replies --------------------------------------------------------------------- */
 
@@ -68,6 +70,9 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
             (long long)hf__redis_reply_number(reply, 1));
     if (reply->type != REDIS_REPLY_ERROR)
         return hf__fail(err, HF_EPROTO, 0, r->shown, "an answer of an unexpected form");
+    if (starts(reply, "MOVED ") || starts(reply, "ASK "))
+        return hf__fail(err, HF_ENOTSUP, 0, r->shown,
+                        "it is a node of a cluster: use redis+cluster:// (%s)", reply->str);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (starts(reply, kinds[i].word))
             return hf__fail(err, kinds[i].code, 0, r->shown, "%s", reply->str);
@@ -80,6 +85,14 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
     if (strstr(reply->str, "OOM command not allowed"))
         return hf__fail(err, HF_EFULL, 0, r->shown, "%s", reply->str);
     return hf__fail(err, HF_EPROTO, 0, r->shown, "%s", reply->str);
+}
+
+bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
+{
+    if (!starts(reply, "CROSSSLOT"))
+        return false;
+    r->apart = true;
+    return true;
 }
 
 /* ---- requests -------------------------------------------------------------------- */
@@ -235,29 +248,34 @@ static bool send_asking(struct conn *conn)
     return q != NULL;
 }
 
-static bool goes_elsewhere(struct conn *conn, struct request *q, const redisReply *reply)
+/* The first redirection is followed at once, the next after a pause, and so on, for as long
+ * as it takes: two nodes may name each other while a slot is being handed over. */
+static void go_elsewhere(struct conn *conn, struct request *q, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
     bool ask = starts(reply, "ASK ");
+    struct node *node = NULL;
     char host[256];
     unsigned slot;
     uint16_t port;
-    struct node *node;
 
-    if (r->topology != TOPOLOGY_CLUSTER || (!ask && !starts(reply, "MOVED ")) ||
-        !parse_place(conn, reply->str, &slot, host, &port))
-        return false;
-    if (!ask)
-        hf__redis_cluster_moved(r, slot, host, port);
-    node = hf__redis_cluster_node(r, host, port);
-    if (node && node_up(node) && (!ask || send_asking(&node->commands)))
+    if (!parse_place(conn, reply->str, &slot, host, &port)) {
+        hf__redis_cluster_stale(r);
+    } else {
+        if (!ask)
+            hf__redis_cluster_moved(r, slot, host, port);
+        node = hf__redis_cluster_node(r, host, port);
+    }
+    q->hopped =
+        !q->hopped && node && node_up(node) && (!ask || send_asking(&node->commands));
+    if (q->hopped)
         hf__redis_conn_send(&node->commands, q);
     else
         send_later(r, q);
-    return true;
 }
 
-/* Says whether the request goes on living. */
+/* Says whether the request goes on living: it is repeated as often as it takes, and the
+ * caller's own time is what ends it. */
 static bool repeated(struct conn *conn, struct request *q, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
@@ -266,17 +284,18 @@ static bool repeated(struct conn *conn, struct request *q, const redisReply *rep
         return false;
     if (starts(reply, "TRYAGAIN") || starts(reply, "BUSY ") ||
         starts(reply, "CLUSTERDOWN")) {
-        send_later(r, q); /* as often as it takes: the caller's own time is what ends it */
-        return true;
-    }
-    if (q->repeats++ >= REPEATS)
-        return false;
-    if (starts(reply, "NOSCRIPT")) {
+        q->hopped = false;
+        send_later(r, q);
+    } else if (starts(reply, "NOSCRIPT") && !q->text) {
         q->text = true;
         hf__redis_conn_send(conn, q);
-        return true;
+    } else if (r->topology == TOPOLOGY_CLUSTER &&
+               (starts(reply, "MOVED ") || starts(reply, "ASK "))) {
+        go_elsewhere(conn, q, reply);
+    } else {
+        return false;
     }
-    return goes_elsewhere(conn, q, reply);
+    return true;
 }
 
 static bool as_good_as_gone(const redisReply *reply)
@@ -311,8 +330,7 @@ static void take(struct conn *conn, redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ERROR && q->type->line &&
                as_good_as_gone(reply)) {
         hf__redis_reply_error(r, reply, &err);
-        if (err.code == HF_EPROTO)
-            err.code = HF_EUNREACHABLE;
+        err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
         hf__redis_conn_drop(conn, &err); /* it stays unanswered */
     } else {
         hf__link_answered(&conn->link);
@@ -394,6 +412,7 @@ static int send_request(struct link *k, struct link_call *call)
 
     c->len = 0;
     c->failed = c->nothing = false;
+    r->sharded = hf__redis_node_sharded(conn_at(k)->node);
     q->type->build(r, q, c);
     if (c->nothing || c->failed)
         return c->nothing ? HF_ENOENT : HF_ENOMEM;
@@ -436,13 +455,16 @@ static void greet(struct link *k)
 static void down(struct link *k, const hf_error *err)
 {
     struct conn *conn = conn_at(k);
+    hf_error last = *err;
 
     redisReaderFree(conn->reader);
     conn->reader = NULL;
     if (conn != &conn->node->commands)
         return;
     conn->node->tried = true;
-    hf__redis_state(conn->node->redis, err);
+    if (k->failed < k->choices) /* another sentinel is asked, before we call it refused */
+        last.code = HF_EUNREACHABLE;
+    hf__redis_state(conn->node->redis, &last);
 }
 
 static void unanswered(struct link *k, struct link_call *c)

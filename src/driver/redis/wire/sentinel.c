@@ -118,6 +118,7 @@ void hf__redis_sentinel_lost(struct redis *r)
 /* It is up when it has named the master: one that cannot is followed by the next. */
 static void talker_greets(struct conn *conn)
 {
+    hf__redis_login(conn, &conn->node->redis->sentinel_login);
     hf__redis_sentinel_lost(conn->node->redis);
 }
 
@@ -137,7 +138,7 @@ static void hears_greets(struct conn *conn)
 {
     static const char channel[] = "+switch-master";
 
-    conn->messages = true;
+    hf__redis_wake_login(conn, &conn->node->redis->sentinel_login);
     hf__redis_wake_say(conn, "SUBSCRIBE", channel, sizeof channel - 1);
 }
 
