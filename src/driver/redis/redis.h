@@ -148,10 +148,10 @@ struct node {
     bool listen_wanted;
     int64_t id, old_id; /* the server's name of our connection, and of the one before */
     struct echo echo;
-    unsigned version;   /* 0x070000 */
-    int64_t started_at; /* on our clock; not after then */
-    bool always;        /* appendfsync always */
-    unsigned warned;    /* WARN_*, of this run */
+    unsigned version;             /* 0x070000 */
+    int64_t started_at;           /* on our clock; not after then */
+    bool always;                  /* appendfsync always */
+    unsigned warned;              /* WARN_*, of this run */
     bool aof, may_look, same_run; /* of the last greeting */
     enum node_frees frees;        /* redlock */
     char run_id[48];
