@@ -31,7 +31,8 @@ static int dear_rounds(hf_client *c, const struct server *server)
         struct counts before, after;
         hf_lease *l;
 
-        STAYS(true, T_MS * 5 / 8 + i * T_MS / 6); /* never a multiple of T/4: no ping then */
+        /* never a multiple of T/4: no ping is sent then */
+        STAYS(true, T_MS * 5 / 8 + i * T_MS / 6);
         before = counts_of(server);
         l = taken(c, "n", NULL);
         after = counts_of(server);
