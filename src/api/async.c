@@ -252,7 +252,7 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
                    const hf_request *req, const struct listener *l, hf_op **ret,
                    hf_error *err)
 {
-    struct request r;
+    struct acquire_spec r;
     struct hf_op *op;
     int rc = hf__check_request(&c->core, req, false, &r, err);
 

@@ -135,7 +135,7 @@ struct hold {
 
 enum { HOLD_AMEND = 1 << 20, HF_HINTS_ROOM = 1024 };
 
-struct request { /* hf_request, checked */
+struct acquire_spec { /* hf_request, checked */
     enum line_kind kind;
     int64_t weight, capacity;
     bool barge, no_renew;
@@ -147,7 +147,7 @@ struct request { /* hf_request, checked */
     uint32_t needs; /* HF_CAP_* */
 };
 
-struct hold *hf__hold_new(struct client *, const char *name, const struct request *);
+struct hold *hf__hold_new(struct client *, const char *name, const struct acquire_spec *);
 void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
 void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
 void hf__hold_grade(struct hold *, uint32_t grade);
@@ -180,7 +180,8 @@ void hf__hold_each(const struct client *, struct owner,
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
 /* The hold on this lock that the request would re-enter, or wait for in vain (its own
  * thread's). */
-struct hold *hf__hold_find(const struct client *, const char *name, const struct request *);
+struct hold *hf__hold_find(const struct client *, const char *name,
+                           const struct acquire_spec *);
 
 static inline struct hold *hold_of(struct ticket *t)
 {
@@ -310,7 +311,7 @@ void hf__op_done_with(struct hf_op *); /* stops its timer */
 /* Each starts op and may complete it at once (op->done). A negative result means it was not
  * started; err is filled. */
 int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait_ms,
-                const struct request *);
+                const struct acquire_spec *);
 /* op may be NULL: nobody waits. 0, or HF_ELOST: it had been lost. The lease is the
  * caller's. */
 int hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms);
@@ -436,7 +437,7 @@ void hf__client_done(struct client *); /* closes the store */
 
 int hf__check_options(const hf_options *in, hf_options *out, hf_error *);
 int hf__check_request(const struct client *, const hf_request *in, bool blocking,
-                      struct request *out, hf_error *);
+                      struct acquire_spec *out, hf_error *);
 /* What the store must be able to do for this; 0, or HF_ENOTSUP with the reason. */
 int hf__check_needs(const struct client *, uint32_t needs, int64_t ttl_ms, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);

@@ -102,7 +102,7 @@ bool hf__hold_trusted(const struct hold *h)
 }
 
 struct hold *hf__hold_find(const struct client *c, const char *name,
-                           const struct request *r)
+                           const struct acquire_spec *r)
 {
     size_t n = strlen(name);
     uint64_t hash;

@@ -193,7 +193,7 @@ void core_pass(int64_t us)
 void core_start(struct hf_op *op, hf_error *err, int64_t wait_ms, const hf_request *req)
 {
     const char *name = "n";
-    struct request r;
+    struct acquire_spec r;
 
     assert_int_equal(hf__check_request(&w.c, req, false, &r, err), 0);
     hf__op_init(op, &w.c, OP_ACQUIRE, err);

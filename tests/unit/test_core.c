@@ -784,7 +784,7 @@ static void several_names_are_not_granted_with_one_lost(void **state)
 {
     const char *const names[] = { "a", "b" };
     struct ticket *first;
-    struct request r;
+    struct acquire_spec r;
     struct hf_op op;
 
     (void)state;
@@ -904,7 +904,7 @@ static void bad_requests_change_nothing(void **state)
         { .size = sizeof(hf_request), .note = "\xff" },
     };
     unsigned char bigger[sizeof(hf_request) + 8] = { 0 };
-    struct request r;
+    struct acquire_spec r;
     hf_error err;
 
     (void)state;

@@ -444,7 +444,7 @@ static void up_refuses_who_would_join_again(void **state)
 static void later_up_only_takes_away(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.flags = HF_NEED_DEADLINE));
-    struct request r;
+    struct acquire_spec r;
     hf_error err;
 
     (void)state;

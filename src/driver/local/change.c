@@ -21,8 +21,8 @@ static int amend(struct tx *tx, void *arg)
 {
     struct amend *a = arg;
     const struct ticket *t = a->t;
-    struct holder *h;
-    struct line *l;
+    struct local_holder *h;
+    struct local_line *l;
     int rc;
 
     a->found = false;
@@ -83,8 +83,8 @@ struct evict {
     bool found;
 };
 
-static int evict_holder(struct tx *tx, const struct evict *e, struct line *l,
-                        struct holder *h)
+static int evict_holder(struct tx *tx, const struct evict *e, struct local_line *l,
+                        struct local_holder *h)
 {
     uint64_t process = h->f.process, member = h->f.member;
     enum mail_kind kind = MAIL_MARKED;
@@ -101,10 +101,10 @@ static int evict_holder(struct tx *tx, const struct evict *e, struct line *l,
     return hf__local_line_save(tx, &e->key, l);
 }
 
-static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
+static int evict_waiter(struct tx *tx, struct evict *e, struct local_line *l)
 {
     uint64_t seq = UINT64_MAX;
-    struct waiter w;
+    struct local_waiter w;
     int rc;
 
     while ((rc = hf__local_queue_before(tx, l, seq, &w)) == 0) {
@@ -124,7 +124,8 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
 }
 
 /* Only of a ticket that its owner has left, and that nobody has broken before. */
-static int keep_on(struct tx *tx, struct evict *e, struct line *l, struct holder *h)
+static int keep_on(struct tx *tx, struct evict *e, struct local_line *l,
+                   struct local_holder *h)
 {
     int rc;
 
@@ -140,8 +141,8 @@ static int keep_on(struct tx *tx, struct evict *e, struct line *l, struct holder
 static int evict(struct tx *tx, void *arg)
 {
     struct evict *e = arg;
-    struct holder *h;
-    struct line *l;
+    struct local_holder *h;
+    struct local_line *l;
     int rc;
 
     e->found = false;

@@ -106,7 +106,7 @@ struct shared {
     uint64_t process; /* our number; 0: none yet */
     uint64_t next_member, next_life;
     int lifefd;
-    struct line line; /* scratch */
+    struct local_line line; /* scratch */
     struct arena_chunk *arena, *arena_now;
 };
 
@@ -233,36 +233,41 @@ void hf__local_key_name(struct key *, enum table, const char *ns, const char *na
 
 /* ---- lines ----------------------------------------------------------------------- */
 
-int hf__local_line_load(struct tx *, const struct key *, struct line **);
-int hf__local_line_save(struct tx *, const struct key *, struct line *);
-int hf__local_line_clean(struct tx *, struct line *); /* drops dead holders */
-int hf__local_line_step(struct tx *, const struct key *, struct line *);
+int hf__local_line_load(struct tx *, const struct key *, struct local_line **);
+int hf__local_line_save(struct tx *, const struct key *, struct local_line *);
+int hf__local_line_clean(struct tx *, struct local_line *); /* drops dead holders */
+int hf__local_line_step(struct tx *, const struct key *, struct local_line *);
 /* Tells the first that waits to look again: whom to watch, and which hold ends first. */
-int hf__local_head_look(struct tx *, const struct line *);
+int hf__local_head_look(struct tx *, const struct local_line *);
 /* The hold goes on without its owner, for so long from now. */
-int hf__local_line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
+int hf__local_line_keep(struct tx *, const struct local_line *, struct local_holder *,
+                        int64_t keep_ms);
 /* 0: the marks are damaged */
 uint64_t hf__local_line_fence(struct tx *, const struct key *);
 int hf__local_alive(struct tx *, uint64_t process); /* 1, 0 or HF_E* */
-int hf__local_waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
-int hf__local_queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
-int hf__local_queue_first(struct tx *, const struct line *, struct waiter *);
-int hf__local_queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
-int hf__local_queue_put(struct tx *, const struct line *, const struct waiter *);
+int hf__local_waiter_alive(struct tx *, const struct local_waiter *, struct life_fix *);
+int hf__local_queue_get(struct tx *, uint64_t line, uint64_t seq, struct local_waiter *);
+int hf__local_queue_first(struct tx *, const struct local_line *, struct local_waiter *);
+int hf__local_queue_before(struct tx *, const struct local_line *, uint64_t seq,
+                           struct local_waiter *);
+int hf__local_queue_put(struct tx *, const struct local_line *,
+                        const struct local_waiter *);
 /* tells the successor */
-int hf__local_queue_remove(struct tx *, struct line *, uint64_t seq);
+int hf__local_queue_remove(struct tx *, struct local_line *, uint64_t seq);
 int hf__local_life_put(struct tx *, uint64_t life, int64_t ttl_ms);
 int hf__local_life_get(struct tx *, uint64_t process, uint64_t life, struct life_fix *);
 int hf__local_life_del(struct tx *, uint64_t life);
 
 /* What a waiting ticket sees ahead of it. */
-struct sight {
+struct queue_ahead {
     bool first;
     uint32_t position;   /* 0: not known */
     int64_t earliest_at; /* expiry among the holders; only if first */
 };
-int hf__local_sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
-int hf__local_queue_join(struct tx *, struct line *, struct waiter *, struct sight *);
+int hf__local_queue_ahead(struct tx *, struct local_line *, struct local_waiter *,
+                          struct queue_ahead *);
+int hf__local_queue_join(struct tx *, struct local_line *, struct local_waiter *,
+                         struct queue_ahead *);
 
 /* ---- mail ------------------------------------------------------------------------ */
 
@@ -493,7 +498,7 @@ static inline uint64_t post_ticket(struct local *ls, struct ticket *t)
     return corpse;
 }
 
-int64_t hf__local_recheck_ms(const struct sight *, int64_t now);
+int64_t hf__local_recheck_ms(const struct queue_ahead *, int64_t now);
 
 struct wait *hf__local_wait_find(struct local *, const struct key *, int64_t ttl_ms);
 struct wait *hf__local_wait_new(struct local *, int64_t ttl_ms); /* NULL: no memory */

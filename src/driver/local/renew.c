@@ -50,8 +50,8 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
 {
     const struct ticket *t = first_on(life);
     int64_t expires_at = tx->now + life->ttl_ms * 1000;
-    struct holder *h;
-    struct line *l;
+    struct local_holder *h;
+    struct local_line *l;
     struct key k;
     int rc;
 
@@ -129,19 +129,19 @@ struct look_life {
     struct key key;
     bool dead, waits;
     unsigned char token[HF_TOKEN]; /* of the ticket that looks */
-    struct sight sight;
+    struct queue_ahead ahead;
     int64_t now;
 };
 
 /* The life has expired: whoever of it still stands in the queue leaves it. */
-static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
+static int end_waiting(struct tx *tx, struct look_life *k, struct local_line *l)
 {
     int rc = 0;
 
     list_for(n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
-        const struct holder *h = hf__local_line_find(l, t->token);
-        struct waiter w;
+        const struct local_holder *h = hf__local_line_find(l, t->token);
+        struct local_waiter w;
 
         if (h) {
             rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at);
@@ -162,11 +162,11 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
 }
 
 /* The first of its tickets that still waits looks for all. */
-static int look_ahead(struct tx *tx, struct look_life *k, struct line *l)
+static int look_ahead(struct tx *tx, struct look_life *k, struct local_line *l)
 {
     list_for(n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
-        struct waiter w;
+        struct local_waiter w;
         int rc;
 
         if (hf__local_line_find(l, t->token))
@@ -180,7 +180,7 @@ static int look_ahead(struct tx *tx, struct look_life *k, struct line *l)
         }
         k->waits = true;
         memcpy(k->token, t->token, sizeof k->token);
-        return hf__local_sight_take(tx, l, &w, &k->sight);
+        return hf__local_queue_ahead(tx, l, &w, &k->ahead);
     }
     return 0;
 }
@@ -189,7 +189,7 @@ static int look_life(struct tx *tx, void *arg)
 {
     struct look_life *k = arg;
     struct life_fix fix;
-    struct line *l;
+    struct local_line *l;
     int rc;
 
     k->dead = k->waits = false;
@@ -226,7 +226,7 @@ static int renew_waiting(struct local *ls, struct life *life)
         corpse = post_ticket(ls, t);
     hf__local_deliver(ls);
     if ((t = hf__local_ticket_find(ls, k.token)) != NULL && k.waits && t->life == life)
-        ev_waiting(t, k.sight.position, hf__local_recheck_ms(&k.sight, k.now));
+        ev_waiting(t, k.ahead.position, hf__local_recheck_ms(&k.ahead, k.now));
     if (corpse != 0)
         hf__local_attend(ls, k.token);
     return 0;

@@ -150,7 +150,7 @@ void hf__local_tidy(struct local *ls)
 
 static int step_line(struct tx *tx, const struct key *k)
 {
-    struct line *l;
+    struct local_line *l;
     uint32_t holders;
     uint64_t waiters;
     int rc = hf__local_line_load(tx, k, &l);

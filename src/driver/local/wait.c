@@ -187,7 +187,7 @@ int hf__local_stale_drop(struct tx *tx)
 
 /* ---- looking --------------------------------------------------------------------- */
 
-int64_t hf__local_recheck_ms(const struct sight *s, int64_t now)
+int64_t hf__local_recheck_ms(const struct queue_ahead *s, int64_t now)
 {
     if (!s->first || s->earliest_at == LOOP_NEVER)
         return -1;
@@ -197,7 +197,7 @@ int64_t hf__local_recheck_ms(const struct sight *s, int64_t now)
 struct attend {
     const struct ticket *t;
     struct key key;
-    struct sight sight;
+    struct queue_ahead ahead;
     int64_t now;
     bool waits;
 };
@@ -206,9 +206,9 @@ static int look_again(struct tx *tx, void *arg)
 {
     struct attend *a = arg;
     const struct ticket *t = a->t;
-    const struct holder *h;
-    struct waiter w;
-    struct line *l;
+    const struct local_holder *h;
+    struct local_waiter w;
+    struct local_line *l;
     int rc;
 
     a->waits = false;
@@ -228,7 +228,7 @@ static int look_again(struct tx *tx, void *arg)
             return rc;
     } else {
         a->waits = true;
-        if ((rc = hf__local_sight_take(tx, l, &w, &a->sight)) < 0)
+        if ((rc = hf__local_queue_ahead(tx, l, &w, &a->ahead)) < 0)
             return rc;
     }
     return tx->dirty ? hf__local_line_save(tx, &a->key, l) : TX_READ;
@@ -268,7 +268,7 @@ static int run_attend(struct local *ls, void *of)
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0 && a.waits) /* else the safety look comes later */
-        ev_waiting(t, a.sight.position, hf__local_recheck_ms(&a.sight, a.now));
+        ev_waiting(t, a.ahead.position, hf__local_recheck_ms(&a.ahead, a.now));
     return 0;
 }
 
