@@ -66,7 +66,7 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
                        own_channel(r, name, bucket));
 }
 
-static void build_auth(struct redis *r, struct request *q, struct command *c)
+static void build_auth(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)q;
     hf__redis_command_begin(c, r->open.user ? 3 : 2);
@@ -76,7 +76,7 @@ static void build_auth(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, r->open.password);
 }
 
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
+static void ignore(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     (void)r;
     (void)q;
@@ -89,7 +89,7 @@ void hf__redis_wake_login(struct conn *conn)
     struct redis *r = conn->node->redis;
 
     if (r->open.password) {
-        struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
+        struct redis_call *q = hf__redis_request_new(&auth, sizeof *q, 0);
 
         if (q)
             hf__redis_conn_send(conn, q);
