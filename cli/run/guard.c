@@ -1,4 +1,4 @@
-/* guard.c: a second process that sees to it that the command is dead before the store can
+/* guard.c: a second process that makes sure the command is dead before the store can
  * grant its name to another, whatever happens to the supervisor (G1).
  *
  * How it goes well: forked before the store is opened, in its own session, every signal

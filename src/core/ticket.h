@@ -30,7 +30,7 @@ enum ticket_event {
     TICKET_GONE,            /* the store dropped it: expired, or evicted */
     TICKET_GONE_A_WHILE,    /* not in line, and not to join again at once */
     TICKET_REFUSED,         /* the store would not take it */
-    TICKET_REFUSED_IN_LINE, /* nor hear of it any more, and it may stand in line */
+    TICKET_REFUSED_IN_LINE, /* refused, but an earlier join may have succeeded: leave */
     TICKET_DEADLINE,        /* our own clock says the hold can no longer be trusted */
     TICKET_GIVE_UP,         /* release, cancel, time-out, close */
     TICKET_LEFT,

@@ -1,11 +1,11 @@
-/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging one that is
- * nobody's.
+/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging a kept
+ * one, which has no owner.
  *
- * Each is one entry and name the ticket by its token (G8); what is not there is said and
- * changes nothing. An eviction without `now` only marks the hold: its expiry stays as its
- * owner last set it and cannot be renewed, so the line moves when the owner's own
- * deadline has passed (G1). With `now` the next is admitted at once, and only the fence
- * protects the resource.
+ * Each enters the gate once and names the ticket by its token (G8). A ticket that is not
+ * there is reported, and nothing changes. An eviction without `now` only marks the hold:
+ * its expiry stays as its owner last set it and cannot be renewed, so the line moves when
+ * the owner's own deadline has passed (G1). With `now` the next is admitted at once, and
+ * only the fence protects the resource.
  */
 #include "driver/local/local.h"
 

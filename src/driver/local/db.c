@@ -355,7 +355,7 @@ int hf__local_tx_inside(struct shared *sh, struct local *ls, tx_body *body, void
         if (swept || !sh->env || hf__local_sweep(sh, hf__loop_now(), NULL) < 0)
             break;
         swept = true;
-        /* Whom it has admitted. Before the next try, which forgets who is to be woken. */
+        /* Wake the tickets it admitted now: the next try starts with an empty list. */
         if (ls && hf__local_tx_once(sh, ls, hf__local_poke_unread, NULL, false, NULL) == 0)
             hf__local_poke(ls);
     }

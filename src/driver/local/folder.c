@@ -355,7 +355,7 @@ static int look_at_gate(struct shared *sh, enum sight_of_gate *seen, hf_error *e
     if (!hf__local_gate_sound(g))
         return hf__fail(err, HF_EDAMAGED, 0, sh->path,
                         "its gate is damaged; stop its users and remove the folder");
-    if (g->state != GATE_LIVE) { /* whoever was replacing it was killed */
+    if (g->state != GATE_LIVE) { /* the process that was replacing it was killed */
         *seen = GATE_NEW;
         hf__fail(err, HF_EBUSYSTORE, 0, sh->path, "in use, but its gate is out of use");
         return 0;

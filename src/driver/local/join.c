@@ -40,7 +40,7 @@ struct join {
     uint64_t life;      /* the number of the wait's record */
     uint64_t line, seq;
     struct queue_ahead ahead;
-    char text[200];        /* BUSY: who is in the way */
+    char text[200];        /* BUSY: which holder is in the way */
     enum line_kind in_use; /* MISMATCH: as what, with which capacity */
     int64_t capacity;
 };
@@ -91,7 +91,7 @@ static int hold_now(struct tx *tx, struct join *j, struct local_line *l)
     j->outcome = GRANTED;
     j->fence = h.f.fence;
     j->expires_at = h.f.expires_at;
-    /* Who was barged past must watch us now. */
+    /* The ticket that we passed must watch us now. */
     if ((rc = hf__local_head_look(tx, l)) < 0)
         return rc;
     return hf__local_line_save(tx, &j->key, l);

@@ -296,7 +296,7 @@ int hf__local_queue_remove(struct tx *tx, struct local_line *l, uint64_t seq)
         return rc < 0 ? rc : queue_del(tx, l, seq);
     if ((rc = hf__local_queue_before(tx, l, seq, &before)) < 0)
         return rc;
-    /* Without a predecessor the next one is the head now, and the step sees to it. */
+    /* Without a predecessor the next one is the head now; the step admits it. */
     if (rc == 0 && before.f.process != after.f.watch) {
         after.f.watch = before.f.process;
         if ((rc = hf__local_queue_put(tx, l, &after)) < 0)

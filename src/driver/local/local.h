@@ -46,7 +46,7 @@ struct gate { /* the file `gate`, mapped shared */
     uint64_t pid_ns, time_ns; /* inode numbers; 0: the kernel has none */
     unsigned char id[16];     /* also in the store: the two belong together */
     uint32_t state;           /* GATE_LIVE; else replaced by a new one */
-    uint32_t inside;          /* pid of who is, or was last, inside */
+    uint32_t inside;          /* pid of the process that is, or was last, inside */
     uint64_t map_size;        /* of the store; its file has that much reserved */
     uint64_t commit;          /* the last LMDB transaction that counts */
     uint64_t next_process, next_line, next_version;

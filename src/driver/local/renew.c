@@ -68,7 +68,7 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
     if (h->f.flags & HOLDER_BROKEN)
         return 0;
     *result = 0;
-    /* A shorter ttl: whoever waits for the old end must know. */
+    /* A shorter ttl: a client that waits for the old expiry must be told. */
     if (expires_at < h->f.expires_at && (rc = hf__local_head_look(tx, l)) < 0)
         return rc;
     h->f.expires_at = expires_at;

@@ -4,8 +4,8 @@
  * for it writes a message of fixed size there. Mostly it only says "see the mailbox"; the
  * reader takes all messages first and reads its mailbox second, so one that comes in
  * between causes one more, empty, look. A single grant stands in the message itself, as
- * it stands in the mail: then the reader need not enter the gate, and whoever was waited
- * for by others is at work the sooner.
+ * it stands in the mail: then the reader need not enter the gate, and the new holder can
+ * start work sooner.
  *
  * Nothing depends on the message. If its writer was killed after the commit, or was
  * refused by a full pipe, the mail is still there: whoever buries the writer wakes all who
@@ -17,13 +17,13 @@
  * since, that is mail of its own; if the ticket has left, or knows, nobody listens.
  *
  * A grant that stands in a message also stands in the gate, in a slot that its member
- * shares with others: whoever is woken looks there first, and what it finds there it need
- * not read from the pipe before its caller goes on. Why that is right:
+ * shares with others: the woken process checks the slot first, and drains its pipe
+ * later, off the critical path of its caller. Why that is right:
  *  - A slot is written inside the gate, after the commit counts, before the message. So
- *    there is one writer at a time, and what stands there is as true as the message.
- *  - `turn` is odd while a slot is written, and another one afterwards: a reader, who is
- *    not in the gate, takes only what was there, whole, under one even number. A writer
- *    that is killed leaves it odd; the next one goes on from there.
+ *    there is one writer at a time, and the slot is as true as the message.
+ *  - `turn` is odd while a slot is written, and another one afterwards: a reader, which
+ *    is not in the gate, takes a slot only if it read all of it under one even number. A
+ * writer that is killed leaves it odd; the next one goes on from there.
  *  - A slot is only a short cut. If it is torn, overwritten by another member's grant, or
  *    tells what is known, the pipe is read as ever. Its message is never skipped: it stays
  *    in the pipe, which therefore stays readable, and is read, with all that came behind

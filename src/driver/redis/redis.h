@@ -237,7 +237,7 @@ void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has bee
 void hf__redis_wake_holders(struct redis *);
 void hf__redis_wake_again(struct redis *, struct node *,
                           unsigned bucket); /* it has moved there */
-/* Sees to it that messages about this bucket reach us; then those who wait there look. */
+/* Subscribes to the bucket's channel, then re-checks every waiter in that bucket. */
 void hf__redis_wake_listen(struct redis *, unsigned bucket);
 void hf__redis_wake_channel(struct redis *, unsigned bucket, const char *channel, size_t,
                             bool on);
@@ -322,7 +322,7 @@ struct redis {
     uint64_t highest;   /* redlock: mark that we have seen */
     uint32_t blank;     /* redlock: nodes that had no mark when they were last heard of */
     struct list sights; /* redlock: looks */
-    struct list debts;  /* redlock: what nodes that went away have to be told to give up */
+    struct list debts;  /* redlock: keys to delete on nodes unreachable at release */
     bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
     bool sharded;                /* messages of a slot stay at its node: SPUBLISH */
     struct sentinel *sentinel;
