@@ -87,11 +87,11 @@ static int evict_holder(struct tx *tx, const struct evict *e, struct local_line 
                         struct local_holder *h)
 {
     uint64_t process = h->f.process, member = h->f.member;
-    enum mail_kind kind = MAIL_MARKED;
+    enum inbox_kind kind = INBOX_MARKED;
     int rc;
 
     if (e->look->now || process == 0) {
-        kind = MAIL_EVICTED;
+        kind = INBOX_EVICTED;
         hf__local_line_drop(l, (size_t)(h - l->holders));
     } else
         h->f.flags |= HOLDER_BROKEN;
@@ -116,7 +116,7 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct local_line *l)
         return rc < 0 ? rc : TX_READ;
     e->found = true;
     if ((rc = hf__local_queue_remove(tx, l, seq)) < 0 ||
-        (rc = hf__local_tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) <
+        (rc = hf__local_tell(tx, w.f.process, w.f.member, INBOX_EVICTED, w.f.token, 0, 0)) <
             0 ||
         (rc = hf__local_line_step(tx, &e->key, l)) < 0)
         return rc;

@@ -12,8 +12,8 @@
  * used again, so neither can touch another's ticket (G8).
  *
  * A try that finds no room first asks whether those in its way are dead: right after kill
- * -9 of the holder it must succeed. It asks outside the gate, buries, and tries once
- * more.
+ * -9 of the holder it must succeed. It asks outside the gate, removes the dead, and tries
+ * once more.
  *
  * Upholds G1, G2, G3 (the end of the queue, unless barging), G7, G8.
  */
@@ -299,7 +299,7 @@ static void now_waits(struct local *ls, struct join *j)
     hf__local_deliver(ls);
     ev_waiting(t, j->ahead.position, hf__local_recheck_ms(&j->ahead, j->now));
     if (corpse != 0)
-        hf__local_attend(ls, token); /* which buries it */
+        hf__local_attend(ls, token); /* which removes it if it is dead */
 }
 
 static void answer(struct local *ls, struct join *j, hf_error *err)
@@ -335,7 +335,7 @@ static int try_join(struct local *ls, struct join *j, hf_error *err)
         rc = hf__local_tx_run(ls, join, j, true, err);
     for (int n = 0; n < BURIALS && rc == 0 && no_room(j) && ls->nnotes + ls->npokes == 0;
          n++) {
-        if (!hf__local_bury_seen(ls))
+        if (!hf__local_remove_dead_seen(ls))
             break;
         rc = hf__local_tx_run(ls, join, j, true, err);
     }
@@ -416,8 +416,8 @@ static int leave(struct tx *tx, void *arg)
     if (rc == DB_NONE)
         return TX_READ;
     if (v->t->drv[1] != 0 &&
-        ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
-         (rc = hf__local_mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
+        ((rc = hf__local_inbox_forget(tx, INBOX_GRANTED, v->t->token)) < 0 ||
+         (rc = hf__local_inbox_forget(tx, INBOX_LOOK, v->t->token)) < 0))
         return rc;
     if ((rc = hf__local_line_step(tx, &v->key, l)) < 0)
         return rc;

@@ -10,7 +10,7 @@
  * (G2).
  *
  * All of it happens in one transaction, in the gate: nothing runs beside it, and a kill
- * undoes all of it. What a grant must tell goes into the mailbox in the same transaction,
+ * undoes all of it. What a grant must tell goes into the inbox in the same transaction,
  * so a lost wake delays a grant until the next look but never loses it.
  *
  * Who watches whom (G5). The head watches every process that holds; each other waiter
@@ -302,7 +302,7 @@ int hf__local_queue_remove(struct tx *tx, struct local_line *l, uint64_t seq)
         if ((rc = hf__local_queue_put(tx, l, &after)) < 0)
             return rc;
         if (after.f.process != before.f.process &&
-            (rc = hf__local_tell(tx, after.f.process, after.f.member, MAIL_LOOK,
+            (rc = hf__local_tell(tx, after.f.process, after.f.member, INBOX_LOOK,
                                  after.f.token, 0, 0)) < 0)
             return rc;
     }
@@ -333,7 +333,7 @@ static int admit(struct tx *tx, const struct key *k, struct local_line *l,
         return broken_line(tx, rc);
     if ((rc = queue_del(tx, l, w->seq)) < 0)
         return rc;
-    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_GRANTED, w->f.token,
+    return hf__local_tell(tx, w->f.process, w->f.member, INBOX_GRANTED, w->f.token,
                           h.f.fence, h.f.expires_at);
 }
 
@@ -363,7 +363,7 @@ static int tell_head(struct tx *tx, struct local_line *l, struct local_waiter *w
     w->f.flags |= WAITER_TOLD;
     if ((rc = hf__local_queue_put(tx, l, w)) < 0)
         return rc;
-    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_LOOK, w->f.token, 0, 0);
+    return hf__local_tell(tx, w->f.process, w->f.member, INBOX_LOOK, w->f.token, 0, 0);
 }
 
 int hf__local_line_step(struct tx *tx, const struct key *k, struct local_line *l)
@@ -406,7 +406,7 @@ int hf__local_head_look(struct tx *tx, const struct local_line *l)
     if (l->f.waiters == 0 || (rc = hf__local_queue_first(tx, l, &head)) == DB_NONE)
         return 0;
     return rc < 0 ? rc
-                  : hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK,
+                  : hf__local_tell(tx, head.f.process, head.f.member, INBOX_LOOK,
                                    head.f.token, 0, 0);
 }
 

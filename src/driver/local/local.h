@@ -154,7 +154,7 @@ enum table {
     TABLE_LINE = 'L',    /* full name -> line */
     TABLE_QUEUE = 'Q',   /* line id, seq -> waiter */
     TABLE_LIFE = 'V',    /* process, life -> life_fix */
-    TABLE_MAIL = 'M',    /* process, member, kind, token -> mail_fix */
+    TABLE_INBOX = 'M',   /* process, member, kind, token -> inbox_fix */
     TABLE_CELL = 'C',    /* full name -> cell */
     TABLE_FOLLOW = 'F'   /* hash of full name, table, process, member -> nothing */
 };
@@ -224,7 +224,7 @@ int hf__local_check_tree(const struct shared *, int fd, hf_error *);
 int hf__local_meta_forget(int fd, uint64_t after); /* invalidates a newer meta page */
 
 /* Keys: a table byte and big-endian numbers. */
-enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_MAIL = 34, KEY_FOLLOW = 26 };
+enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_INBOX = 34, KEY_FOLLOW = 26 };
 size_t hf__local_key_numbers(unsigned char *, enum table, const uint64_t *, size_t n);
 uint64_t hf__local_key_number(const unsigned char *); /* of 8 bytes */
 bool hf__local_key_cut(const struct key *);           /* the record must hold the name */
@@ -269,28 +269,28 @@ int hf__local_queue_ahead(struct tx *, struct local_line *, struct local_waiter 
 int hf__local_queue_join(struct tx *, struct local_line *, struct local_waiter *,
                          struct queue_ahead *);
 
-/* ---- mail ------------------------------------------------------------------------ */
+/* ---- inbox ----------------------------------------------------------------------- */
 
-enum mail_kind {                /* in the order in which they are to be read */
-                 MAIL_LOOK = 1, /* look again whom to watch */
-                 MAIL_GRANTED,  /* value: fence; and the expiry that the hold has */
-                 MAIL_MARKED,
-                 MAIL_EVICTED,
-                 MAIL_CHANGED, /* value: hash of the name; token: its table byte */
-                 MAIL_EXPIRED  /* a note of our own only */
+enum inbox_kind {                 /* in the order in which they are to be read */
+                  INBOX_LOOK = 1, /* look again whom to watch */
+                  INBOX_GRANTED,  /* value: fence; and the expiry that the hold has */
+                  INBOX_MARKED,
+                  INBOX_EVICTED,
+                  INBOX_CHANGED, /* value: hash of the name; token: its table byte */
+                  INBOX_EXPIRED  /* a note of our own only */
 };
 
 struct note { /* news for a ticket of our own, told after the gate is left */
-    enum mail_kind kind;
+    enum inbox_kind kind;
     unsigned char token[HF_TOKEN];
-    struct mail_fix fix;
+    struct inbox_fix fix;
 };
 
 /* What goes through a wake pipe. */
 struct wake {
-    uint64_t kind; /* MAIL_GRANTED: this is it; 0: see the mailbox */
+    uint64_t kind; /* INBOX_GRANTED: this is it; 0: see the inbox */
     unsigned char token[HF_TOKEN];
-    struct mail_fix fix;
+    struct inbox_fix fix;
 };
 
 struct poke {
@@ -299,19 +299,19 @@ struct poke {
 };
 
 struct stale {                     /* a record of ours that nobody needs any more */
-    uint64_t life;                 /* its number; 0: it is the mail of a grant */
+    uint64_t life;                 /* its number; 0: it is the entry of a grant */
     unsigned char token[HF_TOKEN]; /* to this ticket */
 };
 
-int hf__local_tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
+int hf__local_tell(struct tx *, uint64_t process, uint64_t member, enum inbox_kind,
                    const unsigned char *token, uint64_t value, int64_t expires_at);
-int hf__local_note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t value,
+int hf__local_note(struct tx *, enum inbox_kind, const unsigned char *token, uint64_t value,
                    int64_t expires_at); /* for a ticket of our own */
 int hf__local_tell_followers(struct tx *, enum table, uint64_t hash);
-int hf__local_mail_read(struct tx *); /* moves our mail into notes */
-/* a body: hf__local_poke will wake all who have mail */
+int hf__local_inbox_read(struct tx *); /* moves our inbox into notes */
+/* a body: hf__local_poke will wake every member with an entry */
 int hf__local_poke_unread(struct tx *, void *);
-int hf__local_mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
+int hf__local_inbox_forget(struct tx *, enum inbox_kind, const unsigned char *token);
 void hf__local_hear(struct local *, const struct note *);
 /* hf__local_poke, and tells our own; not inside the gate */
 void hf__local_deliver(struct local *);
@@ -357,17 +357,19 @@ bool hf__local_guarded(const struct shared *, uint64_t process, int *fd);
 uint64_t hf__local_process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__local_seen_add(struct tx *, uint64_t process);
 bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */
-int hf__local_bury(struct local *, uint64_t process);
-bool hf__local_bury_seen(struct local *); /* the dead in local->seen; were there any? */
-int hf__local_bury_inside(struct tx *, uint64_t process);
-void hf__local_bury_files(const struct shared *, uint64_t process); /* but see sweep.c */
-/* Watches all in local->seen; returns one that is to be buried, or 0. */
+int hf__local_remove_dead(struct local *, uint64_t process);
+bool hf__local_remove_dead_seen(
+    struct local *); /* the dead in local->seen; were there any? */
+int hf__local_remove_dead_inside(struct tx *, uint64_t process);
+void hf__local_remove_dead_files(const struct shared *,
+                                 uint64_t process); /* but see collect.c */
+/* Watches all in local->seen; returns a dead one that is to be removed, or 0. */
 uint64_t hf__local_post_set(struct local *, struct post **);
 void hf__local_post_clear(struct local *, struct post *); /* takes NULL */
 bool hf__local_post_has(const struct post *, const struct peer *);
 void hf__local_peers_done(struct local *);
-int hf__local_sweep(struct shared *, int64_t now,
-                    hf_error *); /* inside the gate; now 0: no clock */
+int hf__local_collect(struct shared *, int64_t now,
+                      hf_error *); /* inside the gate; now 0: no clock */
 /* The pipes and sockets of all processes, or (tx) of those that have no record. */
 int hf__local_files_remove(const struct shared *, struct tx *);
 enum { TIDY_EVERY = 64 };

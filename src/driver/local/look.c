@@ -3,7 +3,7 @@
  * One entry that copies everything out, then the events, outside the gate. Nothing is
  * written, and no expiry moves (rule 7). Dead and expired tickets are not shown; a
  * process that died without anybody noticing yet is noticed here: those that hold or wait
- * in what was read are asked outside the gate, the dead are buried, and the look is
+ * in what was read are asked outside the gate, the dead are removed, and the look is
  * repeated once.
  */
 #include "driver/local/local.h"
@@ -332,7 +332,7 @@ static int run(struct local *ls, void *of)
     if (k.look->follow && !k.look->drv_ptr)
         rc = hf__local_follow_start(ls, k.look, NULL, &err);
     if (rc == 0 && (rc = hf__local_tx_run(ls, look, &k, false, &err)) == 0 &&
-        hf__local_bury_seen(ls))
+        hf__local_remove_dead_seen(ls))
         rc = hf__local_tx_run(ls, look, &k, false, &err);
     if (rc == 0) {
         show(ls, &k);

@@ -73,7 +73,7 @@ struct life_fix {
     int64_t expires_at, ttl_ms;
 };
 
-struct mail_fix {
+struct inbox_fix {
     uint64_t value;
     int64_t expires_at;
 };

@@ -4,7 +4,7 @@
  * there and has not expired gets `now + ttl`, a marked one is not renewed (HF_EBUSY), one
  * that is gone or has expired is lost; it is never revived, because another may have been
  * told that the place is free (G1). A waiting life is renewed in an entry of its own,
- * which also reads our mail (whatever byte was lost, the grant is found here: G4), steps
+ * which also reads our inbox (whatever byte was lost, the grant is found here: G4), steps
  * the line (a dead or expired holder is dropped by whoever looks first) and sees whom to
  * watch.
  *
@@ -144,13 +144,13 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct local_line *l)
         struct local_waiter w;
 
         if (h) {
-            rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at);
+            rc = hf__local_note(tx, INBOX_GRANTED, t->token, h->f.fence, h->f.expires_at);
         } else {
             rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w);
             if (rc == 0 && l->f.id == t->drv[0])
                 rc = hf__local_queue_remove(tx, l, w.seq);
             if (rc >= 0)
-                rc = hf__local_note(tx, MAIL_EXPIRED, t->token, 0, 0);
+                rc = hf__local_note(tx, INBOX_EXPIRED, t->token, 0, 0);
         }
         if (rc < 0)
             return rc;
@@ -170,11 +170,11 @@ static int look_ahead(struct tx *tx, struct look_life *k, struct local_line *l)
         int rc;
 
         if (hf__local_line_find(l, t->token))
-            continue; /* granted just now, or its mail has just been read */
+            continue; /* granted just now, or its entry has just been read */
         if ((rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) < 0)
             return rc;
         if (rc == DB_NONE) {
-            if ((rc = hf__local_note(tx, MAIL_EXPIRED, t->token, 0, 0)) < 0)
+            if ((rc = hf__local_note(tx, INBOX_EXPIRED, t->token, 0, 0)) < 0)
                 return rc;
             continue;
         }
@@ -194,7 +194,7 @@ static int look_life(struct tx *tx, void *arg)
 
     k->dead = k->waits = false;
     k->now = tx->now;
-    if ((rc = hf__local_mail_read(tx)) < 0 ||
+    if ((rc = hf__local_inbox_read(tx)) < 0 ||
         (rc = hf__local_line_load(tx, &k->key, &l)) < 0)
         return rc;
     if ((rc = hf__local_life_get(tx, tx->sh->process, k->life->drv[0], &fix)) < 0)

@@ -13,7 +13,7 @@
  *
  * hf__local_attend is what a waiter does when it is told to look, or when a process that it
  * watches has died: step the line, see whether it holds, else whom to watch now. Each
- * process found dead is buried and the look repeated; that ends, because each turn has
+ * process found dead is removed and the look repeated; that ends, because each turn has
  * one process fewer. If the gate is closed, the look comes as soon as it is open.
  */
 #include "driver/local/local.h"
@@ -180,7 +180,7 @@ int hf__local_stale_drop(struct tx *tx)
         const struct stale *s = &tx->ls->stale[i - 1];
 
         rc = s->life != 0 ? hf__local_life_del(tx, s->life)
-                          : hf__local_mail_forget(tx, MAIL_GRANTED, s->token);
+                          : hf__local_inbox_forget(tx, INBOX_GRANTED, s->token);
     }
     return rc;
 }
@@ -217,10 +217,10 @@ static int look_again(struct tx *tx, void *arg)
         (rc = hf__local_line_step(tx, &a->key, l)) < 0)
         return rc;
     if ((h = hf__local_line_find(l, t->token)) != NULL) {
-        /* The step has told it, or its mail is on the way: both are harmless twice. */
-        if ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, t->token)) < 0 ||
-            (rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) <
-                0)
+        /* The step has told it, or its entry is on the way: both are harmless twice. */
+        if ((rc = hf__local_inbox_forget(tx, INBOX_GRANTED, t->token)) < 0 ||
+            (rc = hf__local_note(tx, INBOX_GRANTED, t->token, h->f.fence,
+                                 h->f.expires_at)) < 0)
             return rc;
     } else if (t->drv[1] == 0 ||
                (rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0) {
@@ -261,7 +261,7 @@ static int run_attend(struct local *ls, void *of)
         corpse = a.waits ? post_ticket(ls, t) : 0;
         hf__local_deliver(ls);
         if (corpse != 0)
-            rc = hf__local_bury(ls, corpse);
+            rc = hf__local_remove_dead(ls, corpse);
     } while (corpse != 0 && rc == 0);
     if ((t = waiting(ls, token)) == NULL)
         return 0;
