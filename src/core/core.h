@@ -24,9 +24,10 @@
 
 struct hold;
 
-/* What the layer above gives the core. */
 struct client;
 
+/* What the layer above gives the core: told when something has happened that a thread or a
+ * callback of the application waits for. */
 struct host {
     void (*op_done)(struct hf_op *);          /* op->done has just become true */
     void (*op_seen)(struct hf_op *);          /* OP_WATCH: op->list or op->rc is new */
@@ -34,6 +35,8 @@ struct host {
     bool (*more_comes)(struct client *);      /* do not send yet; may be NULL */
 };
 
+/* One opened store. The lists hold work for hf__client_run: events only queue it, because
+ * no verb may be called inside an event (seam.h, rule 1). */
 struct client {
     struct store *store;
     struct env *env;
@@ -72,6 +75,7 @@ struct client {
 
 /* ---- holds ----------------------------------------------------------------------- */
 
+/* At most one amend of a hold is on its way, so that no answer is taken for another's. */
 enum amend_state {
     AMEND_NONE,
     AMEND_SENT, /* amend was called and is not answered; UP repeats it */
@@ -79,6 +83,8 @@ enum amend_state {
                    answered */
 };
 
+/* A ticket with its timers and handles. Its state moves by the table in ticket.c
+ * (hf__hold_step). It lives until it is OUT and no lease or operation has it. */
 struct hold {
     struct ticket t;
     struct client *client;
@@ -204,12 +210,15 @@ void hf__unhang(struct ticket *);
 
 /* ---- leases ---------------------------------------------------------------------- */
 
+/* One name of a lease. A hold that is entered again (G9) has a part in each lease on it. */
 struct lease_part {
     struct hold *hold;
     struct hf_lease *lease;
     struct list on_hold;
 };
 
+/* The handle of the application. What "any thread" reads of it (hf_lease_check) are the
+ * atomics of its holds, which stay until it is released. */
 struct hf_lease {
     struct client *client;
     void *owner; /* the layer above: its client, counted */
@@ -252,9 +261,12 @@ enum op_kind {
     OP_CHANGE,
     OP_CONNECT
 };
+/* Which verb of the driver an ask is for. */
 enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
 struct ask;
 
+/* One operation that was started. The core sets `done` once, with rc; then the layer above
+ * wakes the thread that waits, or queues the callback. */
 struct hf_op {
     struct client *client;
     enum op_kind kind;
@@ -342,6 +354,7 @@ void hf__op_refused(struct hf_op *, struct hold *, int why, const hf_error *);
 
 /* ---- asking: looks, evictions, cells --------------------------------------------- */
 
+/* The result of a look or a list: copies, which need neither client nor store any more. */
 struct hf_ticket {
     char id[2 * HF_TOKEN + 1], owner[40];
     unsigned char token[HF_TOKEN];

@@ -141,6 +141,7 @@ void hf__hold_each(const struct client *c, struct owner owner,
     }
 }
 
+/* The names for a ticket, as they are collected: "a\0b\0". */
 struct hints {
     char *text;
     size_t len;

@@ -345,6 +345,8 @@ static struct all *copy_all(const char *const *names, size_t *n,
         used += strlen(names[i]) + 1;
     }
     all->req.note = strcpy(all->text + used, r->note);
+    /* Everybody takes names in this order, so two of these cannot wait for each other; a
+     * name that was given twice is taken once. */
     qsort(all->names, *n, sizeof *all->names, by_bytes);
     for (size_t i = 0; i < *n; i++)
         if (i == 0 || strcmp(all->names[i], all->names[kept - 1]) != 0)

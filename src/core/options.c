@@ -228,6 +228,8 @@ int hf__check_request(const struct client *c, const hf_request *given, bool bloc
     int rc;
 
     memset(out, 0, sizeof *out);
+    /* the caller's header may be older (shorter) or newer: then what we do not know must be
+     * 0 */
     if (given && !hf__copy_sized(&in, sizeof in, given, given->size, HF_REQUEST_SIZE_0_1))
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "hf_request: size %" PRIu32 " or unknown bytes in it", given->size);
