@@ -24,7 +24,7 @@ static void new_token(struct hold *h)
     h->t.keep_ms = 0;
 }
 
-static void fill(struct hold *h, const char *name, const struct request *r)
+static void fill(struct hold *h, const char *name, const struct acquire_spec *r)
 {
     size_t n = strlen(name);
 
@@ -47,7 +47,7 @@ static void fill(struct hold *h, const char *name, const struct request *r)
     h->needs = r->needs;
 }
 
-struct hold *hf__hold_new(struct client *c, const char *name, const struct request *r)
+struct hold *hf__hold_new(struct client *c, const char *name, const struct acquire_spec *r)
 {
     struct hold *h = calloc(1, sizeof *h + strlen(name) + strlen(r->note) + 2);
 

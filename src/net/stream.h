@@ -29,6 +29,7 @@ struct stream;
 struct tls_module;
 struct tls_context;
 
+/* What the owner of a stream is told. */
 struct stream_events {
     void (*up)(struct stream *);
     void (*data)(struct stream *, const char *, size_t); /* at least one byte */
@@ -51,6 +52,8 @@ struct addresses;
 struct resolve;
 struct tls_session;
 
+/* Embedded in the object that uses it. Descriptor and session exist only while it is not
+ * CLOSED. */
 struct stream {
     struct env *env;
     const struct stream_events *on;
@@ -75,6 +78,7 @@ struct stream {
     hf_error last; /* why the address before this one failed, or why it is broken */
 };
 
+/* In the order in which a connection comes up; RESOLVING and SHAKING may be left out. */
 enum stream_state {
     STREAM_CLOSED,
     STREAM_RESOLVING,

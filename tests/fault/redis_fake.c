@@ -1,6 +1,7 @@
 /* redis_fake.c: see redis_fake.h. */
 #include "redis_fake.h"
 
+#include "broken.h"
 #include "check.h"
 
 #include <hiredis/hiredis.h>
@@ -66,4 +67,19 @@ void redis_fake_talk(int fd)
         }
     }
     redisReaderFree(reader);
+}
+
+void redis_only_errors(const char *url)
+{
+    static const struct {
+        const char *error;
+        int code;
+    } cases[] = { { "NOPERM this user has no permissions", HF_EAUTH },
+                  { "OOM command not allowed when used memory > 'maxmemory'.", HF_EFULL },
+                  { "ERR something else", HF_EPROTO } };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        redis_fake_error = cases[i].error;
+        only_errors(url, cases[i].code);
+    }
 }

@@ -7,4 +7,8 @@ extern _Atomic(const char *) redis_fake_error; /* "OOM ..." */
 extern _Atomic(int) redis_fake_master; /* the port of that master, of this machine */
 void redis_fake_talk(int fd);
 
+/* The store at `url` has only such servers: each kind of error ends a call with its code.
+ */
+void redis_only_errors(const char *url);
+
 #endif

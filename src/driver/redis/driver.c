@@ -177,7 +177,7 @@ static void free_redis(struct redis *r)
     while ((n = list_first(&r->nodes)) != NULL)
         hf__redis_node_free(container_of(n, struct node, in_redis));
     while ((n = list_pop(&r->later)) != NULL)
-        free(container_of(n, struct request, call.node));
+        free(container_of(n, struct redis_call, call.node));
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     hf__opening_done(&r->open);

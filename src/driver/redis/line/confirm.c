@@ -21,11 +21,11 @@
 enum { PIECE_MS = 10 };
 
 struct replica_request {
-    struct request q;
+    struct redis_call q;
     struct node *node; /* it answers all its requests before it is freed */
 };
 
-static struct replica_request *of(struct request *q)
+static struct replica_request *of(struct redis_call *q)
 {
     return container_of(q, struct replica_request, q);
 }
@@ -87,7 +87,7 @@ static struct verdict *copy(const struct verdict *v)
 
 /* ---- waiting for replicas -------------------------------------------------------- */
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     int64_t ms = PIECE_MS;
 
@@ -133,7 +133,7 @@ static void tell(struct redis *r, const struct node *node, int64_t replicas,
 
 static void send_wait(struct redis *, struct node *);
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct node *node = of(q)->node;
     bool number = reply && reply->type == REDIS_REPLY_INTEGER;
@@ -150,7 +150,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 static void send_wait(struct redis *r, struct node *node)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q;
+    struct redis_call *q;
     bool any = false;
     hf_error err;
 

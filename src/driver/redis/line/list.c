@@ -28,12 +28,12 @@ struct redis_listing {
 };
 
 struct list_request {
-    struct request q;
+    struct redis_call q;
     struct redis_listing *of;
     size_t from, n; /* of the names: of a batch */
 };
 
-static struct list_request *list_request_of(struct request *q)
+static struct list_request *list_request_of(struct redis_call *q)
 {
     return container_of(q, struct list_request, q);
 }
@@ -43,7 +43,7 @@ static void go_on(struct redis *, struct redis_listing *);
 static struct list_request *new_request(struct redis_listing *l,
                                         const struct request_type *type, unsigned bucket)
 {
-    struct request *q = hf__redis_request_new(type, sizeof(struct list_request), bucket);
+    struct redis_call *q = hf__redis_request_new(type, sizeof(struct list_request), bucket);
 
     if (!q) {
         hf__listing_no_memory(&l->l);
@@ -75,7 +75,7 @@ static size_t glob(char *to, const char *name, size_t len)
     return n;
 }
 
-static void build_scan(struct redis *r, struct request *q, struct command *c)
+static void build_scan(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct redis_listing *l = list_request_of(q)->of;
     char pattern[KEY_MAX + HF_NAME_MAX];
@@ -147,7 +147,7 @@ static void scanned(struct redis *r, struct redis_listing *l)
         qsort(s->at, s->n, sizeof *s->at, by_bucket);
 }
 
-static void answer_scan(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_scan(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct redis_listing *l = list_request_of(q)->of;
 
@@ -191,7 +191,7 @@ static void scan_all(struct redis *r, struct redis_listing *l)
 
 /* ---- lines ----------------------------------------------------------------------- */
 
-static void build_batch(struct redis *r, struct request *q, struct command *c)
+static void build_batch(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct list_request *k = list_request_of(q);
     char key[KEY_MAX];
@@ -233,7 +233,7 @@ static void show(struct redis *r, struct redis_listing *l, const char *name,
 
 static void ask_batch(struct redis *, struct redis_listing *, size_t from, size_t n);
 
-static void answer_batch(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_batch(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     const struct list_request *k = list_request_of(q);
     struct redis_listing *l = k->of;

@@ -5,16 +5,16 @@
 #include "driver/redis/redis.h"
 
 struct renew_request {
-    struct request q;
+    struct redis_call q;
     struct scripted_renewal *k;
 };
 
-static struct renew_request *of(struct request *q)
+static struct renew_request *of(struct redis_call *q)
 {
     return container_of(q, struct renew_request, q);
 }
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     struct scripted_renewal *k = of(q)->k;
     size_t n = hf__scripted_trim(&r->scripted, k);
@@ -34,7 +34,7 @@ static void build(struct redis *r, struct request *q, struct command *c)
     }
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_renewal *k = of(q)->k;
     unsigned char renewed[LINES_PER_SCRIPT];
@@ -64,7 +64,7 @@ void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
     static const struct request_type type = { build, answer, true };
     struct redis *r = redis_at(s);
     const struct ticket *t = hf__seat_find(&s->seats, k->holds[0].token);
-    struct request *q = NULL;
+    struct redis_call *q = NULL;
 
     if (t)
         q = hf__redis_request_new(&type, sizeof(struct renew_request),

@@ -196,11 +196,11 @@ bool hf__redis_cluster_up(const struct redis *r)
 /* ---- the question ---------------------------------------------------------------- */
 
 struct question {
-    struct request q;
+    struct redis_call q;
     struct node *teller;
 };
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
@@ -209,7 +209,7 @@ static void build(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, "SLOTS");
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct node *teller = container_of(q, struct question, q)->teller;
     struct cluster *c = r->cluster;
@@ -263,7 +263,7 @@ static struct node *next_teller(struct redis *r)
 static void ask(struct redis *r)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q;
+    struct redis_call *q;
     struct node *teller;
 
     if (r->cluster->asked) {

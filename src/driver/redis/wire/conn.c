@@ -97,10 +97,10 @@ bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
 
 /* ---- requests -------------------------------------------------------------------- */
 
-struct request *hf__redis_request_new(const struct request_type *type, size_t size,
-                                      unsigned bucket)
+struct redis_call *hf__redis_request_new(const struct request_type *type, size_t size,
+                                         unsigned bucket)
 {
-    struct request *q = calloc(1, size);
+    struct redis_call *q = calloc(1, size);
 
     if (q) {
         q->type = type;
@@ -109,14 +109,14 @@ struct request *hf__redis_request_new(const struct request_type *type, size_t si
     return q;
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     q->type->answer(r, q, reply);
     free(q);
 }
 
-void hf__redis_request_script(struct command *c, const struct request *q, enum script_id id,
-                              size_t keys, size_t args)
+void hf__redis_request_script(struct command *c, const struct redis_call *q,
+                              enum script_id id, size_t keys, size_t args)
 {
     const struct script *s = &hf__redis_scripts[id];
 
@@ -131,7 +131,7 @@ void hf__redis_request_script(struct command *c, const struct request *q, enum s
     hf__redis_command_number(c, (int64_t)keys);
 }
 
-void hf__redis_conn_send(struct conn *conn, struct request *q)
+void hf__redis_conn_send(struct conn *conn, struct redis_call *q)
 {
     q->at = conn->node;
     hf__link_send(&conn->link, &q->call);
@@ -139,7 +139,7 @@ void hf__redis_conn_send(struct conn *conn, struct request *q)
 }
 
 /* Without a node for it any link will do that says so: there is always one. */
-void hf__redis_request_send(struct redis *r, struct request *q)
+void hf__redis_request_send(struct redis *r, struct redis_call *q)
 {
     struct node *node = hf__redis_node_of(r, q->bucket);
     struct node *any = container_of(list_first(&r->nodes), struct node, in_redis);
@@ -157,7 +157,7 @@ void hf__redis_conn_flush(struct redis *r)
 
 /* ---- repeating ------------------------------------------------------------------- */
 
-static void send_later(struct redis *r, struct request *q)
+static void send_later(struct redis *r, struct redis_call *q)
 {
     struct env *env = r->store.env;
 
@@ -183,7 +183,7 @@ void hf__redis_conn_later(struct redis *r)
     list_init(&todo);
     list_splice(&todo, &r->later);
     while ((n = list_pop(&todo)) != NULL)
-        hf__redis_request_send(r, container_of(n, struct request, call.node));
+        hf__redis_request_send(r, container_of(n, struct redis_call, call.node));
     if (owed)
         hf__redis_wait_look_all(r, -1);
     hf__redis_conn_flush(r);
@@ -194,7 +194,7 @@ void hf__redis_conn_later_lost(struct redis *r)
     struct list *n;
 
     while ((n = list_pop(&r->later)) != NULL)
-        answer(r, container_of(n, struct request, call.node), NULL);
+        answer(r, container_of(n, struct redis_call, call.node), NULL);
 }
 
 /* "MOVED 3999 127.0.0.1:6381"; the host may be empty: that of the server that says so. */
@@ -222,7 +222,7 @@ static bool parse_place(const struct conn *conn, const char *text, unsigned *slo
     return true;
 }
 
-static void build_asking(struct redis *r, struct request *q, struct command *c)
+static void build_asking(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
@@ -230,7 +230,7 @@ static void build_asking(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, "ASKING");
 }
 
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
+static void ignore(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     (void)r;
     (void)q;
@@ -241,7 +241,7 @@ static void ignore(struct redis *r, struct request *q, const redisReply *reply)
 static bool send_asking(struct conn *conn)
 {
     static const struct request_type asking = { build_asking, ignore, false };
-    struct request *q = hf__redis_request_new(&asking, sizeof *q, 0);
+    struct redis_call *q = hf__redis_request_new(&asking, sizeof *q, 0);
 
     if (q)
         hf__redis_conn_send(conn, q);
@@ -250,7 +250,7 @@ static bool send_asking(struct conn *conn)
 
 /* The first redirection is followed at once, the next after a pause, and so on, for as long
  * as it takes: two nodes may name each other while a slot is being handed over. */
-static void go_elsewhere(struct conn *conn, struct request *q, const redisReply *reply)
+static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
     bool ask = starts(reply, "ASK ");
@@ -276,7 +276,7 @@ static void go_elsewhere(struct conn *conn, struct request *q, const redisReply 
 
 /* Says whether the request goes on living: it is repeated as often as it takes, and the
  * caller's own time is what ends it. */
-static bool repeated(struct conn *conn, struct request *q, const redisReply *reply)
+static bool repeated(struct conn *conn, struct redis_call *q, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
 
@@ -318,7 +318,7 @@ static void take(struct conn *conn, redisReply *reply)
 {
     struct redis *r = conn->node->redis;
     struct link_call *c = hf__link_oldest(&conn->link);
-    struct request *q = c ? container_of(c, struct request, call) : NULL;
+    struct redis_call *q = c ? container_of(c, struct redis_call, call) : NULL;
     hf_error err;
 
     if (!q && conn->messages) {
@@ -407,7 +407,7 @@ static void close_stream(struct link *k)
 static int send_request(struct link *k, struct link_call *call)
 {
     struct redis *r = conn_at(k)->node->redis;
-    struct request *q = container_of(call, struct request, call);
+    struct redis_call *q = container_of(call, struct redis_call, call);
     struct command *c = &r->command;
 
     c->len = 0;
@@ -469,7 +469,7 @@ static void down(struct link *k, const hf_error *err)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    answer(conn_at(k)->node->redis, container_of(c, struct request, call), NULL);
+    answer(conn_at(k)->node->redis, container_of(c, struct redis_call, call), NULL);
 }
 
 static void lost(struct link *k, const hf_error *err)
@@ -523,7 +523,7 @@ void hf__redis_conn_done(struct conn *conn)
         return;
     hf__link_done(&conn->link);
     while ((c = hf__link_take(&conn->link)) != NULL)
-        free(container_of(c, struct request, call));
+        free(container_of(c, struct redis_call, call));
     hf__stream_done(&conn->stream);
     if (conn->reader)
         redisReaderFree(conn->reader);

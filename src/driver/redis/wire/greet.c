@@ -19,13 +19,13 @@
 enum stage { SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, MINIMUM, SAVE, KILL, LOAD };
 
 struct greeting {
-    struct request q;
+    struct redis_call q;
     struct node *node;
     enum stage stage;
     enum script_id script; /* LOAD */
 };
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct greeting *g = container_of(q, struct greeting, q);
 
@@ -300,7 +300,7 @@ static void refused(struct redis *r, const struct greeting *g, const redisReply 
     hf__redis_node_fail(g->node, code, "%s", reply->str);
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct greeting *g = container_of(q, struct greeting, q);
     struct node *n = g->node;
@@ -340,7 +340,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 static void say(struct conn *conn, enum stage stage, enum script_id script)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
+    struct redis_call *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
 
     if (!q) {
         hf__redis_node_fail(conn->node, HF_ENOMEM, "no memory for a connection");

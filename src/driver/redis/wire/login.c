@@ -15,18 +15,18 @@
 #include <string.h>
 
 struct login_request {
-    struct request q;
+    struct redis_call q;
     struct conn *conn;
     const struct login *as;
     const char *password; /* while it is being sent */
 };
 
-static struct login_request *of(struct request *q)
+static struct login_request *of(struct redis_call *q)
 {
     return container_of(q, struct login_request, q);
 }
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct login *as = of(q)->as;
 
@@ -50,7 +50,7 @@ static void fail(struct conn *conn, const struct login *as, hf_error *err)
     hf__redis_conn_drop(conn, err);
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     const struct conn *conn = of(q)->conn;
     hf_error err;
@@ -77,7 +77,7 @@ void hf__redis_login(struct conn *conn, const struct login *as)
     static const struct request_type type = { build, answer, false };
     struct redis *r = conn->node->redis;
     char password[PASSWORD_MAX + 1];
-    struct request *q = NULL;
+    struct redis_call *q = NULL;
     hf_error err;
 
     if (!login_wanted(as))
