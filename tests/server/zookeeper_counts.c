@@ -167,9 +167,6 @@ static void state_path(void)
 
 enum {
     CLIENTS = 10,
-    CROWD = 50,    /* clients, */
-    CROWD_OF = 20, /* each with so many that wait */
-    PERMITS = 3,
     HANDS = 50,
     SYNCS = 10,
     QUARTER_MS = 2500 /* of LONG_TTL */,
@@ -177,11 +174,9 @@ enum {
 };
 
 struct queue {
-    hf_client *clients[CROWD];
+    hf_client *clients[CLIENTS];
     size_t n;
-    const hf_request *req;
-    hf_lease *granted[PERMITS]; /* the oldest first */
-    size_t ngranted;
+    hf_lease *granted; /* the last one */
     size_t waiting, joined;
     int64_t slow; /* hand-offs after which who holds may have asked for its own node */
 };
@@ -196,7 +191,7 @@ static void on_grant(hf_op *op, int rc, hf_lease *lease, const hf_error *err, vo
         return;
     CHECK_RC(rc, 0);
     q->waiting--;
-    q->granted[q->ngranted++] = lease;
+    q->granted = lease;
 }
 
 static bool turn(struct queue *q)
@@ -235,33 +230,30 @@ static void line_up(struct queue *q)
     hf_client *c = q->clients[q->joined++ % q->n];
     hf_op *op;
 
-    CHECK_RC(hf_acquire_start(c, nm("n"), HF_FOREVER, q->req, on_grant, q, &op, E()), 0);
+    CHECK_RC(hf_acquire_start(c, nm("n"), HF_FOREVER, NULL, on_grant, q, &op, E()), 0);
     q->waiting++;
 }
 
 static void queue_fill(struct queue *q, size_t waiters)
 {
-    size_t holders = q->req ? PERMITS : 1;
-
-    for (size_t i = 1; i <= holders + waiters; i++) {
+    for (size_t i = 0; i <= waiters; i++) {
         line_up(q);
-        if (i >= holders && i % 100 == 0) /* not more than a hundred requests at once */
-            AWAIT((turn(q), line_is(q->clients[0], nm("n"), holders, i - holders)));
+        if (i % 100 == 0) /* not more than a hundred requests at once */
+            AWAIT((turn(q), line_is(q->clients[0], nm("n"), 1, i)));
     }
-    AWAIT((turn(q), line_is(q->clients[0], nm("n"), holders, waiters)));
-    AWAIT((turn(q), q->ngranted == holders));
+    AWAIT((turn(q), line_is(q->clients[0], nm("n"), 1, waiters)));
+    AWAIT((turn(q), q->granted));
     settle(q);
 }
 
 static void hand_over(struct queue *q)
 {
-    hf_lease *lease = q->granted[0];
-    size_t holders = q->ngranted--;
+    hf_lease *lease = q->granted;
     int64_t start = now_ms();
 
-    memmove(q->granted, q->granted + 1, q->ngranted * sizeof(q->granted[0]));
+    q->granted = NULL;
     CHECK_RC(hf_release_start(lease, NULL, NULL, NULL, E()), 0);
-    AWAIT((turn(q), q->ngranted == holders));
+    AWAIT((turn(q), q->granted));
     q->slow += now_ms() - start > SOON_MS;
 }
 
@@ -367,51 +359,6 @@ static void many_clients(void)
     queue_close(&q);
 }
 
-/* Fifty clients, each with twenty that wait, one after the other in the line, so that each
- * knows nothing of most that stand before it. A hand-off is told to those that it may let
- * in, and read by them: not by fifty, and not once for each that waits. */
-static void crowd(const hf_request *req, int64_t events, int64_t reads)
-{
-    struct queue q;
-    struct counts before, after;
-    int64_t own;
-
-    queue_open(&q, CROWD);
-    q.req = req;
-    queue_fill(&q, CROWD * CROWD_OF);
-    before = ask();
-    CHECK_NUM(before.connections, ==, CROWD);
-    for (int i = 0; i < HANDS; i++)
-        hand_over(&q);
-    settle(&q);
-    after = ask();
-    /* by itself: a proof of life in each quarter, and a look at what is waited for */
-    own = 2 * CROWD * (1 + (after.at_ms - before.at_ms) / QUARTER_MS);
-    printf("# per hand-off: %.1f events, %.1f reads, %.1f writes, %.0f bytes; by itself "
-           "%.1f\n",
-           (double)(after.events - before.events) / HANDS,
-           (double)(after.reads - before.reads) / HANDS,
-           (double)(after.writes - before.writes) / HANDS,
-           (double)(after.bytes - before.bytes) / HANDS, (double)own / HANDS);
-    CHECK_NUM(after.events - before.events, <=, events * HANDS);
-    CHECK_NUM(after.reads - before.reads, <=, reads * HANDS + own);
-    CHECK_NUM(after.writes - before.writes, <=, HANDS + own);
-    queue_close(&q);
-}
-
-/* To the owner and the next; the next lists the line, or reads one name more. */
-static void crowd_waits(void)
-{
-    crowd(NULL, 2, 2);
-}
-
-/* To the owner, and to those whose places the ticket fills. */
-static void crowd_waits_for_permits(void)
-{
-    crowd(HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = PERMITS), PERMITS + 1,
-          2 * PERMITS);
-}
-
 /* --------------------------------------------------------------------------------- */
 
 struct names_seen {
@@ -496,17 +443,16 @@ static const struct test_case counts_cases[] = {
     { "one_client_many", one_client_many, ON_BLOCKING, 0, CASE_LONG },
     { "one_client_round", one_client_round, ON_BLOCKING, 0, CASE_LONG },
     { "many_clients", many_clients, ON_BLOCKING, 0, CASE_LONG },
-    { "crowd_waits", crowd_waits, ON_BLOCKING, 0, CASE_LONG },
-    { "crowd_waits_for_permits", crowd_waits_for_permits, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };
-extern const struct test_case idle_cases[];
+extern const struct test_case crowd_cases[], idle_cases[];
 #ifdef HOLDFAST
 extern const struct test_case bench_cases[], run_cases_of_zookeeper[];
 #endif
 
-const struct test_case *const tables[] = { counts_cases, idle_cases,
+const struct test_case *const tables[] = { counts_cases, crowd_cases,
+                                           idle_cases,
 #ifdef HOLDFAST
-                                           bench_cases, run_cases_of_zookeeper,
+                                           bench_cases,  run_cases_of_zookeeper,
 #endif
                                            NULL };
