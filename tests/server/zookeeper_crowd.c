@@ -172,7 +172,7 @@ static void crowd_waits(void)
 static void crowd_waits_for_permits(void)
 {
     crowd(HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = PERMITS), PERMITS,
-          PERMITS + 2, 2 * PERMITS);
+          2 * PERMITS, 2 * PERMITS);
 }
 
 const struct test_case crowd_cases[] = {
