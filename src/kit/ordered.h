@@ -135,6 +135,9 @@ void hf__ordered_sort(struct ordered_entry **, size_t n);
 bool hf__ordered_same_kind(const struct ordered_place *, const struct ordered_place *);
 /* How many from the head hold. */
 size_t hf__ordered_holders(struct ordered_entry *const *, size_t n);
+/* What a row says of the line; there is at least one entry. */
+struct row hf__ordered_row(const char *name, size_t len, struct ordered_entry *const *,
+                           size_t n);
 /* Entry i does not hold: while all of the span are there it cannot. */
 struct ordered_span hf__ordered_whom(struct ordered_entry *const *, size_t i);
 /* Would a ticket hold if it joined now? 0, HF_EBUSY, HF_EMISMATCH */

@@ -33,6 +33,22 @@ size_t hf__ordered_holders(struct ordered_entry *const *entries, size_t n)
     return i;
 }
 
+struct row hf__ordered_row(const char *name, size_t len,
+                           struct ordered_entry *const *entries, size_t n)
+{
+    struct row row = { .name = name,
+                       .name_len = len,
+                       .kind = entries[0]->form.kind,
+                       .capacity = entries[0]->form.capacity,
+                       .holders = hf__ordered_holders(entries, n),
+                       .oldest_ms = -1 };
+
+    row.waiters = n - row.holders;
+    for (size_t i = 0; i < row.holders; i++)
+        row.weight += entries[i]->form.weight;
+    return row;
+}
+
 /* From the nearest one on, until they fill what i would need; or one that does alone. */
 struct ordered_span hf__ordered_whom(struct ordered_entry *const *entries, size_t i)
 {

@@ -228,7 +228,7 @@ struct msg {
     uint32_t epoch, gen, hints, position;
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
-    uint64_t token, fence, watch, seq; /* seq: which coming of the ticket it is about */
+    uint64_t token, fence, seq; /* seq: which coming of the ticket it is about */
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
     int64_t stamp; /* of the expiry of a group of waiting tickets, or copied from it */
     struct owner owner;
@@ -269,7 +269,7 @@ enum dt_state { DT_FREE, DT_JOINING, DT_WAITING, DT_HELD, DT_LEAVING };
 
 struct dt { /* what the driver knows of a ticket */
     struct ticket *t;
-    uint64_t token, watch, seq;
+    uint64_t token, seq;
     uint64_t woken, woken_seq; /* a grant that came before the answer to the join */
     int64_t woken_sent;
     uint32_t gen;

@@ -17,11 +17,6 @@
 
 static void send(struct zk_seat *);
 
-static struct zk *zk_of_seat(const struct zk_seat *s)
-{
-    return container_of(s->seat.of, struct zk, ordered);
-}
-
 /* ---- what somebody else has written ---------------------------------------------- */
 
 static void answer_read(struct zk *z, struct request *q, struct jute_reply *reply)
@@ -52,7 +47,8 @@ static void read_first(struct zk_seat *s)
     struct request *q = hf__zk_seat_request(s, answer_read);
 
     if (q)
-        hf__zk_send_path(zk_of_seat(s), q, JUTE_GET_DATA, path, hf__zk_seat_path(s, path));
+        hf__zk_send_path(zk_in(s->seat.of), q, JUTE_GET_DATA, path,
+                         hf__zk_seat_path(s, path));
 }
 
 /* ---- a note, an owner ------------------------------------------------------------ */
@@ -80,12 +76,12 @@ static void answer_note(struct zk *z, struct request *q, struct jute_reply *repl
 
 static size_t record(const struct zk_seat *s, char data[RECORD_MAX], uint64_t fence)
 {
-    return hf__zk_record_write(data, zk_of_seat(s), s->seat.t, fence, s->marked);
+    return hf__zk_record_write(data, zk_in(s->seat.of), s->seat.t, fence, s->marked);
 }
 
 static void send_note(struct zk_seat *s)
 {
-    struct zk *z = zk_of_seat(s);
+    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q = hf__zk_seat_request(s, answer_note);
     struct jute_out *o;
@@ -106,7 +102,7 @@ static void send_note(struct zk_seat *s)
 static bool shared_name(const struct zk_seat *s, char name[NODE_MAX])
 {
     struct form form;
-    size_t n = hf__zk_node(zk_of_seat(s), name, s->seat.t), len = strlen(s->seat.name);
+    size_t n = hf__zk_node(zk_in(s->seat.of), name, s->seat.t), len = strlen(s->seat.name);
 
     if (!hf__zk_form(&form, s->seat.name, len) || n + len - form.digits >= NODE_MAX)
         return false;
@@ -192,7 +188,7 @@ static void ask_shared(struct zk_seat *s,
     if (!q)
         return;
     s->shares++;
-    hf__zk_send_path(zk_of_seat(s), q, JUTE_EXISTS, path,
+    hf__zk_send_path(zk_in(s->seat.of), q, JUTE_EXISTS, path,
                      hf__zk_line_path(line_of(s), path, name, strlen(name)));
 }
 
@@ -231,7 +227,7 @@ static void answer_share(struct zk *z, struct request *q, struct jute_reply *rep
  * of the first in its data; and the end of the exclusive one. */
 static void send_share(struct zk_seat *s)
 {
-    struct zk *z = zk_of_seat(s);
+    struct zk *z = zk_in(s->seat.of);
     char name[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q;
     struct jute_out *o;

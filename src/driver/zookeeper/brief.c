@@ -16,19 +16,6 @@ static struct zk_brief *of(struct request *q)
     return container_of(q, struct zk_brief, q);
 }
 
-static void show(struct look *look, struct ordered_entry *const *entries, size_t n)
-{
-    struct row row = { .name = look->name, .name_len = look->name_len, .oldest_ms = -1 };
-
-    row.kind = entries[0]->form.kind;
-    row.capacity = entries[0]->form.capacity;
-    row.holders = hf__ordered_holders(entries, n);
-    row.waiters = n - row.holders;
-    for (size_t i = 0; i < row.holders; i++)
-        row.weight += entries[i]->form.weight;
-    ev_row(look, &row);
-}
-
 static int read_children(struct look *look, struct jute_reply *reply, hf_error *err)
 {
     struct ordered_entry **entries = NULL;
@@ -36,8 +23,11 @@ static int read_children(struct look *look, struct jute_reply *reply, hf_error *
 
     if (!hf__zk_line_read(&reply->body, &entries, &n))
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a look");
-    if (n > 0)
-        show(look, entries, n);
+    if (n > 0) {
+        struct row row = hf__ordered_row(look->name, look->name_len, entries, n);
+
+        ev_row(look, &row);
+    }
     hf__ordered_entries_free(entries, n);
     return 0;
 }

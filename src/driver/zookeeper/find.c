@@ -123,10 +123,10 @@ static void answer_find(struct zk *z, struct request *q, struct jute_reply *repl
     list_for_safe(k, &line->line.seats) {
         struct zk_seat *s = container_of(k, struct zk_seat, seat.in_line);
 
-        if (!reply || s->find != FIND_LIST ||
+        if (!reply || !s->sought ||
             (s->seat.state != SEAT_FINDING && s->seat.state != SEAT_SEEKING))
             continue;
-        s->find = FIND_NOTHING;
+        s->sought = false;
         if (reply->err != 0 && !none)
             refused(z, s, reply);
         else
@@ -143,10 +143,10 @@ void hf__zk_seat_find(struct ordered_seat *seat)
 {
     struct zk_seat *s = zk_seat(seat);
     struct zk_line *line = line_of(s);
-    struct zk *z = container_of(seat->of, struct zk, ordered);
+    struct zk *z = zk_in(seat->of);
     struct request *q;
 
-    s->find = FIND_LIST;
+    s->sought = true;
     if (line->finding)
         return;
     q = hf__zk_request(z, answer_find, sizeof(struct line_request));

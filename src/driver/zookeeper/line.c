@@ -14,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct zk *zk_in(const struct ordered_line *l)
-{
-    return container_of(l->of, struct zk, ordered);
-}
-
 /* ---- lines ----------------------------------------------------------------------- */
 
 static struct zk_line *line_of_dir(struct zk *z, const char *dir, size_t len)
@@ -57,7 +52,7 @@ struct zk_line *hf__zk_line_get(struct zk *z, const char *name, size_t len)
 
 void hf__zk_line_free_ops(struct ordered_line *l)
 {
-    hf__map_remove(&zk_in(l)->lines, &zk_line(l)->node);
+    hf__map_remove(&zk_in(l->of)->lines, &zk_line(l)->node);
     free(zk_line(l));
 }
 
@@ -136,7 +131,7 @@ static struct line_request *line_request(struct zk_line *line,
                                          const char *name, size_t len)
 {
     struct request *q =
-        hf__zk_request(zk_in(&line->line), answer, sizeof(struct line_request) + len);
+        hf__zk_request(zk_in(line->line.of), answer, sizeof(struct line_request) + len);
     struct line_request *k;
 
     if (!q)
@@ -157,7 +152,7 @@ void hf__zk_line_list(struct ordered_line *l, bool watch)
     if (!k)
         return;
     k->watch = watch;
-    (watch ? hf__zk_send_watch : hf__zk_send_path)(zk_in(l), &k->q, JUTE_GET_CHILDREN2,
+    (watch ? hf__zk_send_watch : hf__zk_send_path)(zk_in(l->of), &k->q, JUTE_GET_CHILDREN2,
                                                    line->dir, line->dir_len);
 }
 
@@ -219,7 +214,7 @@ bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
         return false;
     k = line_request(line, answer_watch, e->name, e->len);
     if (k)
-        hf__zk_send_watch(zk_in(l), &k->q, JUTE_GET_DATA, path,
+        hf__zk_send_watch(zk_in(l->of), &k->q, JUTE_GET_DATA, path,
                           hf__zk_line_path(line, path, e->name, e->len));
     return true; /* else the connection is given up */
 }

@@ -142,14 +142,7 @@ static void ask_oldest(struct zk_listing *l, const char *name, const struct row 
 static void is_line(struct zk_listing *l, const char *name, struct ordered_entry **entries,
                     size_t n)
 {
-    size_t holders = hf__ordered_holders(entries, n);
-    struct row row = { .name = name,
-                       .name_len = strlen(name),
-                       .kind = entries[0]->form.kind,
-                       .capacity = entries[0]->form.capacity,
-                       .holders = holders,
-                       .waiters = n - holders,
-                       .oldest_ms = -1 };
+    struct row row = hf__ordered_row(name, strlen(name), entries, n);
 
     if (row.name_len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
         !is_wanted(l, name))

@@ -82,27 +82,21 @@ static void pack(struct job *j)
 static void show_all(struct job *j)
 {
     struct record *rec = malloc(sizeof *rec);
-    struct row row = { .name = j->query.look->name,
-                       .name_len = j->query.look->name_len,
-                       .oldest_ms = -1 };
-    size_t holders;
+    struct row row;
 
     if (!rec) {
         no_memory(j);
         return;
     }
     pack(j);
-    holders = hf__ordered_holders(j->entries, j->n);
-    row.holders = holders;
-    row.waiters = j->n - holders;
-    for (size_t i = 0; i < holders; i++)
+    if (j->n > 0)
+        row =
+            hf__ordered_row(j->query.look->name, j->query.look->name_len, j->entries, j->n);
+    for (size_t i = 0; i < j->n && i < row.holders; i++)
         if (age(j->zk, j->seen[i].stat.ctime) > row.oldest_ms)
             row.oldest_ms = age(j->zk, j->seen[i].stat.ctime);
-    for (size_t i = 0; i < j->n; i++) {
-        row.kind = j->entries[0]->form.kind;
-        row.capacity = j->entries[0]->form.capacity;
-        show_one(j, i, &row, i < holders ? 0 : (uint32_t)(i - holders + 1), rec);
-    }
+    for (size_t i = 0; i < j->n; i++)
+        show_one(j, i, &row, i < row.holders ? 0 : (uint32_t)(i - row.holders + 1), rec);
     free(rec);
 }
 

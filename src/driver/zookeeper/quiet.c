@@ -75,8 +75,7 @@ void hf__zk_quiet_event(struct zk *z, const char *path, size_t len)
 
 bool hf__zk_quiet_expected(const struct zk_line *line)
 {
-    const struct quiet *q =
-        find(container_of(line->line.of, struct zk, ordered), line->dir, line->dir_len);
+    const struct quiet *q = find(zk_in(line->line.of), line->dir, line->dir_len);
 
     return q && q->alone && q->same && q->last >= 0;
 }
@@ -121,7 +120,7 @@ static int64_t number_of(const struct zk_seat *s)
 bool hf__zk_quiet_created(struct zk_seat *s)
 {
     const struct zk_line *line = line_of(s);
-    struct zk *z = container_of(line->line.of, struct zk, ordered);
+    struct zk *z = zk_in(line->line.of);
     struct quiet *q = find(z, line->dir, line->dir_len);
     int64_t number = number_of(s);
     bool quiet;
@@ -142,7 +141,7 @@ void hf__zk_quiet_left(struct zk_seat *s)
 {
     const struct zk_line *line = line_of(s);
     const struct ordered_line *view = &line->line;
-    struct zk *z = container_of(view->of, struct zk, ordered);
+    struct zk *z = zk_in(view->of);
     struct quiet *q = find(z, line->dir, line->dir_len);
 
     if (view->stale || view->lists > 0 || view->n > 1 ||

@@ -25,19 +25,12 @@ enum { TRIES = 10 };
 
 static void send_create(struct zk_seat *, bool levels);
 
-static struct zk *zk_of_seat(const struct zk_seat *s)
-{
-    return container_of(s->seat.of, struct zk, ordered);
-}
-
 /* ---- seats ----------------------------------------------------------------------- */
 
 static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
 {
     struct zk_seat *s = calloc(1, sizeof *s);
-    struct zk_line *line =
-        s ? hf__zk_line_get(container_of(o, struct zk, ordered), t->name, t->name_len)
-          : NULL;
+    struct zk_line *line = s ? hf__zk_line_get(zk_in(o), t->name, t->name_len) : NULL;
 
     if (!line) {
         free(s);
@@ -57,7 +50,8 @@ struct request *hf__zk_seat_request(struct zk_seat *s,
                                     void (*answer)(struct zk *, struct request *,
                                                    struct jute_reply *))
 {
-    struct request *q = hf__zk_request(zk_of_seat(s), answer, sizeof(struct seat_request));
+    struct request *q =
+        hf__zk_request(zk_in(s->seat.of), answer, sizeof(struct seat_request));
 
     if (!q)
         return NULL;
@@ -81,7 +75,7 @@ size_t hf__zk_seat_path(const struct zk_seat *s, char path[NODE_PATH_MAX])
 static void explain(const struct ordered_seat *s, int why, hf_error *err)
 {
     const struct ordered_place *head = s->line->n > 0 ? &s->line->entries[0]->form : NULL;
-    const char *shown = container_of(s->of, struct zk, ordered)->shown;
+    const char *shown = zk_in(s->of)->shown;
 
     if (why == HF_EMISMATCH)
         hf__mismatch(err, shown, s->t->name, head ? head->kind : LINE_LOCK,
@@ -117,7 +111,7 @@ static void answer_erase(struct zk *z, struct request *q, struct jute_reply *rep
 static void erase(struct ordered_seat *seat, bool placed)
 {
     struct zk_seat *s = zk_seat(seat);
-    struct zk *z = zk_of_seat(s);
+    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX];
     struct request *q = hf__zk_seat_request(s, answer_erase);
     struct jute_out *o;
@@ -212,7 +206,7 @@ static bool take_created(struct zk *z, struct zk_seat *s, struct jute_reply *rep
 
 static void create_failed(struct zk_seat *s, struct jute_reply *reply)
 {
-    struct zk *z = zk_of_seat(s);
+    struct zk *z = zk_in(s->seat.of);
     hf_error err;
     int rc;
 
@@ -253,7 +247,7 @@ static void answer_create(struct zk *z, struct request *q, struct jute_reply *re
 static void send_create(struct zk_seat *s, bool levels)
 {
     struct zk_line *line = line_of(s);
-    struct zk *z = zk_of_seat(s);
+    struct zk *z = zk_in(s->seat.of);
     char node[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q;
 
@@ -324,7 +318,7 @@ static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply
 static void try(struct ordered_seat *seat)
 {
     struct zk_line *line = zk_line(seat->line);
-    struct zk *z = container_of(seat->of, struct zk, ordered);
+    struct zk *z = zk_in(seat->of);
     struct request *q;
 
     /* what others have done through other servers counts */
@@ -338,12 +332,12 @@ static void try(struct ordered_seat *seat)
 
 static int64_t sent_at(struct ordered *o)
 {
-    return container_of(o, struct zk, ordered)->base_at;
+    return zk_in(o)->base_at;
 }
 
 static void no_memory(struct ordered *o)
 {
-    hf__zk_break(container_of(o, struct zk, ordered), HF_ENOMEM, "no memory for a line");
+    hf__zk_break(zk_in(o), HF_ENOMEM, "no memory for a line");
 }
 
 const struct ordered_ops hf__zk_ordered = {

@@ -123,13 +123,13 @@ struct zk_line {
 
 struct zk_seat {
     struct ordered_seat seat;
-    enum { FIND_NOTHING, FIND_LIST } find; /* the next list of find.c is to show it */
-    unsigned char tries;                   /* how often the levels above were made */
-    unsigned char shares;                  /* requests about becoming shared */
-    bool marked;                           /* its record has the mark of `break` */
-    bool renamed;    /* its node is not its first: its record says the fence */
-    int32_t version; /* of its node's data, as last heard of */
-    char *becomes;   /* the name as shared while that is under way */
+    bool sought;          /* the next list of find.c is to show it */
+    unsigned char tries;  /* how often the levels above were made */
+    unsigned char shares; /* requests about becoming shared */
+    bool marked;          /* its record has the mark of `break` */
+    bool renamed;         /* its node is not its first: its record says the fence */
+    int32_t version;      /* of its node's data, as last heard of */
+    char *becomes;        /* the name as shared while that is under way */
 };
 
 struct seat_request {
@@ -316,6 +316,11 @@ struct zk {
 static inline struct zk *zk_of(struct store *s)
 {
     return container_of(s, struct zk, store);
+}
+
+static inline struct zk *zk_in(struct ordered *o)
+{
+    return container_of(o, struct zk, ordered);
 }
 
 static inline int64_t zk_now(const struct zk *z)
