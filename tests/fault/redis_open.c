@@ -160,7 +160,7 @@ static void warns_under_sentinel(void)
     hear_all();
     CHECK_STR(said, "");
     redis_do(master, "CONFIG SET min-replicas-to-write 0");
-    strcat(rig.place->url, "?replicas=1");
+    strcat(rig.place->url, "?replicas=1&replica_timeout=10s");
     hear_all();
     CHECK_STR(said, "");
     redis_place_stop(rig.place);
