@@ -24,6 +24,10 @@
  *    at the same time, both do.)
  *  - The end of one of several waits of an owner that acts on several threads: that one
  *    might have been granted. Its other waits are restarted, too.
+ * The victim by the first rule may also fail to see it where an owner waits on several
+ * threads and keeps others waiting by a place in a queue alone: no ticket names that line.
+ * So who finds the same deadlock five times in a row acts itself. (It was in the deadlock,
+ * too, if the victim was only slow.)
  * So others need not look often: each walk that finds nothing doubles the time to the next,
  * up to about a minute, with jitter, so that many waiters do not read all at once. A new
  * waiter in a line that the owner holds, or a grant to the owner, starts again with a
@@ -46,7 +50,10 @@ enum {
     LINES_MAX = 64, /* besides these */
     FIRST_MS = 1000,
     MOST_MS = 64000,
-    TURN_MS = 50 /* another walk for the same line is under way */
+    TURN_MS = 50, /* another walk for the same line is under way */
+    /* walks in a row that find the same deadlock, and the victim does not end it */
+    SEEN_TWICE = 2, /* there is a reason why the victim may not see it */
+    SEEN_LONG = 5
 };
 
 /* The search of one waiting hold, kept between two walks for their period. A deadlock is
@@ -62,8 +69,9 @@ struct walk {
     bool lacking; /* there was no memory for a name */
     /* the latest join in a line that the owner holds, as of the last walk */
     int64_t newest;
-    /* signature of what the last walk left to another victim; 0: nothing */
+    /* signature of what the last walk left to another victim, and how often in a row */
     uint64_t knot;
+    unsigned seen;
     /* while it reads */
     struct ask ask;
     bool asking, second;   /* second: the second reading */
@@ -322,15 +330,13 @@ static bool unseen(const struct walk *w)
     return false;
 }
 
-/* Is it for us to end it? If not, the victim does; if it has not by our next walk, it may
- * not see it. */
+/* Is it for us to end it? See the head: who acts. */
 static bool is_ours(struct walk *w, const struct knot *k)
 {
-    uint64_t last = w->knot;
-
+    w->seen = w->knot == k->signature ? w->seen + 1 : 1;
     w->knot = k->signature;
     return memcmp(k->victim, w->hold->t.token, HF_TOKEN) == 0 ||
-           (last == k->signature && unseen(w));
+           (w->seen >= SEEN_TWICE && unseen(w)) || w->seen >= SEEN_LONG;
 }
 
 static void judge(struct walk *w)

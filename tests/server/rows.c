@@ -33,7 +33,7 @@ void rows_of(const char *url, const char *backend, const char *cases)
     bool again = false;
     FILE *f;
 
-    snprintf(command, sizeof(command), "%s -u '%s' bench --json --time 100ms %s", HOLDFAST,
+    snprintf(command, sizeof(command), "%s -u '%s' bench --json --time 500ms %s", HOLDFAST,
              url, cases);
     f = popen(command, "r");
     CHECK(f);

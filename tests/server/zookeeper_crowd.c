@@ -16,10 +16,11 @@ enum {
     PROCESSES = 50,
     WAITERS = 20,
     PERMITS = 3,
-    HANDS = 50,
-    QUARTER_MS = 2500 /* of the ttl */
+    HANDS = 100,
+    QUARTER_MS = 5000, /* of the ttl */
+    OWN = 4            /* requests of a client by itself in a quarter, at most */
 };
-#define CROWD_TTL "ttl=10s"
+#define CROWD_TTL "ttl=20s"
 
 struct crowd { /* pipes between the processes */
     const hf_request *req;
@@ -117,8 +118,9 @@ static void hand_over(const struct crowd *k, int64_t events, int64_t reads)
     }
     settle();
     after = ask();
-    /* by itself: a proof of life in each quarter, and a look at what is waited for */
-    own = 2 * PROCESSES * (1 + (after.at_ms - before.at_ms) / QUARTER_MS);
+    /* by itself: a proof of life and a renewal, both with a sync, and a look at what is
+     * waited for; a quarter may have begun before the count did */
+    own = (int64_t)OWN * PROCESSES * (2 + (after.at_ms - before.at_ms) / QUARTER_MS);
     printf("# per hand-off: %.1f events, %.1f reads, %.1f writes, %.0f bytes; by itself "
            "%.1f\n",
            (double)(after.events - before.events) / HANDS,

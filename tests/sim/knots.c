@@ -36,8 +36,9 @@ static bool waits(const struct st *s)
 
 /* A thread waits in one place, by its newest ticket: older ones are on their way out. An
  * owner that acts on several threads waits in several. And what a client has left behind
- * that was closed or killed, or what the store would not let go, cannot be told from a
- * wait: G10 excludes false alarms for what its owner still uses. */
+ * that was closed or killed, what it gave up and could not tell the store yet, or what the
+ * store would not let go, cannot be told from a wait: G10 excludes false alarms for what
+ * its owner still uses. */
 static bool waits_by(const struct knot_of *k, int who, const struct st *s)
 {
     return waits(s) && (k->all[who] || s->seq == k->newest[who]);
@@ -86,6 +87,23 @@ static bool set_free(struct knot_of *k)
     return changed;
 }
 
+/* The caller gave up, and the store has not heard of it. */
+static bool left_behind(const struct st *s)
+{
+    const struct sim_client *c = w.by_id[s->id];
+
+    if (!c)
+        return true;
+    list_for(n, &c->core.holds) {
+        const struct hold *h = container_of(n, struct hold, node);
+
+        if (h->state == TICKET_LEAVING &&
+            memcmp(h->t.token, &s->token, sizeof s->token) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Who is stuck, as the store has it now. */
 static void find_knots(struct knot_of *k, bool any)
 {
@@ -107,7 +125,7 @@ static void find_knots(struct knot_of *k, bool any)
                 k->all[who] = w.plan->busy;
             }
             k->waiting[who]++;
-            k->all[who] = k->all[who] || !w.by_id[s->id] || s->leave_refused;
+            k->all[who] = k->all[who] || left_behind(s) || s->leave_refused;
             if (s->seq > k->newest[who])
                 k->newest[who] = s->seq;
         }
