@@ -3,7 +3,9 @@
  * is asserted of them here never changes. */
 #include "unit.h"
 
+#include "count_memcmp.h"
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 static struct redis r;
 
@@ -336,6 +338,76 @@ static void damaged_lines_are_refused(void **state)
     assert_int_equal(rows_of(":1\r\n", 4), HF_EPROTO);
 }
 
+/* ---- many waiters ---------------------------------------------------------------- */
+
+enum { CROWD = 2000, GROUP_LEN = 25, OWNER_LEN = 25 + 1 + 2 + 2 };
+
+void __wrap_hf__ev_row(struct look *, const struct row *);
+
+static struct {
+    size_t rows;
+    bool right;
+} shown;
+
+void __wrap_hf__ev_row(struct look *look, const struct row *row)
+{
+    (void)look;
+    shown.rows++;
+    shown.right = shown.right && row->has_ticket && row->position == shown.rows &&
+                  row->expires_ms == (int64_t)shown.rows;
+}
+
+static char *add_bytes(char *to, const void *bytes, size_t n)
+{
+    to += sprintf(to, "$%zu\r\n", n);
+    memcpy(to, bytes, n);
+    memcpy(to + n, "\r\n", 2);
+    return to + n + 2;
+}
+
+/* Number i of the queue, of a client of its own: its record and, with the number of ms that
+ * it has left, its group. The groups stand in another order than the queue. */
+static char *add_waiter(char *to, unsigned i, unsigned of)
+{
+    unsigned char token[HF_TOKEN + 1], record[48 + OWNER_LEN] = { 0 }, client[17];
+    unsigned char group[GROUP_LEN] = "g", alive[12] = { 0 };
+    unsigned other = (i * 7 + 1) % of;
+
+    snprintf((char *)token, sizeof token, "%016u", i);
+    snprintf((char *)client, sizeof client, "%016u", i);
+    bytes_put(record, 1, 8);
+    bytes_put(record + 8, i + 1, 8);
+    bytes_put(record + 24, 30000, 8);
+    memcpy(record + 32, client, 16);
+    record[48] = 1;
+    to = add_bytes(add_bytes(to, token, HF_TOKEN), record, sizeof record);
+    snprintf((char *)client, sizeof client, "%016u", other);
+    memcpy(group + 1, client, 16);
+    bytes_put(group + 17, 30000, 8);
+    bytes_put(bytes_put(alive, 1000 + other + 1, 8), 1, 4);
+    return add_bytes(add_bytes(to, group, GROUP_LEN), alive, sizeof alive);
+}
+
+/* A line of as many clients as waiters costs the reader n log n comparisons of bytes. */
+static void a_long_line_is_read_once(void **state)
+{
+    char *text = malloc(200 + CROWD * 400), *end = text;
+
+    (void)state;
+    assert_non_null(text);
+    end += sprintf(end, "*3\r\n:1000000\r\n*0\r\n*%d\r\n", CROWD * 4);
+    for (unsigned i = 0; i < CROWD; i++)
+        end = add_waiter(end, i, CROWD);
+    shown.rows = 0;
+    shown.right = true;
+    compared = 0;
+    assert_int_equal(rows_of(text, (size_t)(end - text)), 0);
+    assert_int_equal(shown.rows, CROWD);
+    assert_true(shown.right);
+    assert_true(compared <= CROWD * 64);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +426,7 @@ int main(void)
         cmocka_unit_test_setup(errors_have_their_code, setup),
         cmocka_unit_test_setup(numbers_and_words_are_checked, setup),
         cmocka_unit_test_setup(damaged_lines_are_refused, setup),
+        cmocka_unit_test_setup(a_long_line_is_read_once, setup),
     };
 
     return cmocka_run_group_tests_name("redis", tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * written is not trusted: every length is checked, and a line that cannot be read is
  * HF_EDAMAGED. */
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,16 +60,6 @@ struct reading {
     int64_t earliest;
 };
 
-static uint64_t get(const void *at, size_t bytes)
-{
-    const unsigned char *p = at;
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < bytes; i++)
-        number = number << 8 | p[i];
-    return number;
-}
-
 static bool strings(const redisReply *a)
 {
     if (!a || a->type != REDIS_REPLY_ARRAY || a->elements % 2 != 0)
@@ -79,20 +70,46 @@ static bool strings(const redisReply *a)
     return true;
 }
 
+/* In a hash fields and values alternate. It is sorted by field before anything is looked
+ * for in it: a line may have as many groups as it has waiters. */
+static int by_field(const void *a, const void *b)
+{
+    const redisReply *x = *(redisReply *const *)a, *y = *(redisReply *const *)b;
+
+    if (x->len != y->len)
+        return x->len < y->len ? -1 : 1;
+    return memcmp(x->str, y->str, x->len);
+}
+
+static void sort_fields(const redisReply *hash)
+{
+    if (hash->elements > 0)
+        qsort(hash->element, hash->elements / 2, 2 * sizeof hash->element[0], by_field);
+}
+
+/* NULL: there is no such field. */
+static const redisReply *value_of(const redisReply *hash, char *field, size_t len)
+{
+    redisReply key = { .str = field, .len = len };
+    const redisReply *wanted = &key;
+    redisReply **pair = NULL;
+
+    if (hash->elements > 0)
+        pair = bsearch(&wanted, hash->element, hash->elements / 2,
+                       2 * sizeof hash->element[0], by_field);
+    return pair ? pair[1] : NULL;
+}
+
 /* Until when the group of a waiter lives; 0: no such group. */
 static int64_t group_till(const redisReply *waiters, const unsigned char *record)
 {
-    char name[GROUP_NAME];
+    char name[GROUP_NAME] = "g";
+    const redisReply *group;
 
-    name[0] = 'g';
     memcpy(name + 1, record + 32, CLIENT_ID);
     memcpy(name + 1 + CLIENT_ID, record + 24, 8);
-    for (size_t i = 0; i < waiters->elements; i += 2)
-        if (waiters->element[i]->len == GROUP_NAME &&
-            waiters->element[i + 1]->len == GROUP &&
-            memcmp(waiters->element[i]->str, name, GROUP_NAME) == 0)
-            return (int64_t)get(waiters->element[i + 1]->str, 8);
-    return 0;
+    group = value_of(waiters, name, sizeof name);
+    return group && group->len == GROUP ? (int64_t)bytes_get(group->str, 8) : 0;
 }
 
 static int read_header(struct reading *k, const redisReply *value, hf_error *err)
@@ -106,13 +123,13 @@ static int read_header(struct reading *k, const redisReply *value, hf_error *err
     if (value->len != HEAD)
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged line");
     k->row.kind = p[1] == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
-    k->row.capacity = (int64_t)get(p + 2, 8);
+    k->row.capacity = (int64_t)bytes_get(p + 2, 8);
     return 0;
 }
 
 static int64_t since(int64_t now_us, const unsigned char *at)
 {
-    uint64_t then = get(at, 8);
+    uint64_t then = bytes_get(at, 8);
 
     return now_us > 0 && then < (uint64_t)now_us ? (now_us - (int64_t)then) / 1000 : 0;
 }
@@ -128,8 +145,9 @@ static int add(struct reading *k, const redisReply *token, const redisReply *val
     s->holds = holds;
     if (s->len < (size_t)(holds ? HOLDER : WAITER))
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
-    s->order = get(s->bytes + 8, 8);
-    s->expiry = holds ? (int64_t)get(s->bytes + 16, 8) : group_till(waiters, s->bytes);
+    s->order = bytes_get(s->bytes + 8, 8);
+    s->expiry =
+        holds ? (int64_t)bytes_get(s->bytes + 16, 8) : group_till(waiters, s->bytes);
     if (s->expiry <= k->now_us / 1000)
         return 0; /* over: whoever changes the line next drops it */
     k->n++;
@@ -188,13 +206,13 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
     memcpy(row.token, s->token, HF_TOKEN);
     row.fence = s->holds ? s->order : 0;
     row.position = s->holds ? 0 : (uint32_t)(i - k->holders + 1);
-    row.weight = (int64_t)get(s->bytes, 8);
+    row.weight = (int64_t)bytes_get(s->bytes, 8);
     row.owner = rec.owner;
     row.host = host;
     row.pid = rec.pid;
     row.age_ms = since(k->now_us, s->bytes + (s->holds ? 32 : 16));
     row.expires_ms = s->expiry - k->now_us / 1000;
-    row.joined = (int64_t)get(s->bytes + (s->holds ? 24 : 16), 8);
+    row.joined = (int64_t)bytes_get(s->bytes + (s->holds ? 24 : 16), 8);
     row.broken = s->holds && (s->bytes[40] & BROKEN);
     row.kept = s->holds && (s->bytes[40] & KEPT);
     row.note = note;
@@ -216,6 +234,7 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *rep
         return hf__fail(err, HF_EPROTO, 0, NULL, "an answer of an unexpected form");
     holders = reply->element[1];
     waiters = reply->element[2];
+    sort_fields(waiters);
     k.now_us = hf__redis_reply_number(reply, 0);
     k.row.name = name;
     k.row.name_len = name_len;

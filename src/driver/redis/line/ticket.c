@@ -1,6 +1,7 @@
 /* ticket.c: what the scripts are asked about tickets: join, leave, amend. Here is only how
  * a request is written and its answer read; what follows from it is kit/scripted.c. */
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 #include <string.h>
 
@@ -39,10 +40,8 @@ static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
     memset(head, 0, HEAD_LEN);
     head[0] = HEAD_FORMAT;
     head[1] = (unsigned char)t->kind;
-    for (size_t i = 0; i < 8; i++) {
-        head[2 + i] = (unsigned char)((uint64_t)t->capacity >> 8 * (7 - i));
-        head[10 + i] = (unsigned char)((uint64_t)t->weight >> 8 * (7 - i));
-    }
+    bytes_put(head + 2, (uint64_t)t->capacity, 8);
+    bytes_put(head + 10, (uint64_t)t->weight, 8);
     head[21] = 1;
 }
 

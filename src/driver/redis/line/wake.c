@@ -13,6 +13,7 @@
  * Holders are told when somebody breaks their lock. A hold that is short is not worth a
  * second connection: it begins to listen when it has lasted half a second. */
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,15 +178,6 @@ void hf__redis_wake_channel(struct redis *r, unsigned bucket, const char *channe
 
 /* ---- hearing --------------------------------------------------------------------- */
 
-static uint64_t number_at(const char *p)
-{
-    uint64_t number = 0;
-
-    for (int i = 0; i < 8; i++)
-        number = number << 8 | (unsigned char)p[i];
-    return number;
-}
-
 /* With replicas=N a grant must be written by our own connection to be counted: by a look.
  */
 static void hear(struct redis *r, const char *entry)
@@ -195,8 +187,8 @@ static void hear(struct redis *r, const char *entry)
                           : entry[0] == 'g' && r->replicas == 0 ? TOLD_GRANT
                                                                 : TOLD_LOOK;
 
-    hf__scripted_told(&r->scripted, entry + 1, what, number_at(entry + 17),
-                      (int64_t)number_at(entry + 25));
+    hf__scripted_told(&r->scripted, entry + 1, what, bytes_get(entry + 17, 8),
+                      (int64_t)bytes_get(entry + 25, 8));
 }
 
 /* The bucket of a channel of our own; -1: another channel. */
