@@ -314,6 +314,15 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
     }
 }
 
+static void
+flush(struct store *s) /* it may come after `shut`, but brings nothing new then */
+{
+    struct sim_client *c = sim_of(s);
+
+    if (by_kit() && c->scripted.ndue > 0)
+        hf__scripted_flush(&in_use(s)->scripted);
+}
+
 static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
 {
     struct msg m = { .kind = kind, .line = (uint8_t)line_of(l->name), .now = l->now };
@@ -437,4 +446,5 @@ const struct hf_driver sim_driver = { .name = "sim",
                                       .renew = renew,
                                       .look = look,
                                       .evict = evict,
-                                      .stop = stop };
+                                      .stop = stop,
+                                      .flush = flush };

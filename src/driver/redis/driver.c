@@ -172,7 +172,8 @@ static struct redis *new_redis(struct env *env)
                                              .leave = hf__redis_send_leave,
                                              .look = hf__redis_send_look,
                                              .renew = hf__redis_send_renewal,
-                                             .echoes = hf__redis_echoes };
+                                             .echoes = hf__redis_echoes,
+                                             .shard = hf__redis_shard };
     unsigned char id[CLIENT_ID / 2];
 
     if (!r)
@@ -204,6 +205,7 @@ static struct redis *new_redis(struct env *env)
         free_redis(r);
         return NULL;
     }
+    r->scripted.renew_most = LINES_PER_SCRIPT;
     return r;
 }
 

@@ -84,7 +84,8 @@ struct request {
     unsigned bucket;
     int64_t sent_at; /* call.sent_at of its last sending */
     unsigned char repeats;
-    bool text; /* send the script itself, not its name */
+    bool text;      /* send the script itself, not its name */
+    bool divisible; /* TRYAGAIN is an answer: it can be asked in parts */
 };
 
 struct conn {
@@ -143,6 +144,7 @@ struct node {
     struct conn commands, messages;
     bool wanted, tried; /* in a cluster: the map names it; it was lost, or not reached */
     bool listen_wanted;
+    bool asked_all;     /* since the messages were lost, the core asks about every hold */
     int64_t id, old_id; /* the server's name of our connection, and of the one before */
     int64_t echo_ms;    /* the longest ttl of a join that was lost with a connection */
     int64_t echo_until; /* until then such a join may still be executed */
@@ -205,6 +207,7 @@ void hf__redis_send_leave(struct scripted *, struct ticket *);
 void hf__redis_send_look(struct scripted *, struct wait_life *);
 void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
 bool hf__redis_echoes(struct scripted *, const struct ticket *);
+unsigned hf__redis_shard(struct scripted *, const struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
 /* What a script has answered to a join, a look or a renewal (confirm.c). */

@@ -1,8 +1,10 @@
 /* renew.c: proving that holders live, many in one script. In a cluster a script touches one
- * slot, and while a slot is being moved only a script of a single key is served: so one
- * line per script there. An error or a lost connection answers nothing, and the core
- * repeats. */
+ * slot, so those of one bucket go together; while the slot is being moved (TRYAGAIN) only
+ * scripts of a single key are served, and they go one by one. An error or a lost connection
+ * answers nothing, and the core repeats. */
 #include "driver/redis/redis.h"
+
+#include <string.h>
 
 struct renew_request {
     struct request q;
@@ -21,6 +23,7 @@ static void build(struct redis *r, struct request *q, struct command *c)
     char key[KEY_MAX];
 
     c->nothing = n == 0; /* all have left meanwhile */
+    q->divisible = n > 1;
     hf__redis_request_script(c, q, SCRIPT_RENEW, n, 2 * n);
     for (size_t i = 0; i < n; i++) {
         const struct ticket *t = hf__scripted_holder(&r->scripted, k->holds[i].token);
@@ -43,6 +46,10 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     hf_error err;
 
     if (reply && reply->type == REDIS_REPLY_ERROR) {
+        if (k->n > 1 && strncmp(reply->str, "TRYAGAIN", 8) == 0) {
+            hf__scripted_split(&r->scripted, k);
+            return;
+        }
         hf__redis_reply_error(r, reply, &err);
         env->log(env, HF_LOG_WARN, NULL, err.text);
     }
@@ -73,11 +80,18 @@ void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
     }
 }
 
+unsigned hf__redis_shard(struct scripted *s, const struct ticket *t)
+{
+    return redis_at(s)->topology == TOPOLOGY_CLUSTER
+               ? hf__redis_bucket(t->name, t->name_len)
+               : 0;
+}
+
 void hf__redis_still_there(struct redis *r, int bucket)
 {
     for (size_t i = 0; i <= r->scripted.seats.mask; i++)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
-            struct ticket *t = container_of(m, struct ticket, drv_node);
+            const struct ticket *t = container_of(m, struct ticket, drv_node);
 
             if (!t->own.marked &&
                 (bucket < 0 || hf__redis_bucket(t->name, t->name_len) == (unsigned)bucket))

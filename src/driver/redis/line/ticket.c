@@ -222,8 +222,5 @@ void hf__redis_leave(struct store *s, struct ticket *t)
 
 void hf__redis_renew(struct store *s, struct life *const *lives, size_t n)
 {
-    struct redis *r = redis_of(s);
-
-    r->scripted.renew_most = r->topology == TOPOLOGY_CLUSTER ? 1 : LINES_PER_SCRIPT;
-    hf__scripted_renew(&r->scripted, lives, n);
+    hf__scripted_renew(&redis_of(s)->scripted, lives, n);
 }

@@ -116,6 +116,7 @@ void hf__redis_wake_greet(struct conn *conn)
 
 void hf__redis_wake_again(struct redis *r, struct node *n, unsigned bucket)
 {
+    n->asked_all = false; /* nobody has asked since it was lost, or ever, in this bucket */
     subscribe(r, n, bucket);
     hf__redis_node_listen(n);
 }
@@ -127,7 +128,7 @@ void hf__redis_wake_listen(struct redis *r, unsigned bucket)
     if (is_cluster(r) && !r->bucket_wanted[bucket]) {
         r->bucket_wanted[bucket] = true; /* if there is no node now, the next one asks */
         if (n)
-            subscribe(r, n, bucket);
+            hf__redis_wake_again(r, n, bucket);
     }
     if (n && !n->listen_wanted)
         hf__redis_node_listen(n);
@@ -216,8 +217,9 @@ static void confirmed(struct conn *conn, const char *channel, size_t len)
     }
     bucket = is_cluster(r) ? bucket : -1;
     hf__redis_wait_look_all(r, bucket);
-    if (r->scripted.seats.count <= HOLDERS_LOOK_MOST)
-        hf__redis_still_there(r, bucket); /* the others learn it when they are renewed */
+    /* the others learn it when they are renewed; after UP all are being renewed */
+    if (r->scripted.seats.count <= HOLDERS_LOOK_MOST && !conn->node->asked_all)
+        hf__redis_still_there(r, bucket);
 }
 
 static void told(struct redis *r, const redisReply *channel, const redisReply *text)

@@ -138,6 +138,7 @@ void hf__redis_request_send(struct redis *r, struct request *q)
 
 void hf__redis_conn_flush(struct redis *r)
 {
+    hf__scripted_flush(&r->scripted);
     hf__link_flush(&r->dirty);
 }
 
@@ -262,6 +263,8 @@ static bool repeated(struct conn *conn, struct request *q, const redisReply *rep
     struct redis *r = conn->node->redis;
 
     if (!q->type->line || reply->type != REDIS_REPLY_ERROR)
+        return false;
+    if (q->divisible && starts(reply, "TRYAGAIN"))
         return false;
     if (starts(reply, "TRYAGAIN") || starts(reply, "BUSY ") ||
         starts(reply, "CLUSTERDOWN")) {

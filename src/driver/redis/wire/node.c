@@ -19,6 +19,7 @@
 #include <string.h>
 
 static void commands_lost(struct conn *);
+static void messages_lost(struct conn *);
 
 static void show(struct node *n)
 {
@@ -48,6 +49,7 @@ struct node *hf__redis_node_new(struct redis *r, const char *host, uint16_t port
     n->commands.greet = hf__redis_greet;
     n->commands.lost = commands_lost;
     n->messages.greet = hf__redis_wake_greet;
+    n->messages.lost = messages_lost;
     n->messages.message = hf__redis_wake;
     show(n);
     list_push(&r->nodes, &n->in_redis);
@@ -88,13 +90,21 @@ static void commands_lost(struct conn *conn)
         hf__redis_cluster_stale(r);
 }
 
+/* Messages may be lost from now on. */
+static void messages_lost(struct conn *conn)
+{
+    conn->node->asked_all = false;
+}
+
 void hf__redis_node_ready(struct node *n)
 {
     struct redis *r = n->redis;
 
     hf__link_up(&n->commands.link);
-    if (n->listen_wanted)
+    if (n->listen_wanted) {
+        n->asked_all = n->messages.link.state == LINK_CLOSED;
         hf__link_start(&n->messages.link);
+    }
     if (r->topology == TOPOLOGY_REDLOCK)
         hf__redlock_ready(n);
     if (r->topology == TOPOLOGY_CLUSTER)
