@@ -408,6 +408,54 @@ static void a_long_line_is_read_once(void **state)
     free(text);
 }
 
+/* ---- the map of a cluster -------------------------------------------------------- */
+
+unsigned __real_hf__redis_bucket_slot(unsigned bucket);
+unsigned __wrap_hf__redis_bucket_slot(unsigned bucket);
+
+static size_t slots_computed;
+
+unsigned __wrap_hf__redis_bucket_slot(unsigned bucket)
+{
+    slots_computed++;
+    return __real_hf__redis_bucket_slot(bucket);
+}
+
+enum { RANGES = 512 };
+
+/* Slots in many ranges, by turns of two nodes: reading costs once the slots, not the
+ * buckets once for every range. */
+static void a_map_is_read_once(void **state)
+{
+    static char host[] = "h", text[RANGES * 64];
+    struct node nodes[2] = { { .redis = &r, .host = host, .port = 1 },
+                             { .redis = &r, .host = host, .port = 2 } };
+    struct url url = { 0 };
+    redisReply *reply;
+    hf_error err;
+    size_t n = (size_t)snprintf(text, sizeof text, "*%d\r\n", RANGES);
+
+    (void)state;
+    list_init(&r.nodes);
+    for (size_t i = 0; i < 2; i++)
+        list_push(&r.nodes, &nodes[i].in_redis);
+    assert_int_equal(hf__redis_cluster_start(&r, &url, 0, &err), 0);
+    for (int i = 0; i < RANGES; i++)
+        n += (size_t)snprintf(
+            text + n, sizeof text - n, "*3\r\n:%d\r\n:%d\r\n*2\r\n$1\r\nh\r\n:%d\r\n",
+            i * (SLOTS / RANGES), (i + 1) * (SLOTS / RANGES) - 1, 1 + i % 2);
+    reply = parsed(text, n);
+    slots_computed = 0;
+    hf__redis_cluster_read(&r, reply, &nodes[0]);
+    assert_true(slots_computed <= 8 * BUCKETS);
+    for (unsigned b = 0; b < BUCKETS; b++)
+        assert_ptr_equal(hf__redis_cluster_of(&r, b),
+                         &nodes[hf__redis_bucket_slot(b) / (SLOTS / RANGES) % 2]);
+    assert_true(nodes[0].wanted && nodes[1].wanted);
+    freeReplyObject(reply);
+    free(r.cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +475,7 @@ int main(void)
         cmocka_unit_test_setup(numbers_and_words_are_checked, setup),
         cmocka_unit_test_setup(damaged_lines_are_refused, setup),
         cmocka_unit_test_setup(a_long_line_is_read_once, setup),
+        cmocka_unit_test_setup(a_map_is_read_once, setup),
     };
 
     return cmocka_run_group_tests_name("redis", tests, NULL, NULL);

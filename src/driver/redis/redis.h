@@ -193,6 +193,11 @@ void hf__redis_cluster_done(struct redis *);
 bool hf__redis_cluster_up(const struct redis *);
 void hf__redis_cluster_stale(struct redis *); /* the map is old */
 void hf__redis_cluster_ready(struct node *);
+/* That of its slot, or NULL. It may be down. */
+struct node *hf__redis_cluster_of(const struct redis *, unsigned bucket);
+/* Something that was asked about a ticket of this bucket has no answer. */
+void hf__redis_cluster_owes(struct redis *, unsigned bucket);
+void hf__redis_cluster_read(struct redis *, const redisReply *, const struct node *teller);
 void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
                              uint16_t port);
 struct node *hf__redis_cluster_node(struct redis *, const char *host,
@@ -224,6 +229,7 @@ struct verdict {
     /* while it waits for replicas */
     struct list on; /* redis.unconfirmed */
     struct node *node;
+    unsigned bucket;
     int64_t until;
     bool counted; /* by the WAIT that is under way */
 };
@@ -314,11 +320,11 @@ struct redis {
     struct list later; /* request.call.node */
     struct timer later_timer;
     bool looks_owed;
-    struct timer listen_timer;     /* holders begin to listen: wake.c */
-    struct node *one;              /* not in a cluster */
-    struct node *buckets[BUCKETS]; /* in a cluster; redlock: its nodes */
-    unsigned nnodes;               /* redlock */
-    bool guard;   /* redlock: nodes that have just been started do not count */
+    struct timer listen_timer; /* holders begin to listen: wake.c */
+    struct node *one;          /* not in a cluster */
+    struct node *voters[32];   /* redlock: its nodes */
+    unsigned nnodes;           /* redlock */
+    bool guard;                /* redlock: nodes that have just been started do not count */
     bool patient; /* redlock: nodes that did not answer at first were waited for */
     int64_t max_ttl_ms;
     uint64_t highest;   /* redlock: mark that we have seen */
@@ -350,7 +356,6 @@ static inline int64_t redis_now(const struct redis *r)
 
 /* Tells UP or DOWN if it has changed; err: why it may be down. */
 void hf__redis_state(struct redis *, const hf_error *);
-void hf__redis_pulse(struct redis *);
 
 extern const struct hf_driver hf__driver_redis;
 

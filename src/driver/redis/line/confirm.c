@@ -57,6 +57,8 @@ static void hand_over(struct redis *r, struct verdict *v, const hf_error *why)
             v->places[i] = (struct scripted_place){
                 .kind = lost ? PLACE_NOTHING : PLACE_REFUSED, .code = why->code, .err = why
             };
+    if (lost && r->cluster)
+        hf__redis_cluster_owes(r, v->bucket);
     v->look.places = v->places;
     if (v->t)
         hf__scripted_joined(&r->scripted, v->t, v->sent_at, v->places);
@@ -184,6 +186,7 @@ void hf__redis_answered(struct redis *r, struct verdict *v, unsigned bucket)
         return;
     }
     hf__fail(&err, HF_ENOMEM, 0, r->shown, "no memory for an answer");
+    v->bucket = bucket;
     v->node = hf__redis_node_of(r, bucket);
     v->until = redis_now(r) + r->replica_ms * 1000;
     v->counted = false;

@@ -75,7 +75,7 @@ static int mismatch(const struct redis *r, const struct ticket *t, const redisRe
  * server does not let us end that connection (greet.c). */
 static void lost(struct redis *r, const struct ticket *t, unsigned bucket)
 {
-    struct node *n = r->topology == TOPOLOGY_CLUSTER ? r->buckets[bucket] : r->one;
+    struct node *n = r->cluster ? hf__redis_cluster_of(r, bucket) : r->one;
 
     if (n && n->echo_ms < t->ttl_ms)
         n->echo_ms = t->ttl_ms;

@@ -109,7 +109,7 @@ void hf__redis_wake_greet(struct conn *conn)
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)
-        if (r->bucket_wanted[b] && r->buckets[b] == n)
+        if (r->bucket_wanted[b] && hf__redis_cluster_of(r, b) == n)
             subscribe(r, n, b);
     hf__redis_follows_subscribe(r, n);
 }

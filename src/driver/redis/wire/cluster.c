@@ -3,11 +3,21 @@
  *   seeds of the URL -> CLUSTER SLOTS from the first that answers -> a node for each master
  *
  * The map is asked for again when a server says MOVED, when a subscription ends because its
- * slot has moved, and while a node that it names is not to be reached. A bucket whose node
- * is unreachable has no way: what is asked of it is answered NULL, and when its node is
- * back, or the map names another, the core repeats everything that was unanswered
- * (hf__redis_pulse). The store is up when every node of the first map has been reached or
- * tried. */
+ * slot has moved, and while a node that it names is not to be reached. The store is up when
+ * every node of the first map has been reached or tried, and while one is.
+ *
+ * A bucket whose node is unreachable has no way: what is asked of it is answered NULL. The
+ * core must repeat that, but only that: a client may hold a hundred thousand names at the
+ * other nodes. `owes` says of which buckets:
+ *
+ *   set      a request of the bucket was answered NULL, wherever it was sent (a slot that
+ * is being moved has two nodes); the bucket has got another node; its node has come up,
+ * perhaps without what it had cleared  after ev_back has named the tickets of the bucket,
+ * and its node was up then; or after UP, which names all
+ *
+ * So no unanswered request is forgotten: ev_back is raised whenever a node comes up and
+ * whenever a map was read, and a map is read soon after every loss, because the loss of a
+ * node asks for one, and so does a bucket that begins to owe while its node is up. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -19,6 +29,8 @@ struct cluster {
     struct redis *redis;
     struct timer again;
     bool asked, loaded, stale;
+    struct node *slots[SLOTS]; /* NULL: nobody's */
+    bool owes[BUCKETS];
 };
 
 static void ask(struct redis *);
@@ -60,8 +72,9 @@ static bool slots_entry(const redisReply *e)
 {
     return e->type == REDIS_REPLY_ARRAY && e->elements >= 3 &&
            e->element[0]->type == REDIS_REPLY_INTEGER &&
-           e->element[1]->type == REDIS_REPLY_INTEGER &&
-           e->element[2]->type == REDIS_REPLY_ARRAY && e->element[2]->elements >= 2 &&
+           e->element[1]->type == REDIS_REPLY_INTEGER && e->element[0]->integer >= 0 &&
+           e->element[1]->integer < SLOTS && e->element[2]->type == REDIS_REPLY_ARRAY &&
+           e->element[2]->elements >= 2 &&
            e->element[2]->element[0]->type == REDIS_REPLY_STRING &&
            e->element[2]->element[1]->type == REDIS_REPLY_INTEGER;
 }
@@ -78,11 +91,28 @@ static struct node *entry_node(struct redis *r, const redisReply *e,
                                     : NULL;
 }
 
-/* Returns whether a bucket has got another node. */
-static bool read_map(struct redis *r, const redisReply *reply, const struct node *teller)
+struct node *hf__redis_cluster_of(const struct redis *r, unsigned bucket)
 {
-    bool moved = false;
+    return r->cluster->slots[hf__redis_bucket_slot(bucket)];
+}
 
+/* It has got another node: it is asked, and heard, there. */
+static void bucket_moved(struct redis *r, unsigned bucket)
+{
+    struct node *n = hf__redis_node_of(r, bucket);
+
+    r->cluster->owes[bucket] = true;
+    if (n && r->bucket_wanted[bucket])
+        hf__redis_wake_again(r, n, bucket);
+}
+
+void hf__redis_cluster_read(struct redis *r, const redisReply *reply,
+                            const struct node *teller)
+{
+    struct node *was[BUCKETS];
+
+    for (unsigned b = 0; b < BUCKETS; b++)
+        was[b] = hf__redis_cluster_of(r, b);
     list_for(l, &r->nodes)
         container_of(l, struct node, in_redis)->wanted = false;
     for (size_t i = 0; i < reply->elements; i++) {
@@ -92,39 +122,27 @@ static bool read_map(struct redis *r, const redisReply *reply, const struct node
         if (!n)
             continue;
         n->wanted = true;
-        for (unsigned b = 0; b < BUCKETS; b++) {
-            long long slot = hf__redis_bucket_slot(b);
-
-            if (slot < e->element[0]->integer || slot > e->element[1]->integer ||
-                r->buckets[b] == n)
-                continue;
-            moved = moved || r->buckets[b] != NULL;
-            r->buckets[b] = n;
-            if (r->bucket_wanted[b] && node_up(n))
-                hf__redis_wake_again(r, n, b);
-        }
+        for (long long s = e->element[0]->integer; s <= e->element[1]->integer; s++)
+            r->cluster->slots[s] = n;
     }
-    return moved;
+    for (unsigned b = 0; b < BUCKETS; b++)
+        if (hf__redis_cluster_of(r, b) != was[b])
+            bucket_moved(r, b);
 }
 
-/* Returns whether one of them was in use: what was asked of it must be asked elsewhere. */
-static bool drop_unwanted(struct redis *r, const struct node *teller)
+static void drop_unwanted(struct redis *r, const struct node *teller)
 {
-    bool in_use = false;
-
     list_for_safe(l, &r->nodes) {
         struct node *n = container_of(l, struct node, in_redis);
 
         if (n->wanted || n == teller)
             continue;
-        for (unsigned b = 0; b < BUCKETS; b++)
-            if (r->buckets[b] == n)
-                r->buckets[b] = NULL;
-        in_use = in_use || node_up(n);
+        for (unsigned s = 0; s < SLOTS; s++)
+            if (r->cluster->slots[s] == n)
+                r->cluster->slots[s] = NULL;
         hf__redis_conn_lose_all(n);
         hf__redis_node_free(n);
     }
-    return in_use;
 }
 
 static bool all_tried(const struct redis *r)
@@ -162,6 +180,50 @@ bool hf__redis_cluster_up(const struct redis *r)
     return false;
 }
 
+/* ---- asking again ---------------------------------------------------------------- */
+
+void hf__redis_cluster_owes(struct redis *r, unsigned bucket)
+{
+    r->cluster->owes[bucket] = true;
+    if (hf__redis_node_of(r, bucket))
+        ask_later(r); /* and then again */
+}
+
+static bool is_owed(struct redis *r, unsigned bucket)
+{
+    return r->cluster->owes[bucket] && hf__redis_node_of(r, bucket);
+}
+
+static bool concerns(struct store *s, const struct ticket *t)
+{
+    return is_owed(redis_of(s), hf__redis_bucket(t->name, t->name_len));
+}
+
+/* A node or a map has come. */
+static void repeat(struct redis *r)
+{
+    bool was_up = r->up, any = false;
+
+    hf__redis_state(r, NULL);
+    if (!r->up)
+        return;
+    list_for(l, &r->nodes) {
+        struct node *n = container_of(l, struct node, in_redis);
+        bool owed = false;
+
+        for (unsigned b = 0; b < BUCKETS && !owed; b++)
+            owed = is_owed(r, b) && hf__redis_cluster_of(r, b) == n;
+        if (owed && was_up) /* else UP has told it to all */
+            hf__redis_follows_subscribe(r, n);
+        any = any || owed;
+    }
+    if (any && was_up)
+        ev_back(&r->store, concerns);
+    for (unsigned b = 0; b < BUCKETS && any; b++)
+        if (is_owed(r, b))
+            r->cluster->owes[b] = false;
+}
+
 /* ---- the question ---------------------------------------------------------------- */
 
 struct question {
@@ -196,14 +258,10 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         hf__redis_state(r, &err);
         ask_later(r);
     } else {
-        bool moved = read_map(r, reply, teller), first = !c->loaded;
-
+        hf__redis_cluster_read(r, reply, teller);
         c->loaded = true;
-        moved = drop_unwanted(r, teller) || moved;
-        if (moved && !first)
-            hf__redis_pulse(r);
-        else
-            hf__redis_state(r, NULL);
+        drop_unwanted(r, teller);
+        repeat(r);
         if (any_away(r) || c->stale)
             ask_later(r);
         c->stale = false;
@@ -246,13 +304,13 @@ void hf__redis_cluster_ready(struct node *n)
 
     r->sharded = r->sharded || n->version >= 0x070000;
     for (unsigned b = 0; b < BUCKETS; b++)
-        if (r->bucket_wanted[b] && r->buckets[b] == n)
-            hf__redis_node_listen(n);
+        if (hf__redis_cluster_of(r, b) == n) {
+            r->cluster->owes[b] = true;
+            if (r->bucket_wanted[b])
+                hf__redis_node_listen(n);
+        }
     ask(r);
-    if (r->up)
-        hf__redis_pulse(r);
-    else
-        hf__redis_state(r, NULL);
+    repeat(r);
 }
 
 void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
@@ -263,12 +321,12 @@ void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
     if (!n)
         return;
     n->wanted = true;
-    for (unsigned b = 0; b < BUCKETS; b++)
-        if (hf__redis_bucket_slot(b) == slot && r->buckets[b] != n) {
-            r->buckets[b] = n;
-            if (r->bucket_wanted[b] && node_up(n))
-                hf__redis_wake_again(r, n, b);
-        }
+    if (r->cluster->slots[slot] != n) {
+        r->cluster->slots[slot] = n;
+        for (unsigned b = 0; b < BUCKETS; b++)
+            if (hf__redis_bucket_slot(b) == slot)
+                bucket_moved(r, b);
+    }
     ask_later(r);
 }
 

@@ -449,7 +449,12 @@ static void down(struct link *k, const hf_error *err)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    answer(conn_at(k)->node->redis, container_of(c, struct request, call), NULL);
+    struct redis *r = conn_at(k)->node->redis;
+    struct request *q = container_of(c, struct request, call);
+
+    if (r->cluster && q->type->line)
+        hf__redis_cluster_owes(r, q->bucket);
+    answer(r, q, NULL);
 }
 
 static void lost(struct link *k, const hf_error *err)

@@ -10,8 +10,7 @@
  * When it was lost, messages may have been lost with it, so everybody who waits looks once
  * it is confirmed again (G4); until then the safety look finds grants.
  *
- * In a cluster one lost node does not make the store down: when it is back, the store goes
- * down and up for a moment, and the core repeats what was unanswered. */
+ * In a cluster one lost node does not make the store down: cluster.c. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -149,7 +148,9 @@ void hf__redis_node_move(struct node *n, const char *host, uint16_t port)
 
 struct node *hf__redis_node_of(struct redis *r, unsigned bucket)
 {
-    struct node *n = r->one ? r->one : r->buckets[bucket];
+    struct node *n = r->one       ? r->one
+                     : r->cluster ? hf__redis_cluster_of(r, bucket)
+                                  : r->voters[bucket];
 
     return n && node_up(n) ? n : NULL;
 }
@@ -175,17 +176,4 @@ void hf__redis_state(struct redis *r, const hf_error *err)
         ev_store(&r->store, STORE_UP, NULL);
         hf__redis_follows_subscribe(r, NULL);
     }
-}
-
-/* A node of several is back: what was asked of it is to be asked again. */
-void hf__redis_pulse(struct redis *r)
-{
-    if (r->up) {
-        hf_error err;
-
-        r->up = false;
-        hf__fail(&err, HF_EUNREACHABLE, 0, r->shown, "a node was lost");
-        ev_store(&r->store, STORE_DOWN, &err);
-    }
-    hf__redis_state(r, NULL);
 }
