@@ -10,6 +10,7 @@
  *             more (G1)
  *   fences    every grant's is above all before it (G2)
  *   order     only the first of the queue go in, and nobody waits who would fit (G3, G4)
+ *   fields    a holder has both of its fields, and leaves none behind
  *   others    who is not named by the call stays, unless its time is over (G8)
  *
  * Goes wrong: the seed and the number of the step are printed. */
@@ -20,7 +21,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 8, CLIENTS = 3, STEPS = 3000, TOKEN = 16, HEAD = 58, BRIEF_MS = 30 };
+enum {
+    TOKENS = 8,
+    CLIENTS = 3,
+    STEPS = 3000,
+    TOKEN = 16,
+    HEAD = 58,
+    HOLDER = 57,
+    BRIEF_MS = 30
+};
 enum { PLACE_NONE, PLACE_HOLDS, PLACE_WAITS };
 
 struct seat {
@@ -36,6 +45,7 @@ struct line_seen {
     bool there;
     int64_t capacity, sum, holders, waiters, soonest;
     int64_t ends[3]; /* of the keys: ms, 0 if not there */
+    int64_t whose;   /* fields that say who holds */
     struct seat seats[TOKENS];
 };
 
@@ -167,14 +177,18 @@ static void read_holders(struct line_seen *l, const redisReply *all)
         const char *at = value->str;
 
         if (field->len == 0) {
-            MUST(value->len == HEAD && at[0] == 1);
+            MUST(value->len == HEAD && at[0] == 2);
             l->there = true;
             l->capacity = get(at + 2, 8);
             l->sum = get(at + 10, 8);
             l->holders = get(at + 18, 4);
             l->waiters = get(at + 22, 4);
             l->soonest = get(at + 34, 8);
+        } else if (field->len == 1 + TOKEN) { /* who it is: never without the other field */
+            MUST(field->str[0] == 'r' && value->len > 0);
+            l->whose++;
         } else {
+            MUST(value->len == HOLDER);
             *seat_of(l, field) = (struct seat){ .place = PLACE_HOLDS,
                                                 .weight = get(at, 8),
                                                 .fence = (uint64_t)get(at + 8, 8),
@@ -264,6 +278,7 @@ static void judge_state(const struct line_seen *l)
         MUST(holders == l->holders && waiters == l->waiters && sum == l->sum);
     else
         MUST(holders == 0 && waiters == 0);
+    MUST(l->whose == holders);
     MUST(sum <= l->capacity);
 }
 
@@ -343,7 +358,7 @@ static void join(int t, struct line_seen *was)
 {
     static const char *const flags[] = { NULL, NULL, NULL, "t", "b", "tb" };
     struct words w = script(SCRIPT_JOIN, 4);
-    char token[TOKEN + 1], head[34] = { 1 }, whose[32];
+    char token[TOKEN + 1], head[34] = { 2 }, whose[32];
     const char *flag = flags[below(sizeof(flags) / sizeof(flags[0]))];
 
     token_of(t, token);

@@ -324,8 +324,8 @@ static void damaged_lines_are_refused(void **state)
         no_line[] = "*3\r\n:9\r\n*0\r\n*0\r\n",
         odd[] = "*3\r\n:9\r\n*1\r\n$0\r\n\r\n*0\r\n",
         number[] = "*3\r\n:9\r\n*2\r\n:1\r\n:2\r\n*0\r\n",
-        newer[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\2\r\n*0\r\n",
-        cut[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\1\r\n*0\r\n",
+        newer[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\1\r\n*0\r\n",
+        cut[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\2\r\n*0\r\n",
         ticket[] = "*3\r\n:9\r\n*2\r\n$16\r\n0123456789abcdef\r\n$3\r\nabc\r\n*0\r\n";
 
     (void)state;

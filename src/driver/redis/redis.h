@@ -260,6 +260,7 @@ struct record {
     size_t host_len, note_len, hints_len;
 };
 
+enum { LINE_FORMAT = 2 }; /* of line.lua; lines of another one are left alone */
 enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
 size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
 int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDAMAGED */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { HEAD_FORMAT = 1, HEAD_LEN = 34 };
+enum { HEAD_LEN = 34 };
 
 struct ticket_request {
     struct request q;
@@ -38,7 +38,7 @@ static struct request *request_for(const struct request_type *type, struct ticke
 static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
 {
     memset(head, 0, HEAD_LEN);
-    head[0] = HEAD_FORMAT;
+    head[0] = LINE_FORMAT;
     head[1] = (unsigned char)t->kind;
     bytes_put(head + 2, (uint64_t)t->capacity, 8);
     bytes_put(head + 10, (uint64_t)t->weight, 8);

@@ -16,7 +16,7 @@ if e <= now then
     return 0
 end
 sum = sum - w + weight
-enter(ARGV[2], pack(HOLDER, weight, f, e, joined, granted, bits, c) .. ARGV[4])
+enter(ARGV[2], pack(HOLDER, weight, f, e, joined, granted, bits, c), ARGV[4])
 changed = true
 purge()
 admit()

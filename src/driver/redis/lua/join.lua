@@ -20,7 +20,8 @@ if call('EXISTS', KEYS[1]) == 0 then
         call('SET', KEYS[4], string.format('%.0f', number))
     end
     call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
-        pack('>c8I8I8I8I8B', head:sub(11), number, expiry, us, us, 0) .. ARGV[5])
+        pack('>c8I8I8I8I8Bc16', head:sub(11), number, expiry, us, us, 0, ARGV[5]),
+        'r' .. ARGV[2], ARGV[5]:sub(17))
     call('PEXPIREAT', KEYS[1], string.format('%.0f', expiry))
     return number
 end
@@ -79,12 +80,12 @@ if changed or (not mine and nw > 0 and sum + weight <= cap) then
     mine = holder(token)
 end
 if mine then
-    local w, f, _, joined, granted, bits, c, rest = unpack(HOLDER, mine)
+    local w, f, _, joined, granted, bits, c = unpack(HOLDER, mine)
     if bits == 0 then
         call('PEXPIREAT', L, format(TEXT, math.max(till, expiry))) -- also without memory left
         lasts(expiry)
         sooner(expiry)
-        enter(token, pack(HOLDER, w, f, expiry, joined, granted, 0, c) .. mine:sub(rest))
+        enter(token, pack(HOLDER, w, f, expiry, joined, granted, 0, c))
         save()
         return f
     end
@@ -94,7 +95,7 @@ if mine then
         end
         return { 'b' }
     end
-    call('HDEL', L, token) -- broken before its owner knew of it: its time may not count anew
+    call('HDEL', L, token, 'r' .. token) -- broken before its owner knew of it: its time may not count anew
     n = n - 1
     sum = sum - w
     changed = true
@@ -118,7 +119,7 @@ if nw == 0 or not call('HGET', W, token) then
         sooner(expiry)
         changed = true
         lasts(expiry)
-        enter(token, pack('>I8I8I8I8I8B', weight, number, expiry, us, us, 0) .. ARGV[5])
+        enter(token, pack(HOLDER, weight, number, expiry, us, us, 0, ARGV[5]), ARGV[5]:sub(17))
         save()
         return number
     end
