@@ -1,3 +1,4 @@
+/* count_memcmp.c: see count_memcmp.h. */
 #include "count_memcmp.h"
 
 int count_memcmp(const void *, const void *, size_t);

@@ -213,6 +213,8 @@ void hf__redis_send_look(struct scripted *, struct wait_life *);
 void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
 bool hf__redis_echoes(struct scripted *, const struct ticket *);
 unsigned hf__redis_shard(struct scripted *, const struct ticket *);
+/* A hold ends sooner: the first that waits is told to look. NULL: nothing is done. */
+void hf__redis_tell_first(struct redis *, struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
 /* What a script has answered to a join, a look or a renewal (confirm.c). */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { SHORTENED = 4 }; /* of renew.lua */
+
 struct renew_request {
     struct request q;
     struct scripted_renewal *k;
@@ -57,8 +59,13 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         hf__scripted_renewed(&r->scripted, k, q->sent_at, NULL);
         return;
     }
-    for (size_t i = 0; i < k->n; i++) /* renew.lua and the kit count alike */
+    for (size_t i = 0; i < k->n; i++) { /* renew.lua and the kit count alike */
         renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
+        if (renewed[i] == SHORTENED) {
+            renewed[i] = RENEWED;
+            hf__redis_tell_first(r, hf__scripted_holder(&r->scripted, k->holds[i].token));
+        }
+    }
     hf__redis_answered(r, &v, q->bucket);
 }
 

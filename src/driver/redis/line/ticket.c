@@ -208,6 +208,26 @@ void hf__redis_amend(struct store *s, struct ticket *t)
         ev_amended(t, HF_ENOMEM);
 }
 
+static void ignore(struct redis *r, struct request *q, const redisReply *reply)
+{
+    (void)r;
+    (void)q;
+    (void)reply; /* who waits finds out by its safety look */
+}
+
+/* By amending nothing; with the text of the script, because nobody may be there to read a
+ * NOSCRIPT. */
+void hf__redis_tell_first(struct redis *r, struct ticket *t)
+{
+    static const struct request_type type = { build_amend, ignore, true };
+    struct request *q = t ? request_for(&type, t) : NULL;
+
+    if (q) {
+        q->text = true;
+        hf__redis_request_send(r, q);
+    }
+}
+
 /* ---- verbs ----------------------------------------------------------------------- */
 
 void hf__redis_join(struct store *s, struct ticket *t)

@@ -112,7 +112,7 @@ local function admit()
         if expiry <= now then
             dequeue(token, group, expiry, count)
         elseif sum + weight > cap then
-            -- perhaps it has just become the first: a hold may end before its next look
+            -- it has just become the first, or a hold ends sooner: perhaps before its next look
             if headed and n > 0 and soonest < expiry - ttl * (RENEWALS - 1) / RENEWALS then
                 tell(client, 'l', token, 0, 0)
             end

@@ -120,6 +120,10 @@ if nw == 0 or not call('HGET', W, token) then
         changed = true
         lasts(expiry)
         enter(token, pack(HOLDER, weight, number, expiry, us, us, 0, ARGV[5]), ARGV[5]:sub(17))
+        if nw > 0 then -- past those who wait: this hold may end before the first of them looks
+            headed = true
+            admit()
+        end
         save()
         return number
     end
