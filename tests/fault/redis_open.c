@@ -50,6 +50,25 @@ static void warns_of_eviction(void)
     done();
 }
 
+/* Another server in its place, as after a failover, is judged anew. */
+static void warns_of_another_server(void)
+{
+    hf_client *c;
+
+    use_plain_server();
+    c = opened_with(HF_OPTIONS(.log = hear));
+    given(taken(c, nm("n"), NULL));
+    CHECK_STR(said, "");
+    server_kill(&server);
+    redis_config(&server, "maxmemory 100mb\nmaxmemory-policy allkeys-lru");
+    redis_run(&server);
+    given(taken(c, nm("n"), NULL));
+    CHECK(strstr(said, "allkeys-lru"));
+    CHECK(strchr(said, '\n') == strrchr(said, '\n')); /* once */
+    closed(c);
+    done();
+}
+
 static void warns_of_forgetting(void)
 {
     redis_init(&server);
@@ -189,6 +208,7 @@ static void few_messages(void)
 const struct test_case redis_open_cases[] = {
     { "no-warning", no_warning, ON_ALL, 0, 0 },
     { "warns-of-eviction", warns_of_eviction, ON_ALL, 0, 0 },
+    { "warns-of-another-server", warns_of_another_server, ON_ALL, 0, 0 },
     { "warns-of-forgetting", warns_of_forgetting, ON_ALL, 0, 0 },
     { "replica-refused", replica_refused, ON_ALL, 0, 0 },
     { "two-connections", two_connections, ON_ALL, 0, 0 },

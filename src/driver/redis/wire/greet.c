@@ -147,6 +147,13 @@ static void learn(struct node *n, const char *text)
              strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "it is a node of a cluster: use redis+cluster://");
+    info(text, "run_id", value, sizeof value);
+    n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
+    if (value[0] != '\0' && !n->same_run) {
+        n->old_id = n->echo_ms = 0; /* what was under way ended with the server */
+        n->warned = false;          /* of this one */
+    }
+    snprintf(n->run_id, sizeof n->run_id, "%s", value);
     info(text, "maxmemory_policy", value, sizeof value);
     if (value[0] != '\0' && strcmp(value, "noeviction") != 0 &&
         strcmp(info(text, "maxmemory", line, sizeof line), "0") != 0) {
@@ -155,12 +162,7 @@ static void learn(struct node *n, const char *text)
                  value);
         warn(n, line);
     }
-    info(text, "run_id", value, sizeof value);
-    n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
-    if (value[0] != '\0' && !n->same_run)
-        n->old_id = n->echo_ms = 0; /* what was under way ended with the server */
     n->may_look = true;
-    snprintf(n->run_id, sizeof n->run_id, "%s", value);
     n->started_at = redis_now(n->redis) - 1000000 * age(text);
     n->aof = strcmp(info(text, "aof_enabled", value, sizeof value), "1") == 0;
 }
