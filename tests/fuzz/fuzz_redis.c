@@ -413,13 +413,13 @@ static void stored(const uint8_t *data, size_t size)
 {
     redisReader *reader = redisReaderCreate();
     void *reply = NULL;
-    struct record rec;
+    struct owner_record rec;
 
     if (size > 0) {
         redisReply copy = text_of((const char *)data, size);
 
         copy.str[0] = 1;
-        if (hf__redis_record_read(&rec, copy.str, size) == 0)
+        if (hf__owner_record_read(&rec, copy.str, size) == 0)
             must(rec.hints_len == 0 || rec.hints[rec.hints_len - 1] == '\0');
         free(copy.str);
         line_of((const char *)data, size);

@@ -187,12 +187,12 @@ static void records_come_back(void **state)
                         .note = "why",
                         .hints = hints,
                         .hints_len = sizeof hints };
-    unsigned char bytes[RECORD_MAX];
-    struct record rec;
-    size_t n = hf__redis_record_write(bytes, &r, &t);
+    unsigned char bytes[OWNER_RECORD_MAX];
+    struct owner_record rec;
+    size_t n = hf__owner_record_write(bytes, &r.open, &t);
 
     (void)state;
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), 0);
     assert_true(rec.owner.process == UINT64_MAX - 1 && rec.owner.number == 7);
     assert_int_equal(rec.pid, 4711);
     assert_int_equal(rec.host_len, 4);
@@ -202,26 +202,26 @@ static void records_come_back(void **state)
     assert_int_equal(rec.hints_len, sizeof hints);
     assert_memory_equal(rec.hints, hints, sizeof hints);
     for (size_t cut = 0; cut < n; cut++)
-        assert_int_equal(hf__redis_record_read(&rec, bytes, cut), HF_EDAMAGED);
+        assert_int_equal(hf__owner_record_read(&rec, bytes, cut), HF_EDAMAGED);
     bytes[0]++;
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), HF_EDAMAGED);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), HF_EDAMAGED);
 }
 
 static void the_longest_record_fits(void **state)
 {
     static char note[HF_NOTE_MAX + 1], hints[1024];
     struct ticket t = { .note = note, .hints = hints, .hints_len = sizeof hints };
-    unsigned char bytes[RECORD_MAX];
-    struct record rec;
+    unsigned char bytes[OWNER_RECORD_MAX];
+    struct owner_record rec;
     size_t n;
 
     (void)state;
     memset(note, 'n', HF_NOTE_MAX);
     memset(hints, 'h', sizeof hints - 1);
     memset(r.open.host, 'x', sizeof r.open.host - 1);
-    n = hf__redis_record_write(bytes, &r, &t);
-    assert_true(n <= RECORD_MAX);
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    n = hf__owner_record_write(bytes, &r.open, &t);
+    assert_true(n <= OWNER_RECORD_MAX);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), 0);
     assert_int_equal(rec.host_len, sizeof r.open.host - 1);
     assert_int_equal(rec.note_len, HF_NOTE_MAX);
     assert_int_equal(rec.hints_len, sizeof hints);
@@ -231,14 +231,14 @@ static void the_longest_record_fits(void **state)
 static void hints_without_an_end_are_refused(void **state)
 {
     struct ticket t = { .note = "", .hints = "ab", .hints_len = 2 };
-    unsigned char bytes[RECORD_MAX];
-    struct record rec;
-    size_t n = hf__redis_record_write(bytes, &r, &t);
+    unsigned char bytes[OWNER_RECORD_MAX];
+    struct owner_record rec;
+    size_t n = hf__owner_record_write(bytes, &r.open, &t);
 
     (void)state;
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), HF_EDAMAGED);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), HF_EDAMAGED);
     bytes[n - 1] = '\0';
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), 0);
 }
 
 /* ---- answers --------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include "kit/link.h"
 #include "kit/opening.h"
 #include "kit/query.h"
+#include "kit/record.h"
 #include "kit/scripted.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -128,6 +129,11 @@ int hf__redis_reply_error(const struct redis *, const redisReply *, hf_error *);
 int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
+
+static inline enum line_kind reply_kind(const redisReply *reply) /* its first */
+{
+    return hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+}
 
 /* ---- nodes (node.c, greet.c, sentinel.c, cluster.c) ------------------------------ */
 
@@ -253,19 +259,9 @@ void hf__redis_wake_listen(struct redis *, unsigned bucket);
 void hf__redis_wake_channel(struct redis *, unsigned bucket, const char *channel, size_t,
                             bool on);
 
-/* ---- what is stored of a ticket besides the scripts' own fields (record.c) ------- */
-
-struct record {
-    struct owner owner;
-    int64_t pid;
-    const char *host, *note, *hints; /* not terminated */
-    size_t host_len, note_len, hints_len;
-};
+/* ---- stored lines (line.c) ------------------------------------------------------- */
 
 enum { LINE_FORMAT = 2 }; /* of line.lua; lines of another one are left alone */
-enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
-size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
-int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDAMAGED */
 
 /* A whole line, as look.lua gives it. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
@@ -275,21 +271,22 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
 
 struct redis_query { /* one request for a look, a cell or an eviction */
     struct request q;
+    const struct query_type *type;
     struct query query;
     size_t name_len;
     char name[]; /* terminated */
 };
 
-static inline struct redis_query *redis_query_of(struct request *q)
-{
-    return container_of(q, struct redis_query, q);
-}
+struct query_type { /* neither is called when it was stopped */
+    void (*build)(struct redis *, const struct redis_query *, struct command *);
+    int (*read)(struct redis *, struct redis_query *, const redisReply *, hf_error *);
+};
 
 enum { FOLLOW_MS = 30000 }; /* a look of a follow makes others publish for so long */
 
 bool hf__redis_query_failed(const redisReply *);
 /* Asks; if there is no memory the core is told. */
-void hf__redis_query_send(struct redis *, const struct request_type *, struct look *,
+void hf__redis_query_send(struct redis *, const struct query_type *, struct look *,
                           struct cell *);
 void hf__redis_brief(struct redis *, struct look *);
 void hf__redis_list(struct redis *, struct look *);

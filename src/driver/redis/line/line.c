@@ -205,10 +205,10 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
 {
     const struct redis_seen *s = &k->seen[i];
     char host[256], note[HF_NOTE_MAX + 1];
-    struct record rec;
+    struct owner_record rec;
     struct row row = k->row;
 
-    if (hf__redis_record_read(&rec, s->whose, s->whose_len) < 0)
+    if (hf__owner_record_read(&rec, s->whose, s->whose_len) < 0)
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
     memcpy(host, rec.host, rec.host_len);
     host[rec.host_len] = '\0';

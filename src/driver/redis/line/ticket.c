@@ -49,7 +49,7 @@ static void build_join(struct redis *r, struct request *q, struct command *c)
 {
     const struct ticket *t = of(q)->t;
     const char *flags = t->try_only ? t->barge ? "tb" : "t" : t->barge ? "b" : "";
-    unsigned char head[HEAD_LEN], whose[CLIENT_ID + RECORD_MAX];
+    unsigned char head[HEAD_LEN], whose[CLIENT_ID + OWNER_RECORD_MAX];
 
     build_head(head, t);
     memcpy(whose, r->client, CLIENT_ID);
@@ -57,8 +57,8 @@ static void build_join(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_arg(c, t->token, HF_TOKEN);
     hf__redis_command_arg(c, head, sizeof head);
     hf__redis_command_number(c, t->ttl_ms);
-    hf__redis_command_arg(c, whose,
-                          CLIENT_ID + hf__redis_record_write(whose + CLIENT_ID, r, t));
+    hf__redis_command_arg(
+        c, whose, CLIENT_ID + hf__owner_record_write(whose + CLIENT_ID, &r->open, t));
     if (*flags)
         hf__redis_command_text(c, flags);
 }
@@ -172,7 +172,7 @@ bool hf__redis_echoes(struct scripted *s, const struct ticket *t)
 static void build_amend(struct redis *r, struct request *q, struct command *c)
 {
     const struct ticket *t = hf__seat_find(&r->scripted.seats, of(q)->token);
-    unsigned char record[RECORD_MAX];
+    unsigned char record[OWNER_RECORD_MAX];
 
     if (!t) {
         c->nothing = true; /* it has left since */
@@ -181,7 +181,7 @@ static void build_amend(struct redis *r, struct request *q, struct command *c)
     hf__redis_line_script(r, c, q, SCRIPT_AMEND, t->name, t->name_len, 3);
     hf__redis_command_arg(c, t->token, HF_TOKEN);
     hf__redis_command_number(c, t->weight);
-    hf__redis_command_arg(c, record, hf__redis_record_write(record, r, t));
+    hf__redis_command_arg(c, record, hf__owner_record_write(record, &r->open, t));
 }
 
 static void answer_amend(struct redis *r, struct request *q, const redisReply *reply)

@@ -1,12 +1,6 @@
-/* record.c: what stands in a stored ticket behind the fields that the scripts know: who it
- * is.
- *
- *   1 format  8 process  8 owner's number  8 pid  1 length, host  2 length, note  2 length,
- *     hints
- *
- * All numbers big-endian. It is read by strangers' clients too, so every length is checked.
- * */
-#include "driver/redis/redis.h"
+/* record.c: see record.h. */
+#include "kit/record.h"
+
 #include "util/bytes.h"
 
 #include <string.h>
@@ -21,7 +15,7 @@ static unsigned char *put_text(unsigned char *p, const char *text, size_t len, s
     return p + len;
 }
 
-size_t hf__redis_record_write(unsigned char *to, const struct redis *r,
+size_t hf__owner_record_write(unsigned char to[OWNER_RECORD_MAX], const struct opening *o,
                               const struct ticket *t)
 {
     unsigned char *p = to;
@@ -29,8 +23,8 @@ size_t hf__redis_record_write(unsigned char *to, const struct redis *r,
     *p++ = RECORD_FORMAT;
     p = bytes_put(p, t->owner.process, 8);
     p = bytes_put(p, t->owner.number, 8);
-    p = bytes_put(p, (uint64_t)r->open.pid, 8);
-    p = put_text(p, r->open.host, strlen(r->open.host), 1);
+    p = bytes_put(p, (uint64_t)o->pid, 8);
+    p = put_text(p, o->host, strlen(o->host), 1);
     p = put_text(p, t->note, strlen(t->note), 2);
     p = put_text(p, t->hints, t->hints_len, 2);
     return (size_t)(p - to);
@@ -53,7 +47,7 @@ static bool take_text(const unsigned char **p, const unsigned char *end, size_t 
     return true;
 }
 
-int hf__redis_record_read(struct record *rec, const void *bytes, size_t len)
+int hf__owner_record_read(struct owner_record *rec, const void *bytes, size_t len)
 {
     const unsigned char *p = bytes, *end = p + len;
 
