@@ -430,7 +430,6 @@ static void a_map_is_read_once(void **state)
     static char host[] = "h", text[RANGES * 64];
     struct node nodes[2] = { { .redis = &r, .host = host, .port = 1 },
                              { .redis = &r, .host = host, .port = 2 } };
-    struct url url = { 0 };
     redisReply *reply;
     hf_error err;
     size_t n = (size_t)snprintf(text, sizeof text, "*%d\r\n", RANGES);
@@ -439,7 +438,7 @@ static void a_map_is_read_once(void **state)
     list_init(&r.nodes);
     for (size_t i = 0; i < 2; i++)
         list_push(&r.nodes, &nodes[i].in_redis);
-    assert_int_equal(hf__redis_cluster_start(&r, &url, 0, &err), 0);
+    assert_int_equal(hf__redis_cluster_start(&r, &err), 0);
     for (int i = 0; i < RANGES; i++)
         n += (size_t)snprintf(
             text + n, sizeof text - n, "*3\r\n:%d\r\n:%d\r\n*2\r\n$1\r\nh\r\n:%d\r\n",

@@ -43,6 +43,9 @@ void hf__redis_command_begin(struct command *, size_t args);
 void hf__redis_command_arg(struct command *, const void *, size_t);
 void hf__redis_command_text(struct command *, const char *);
 void hf__redis_command_number(struct command *, int64_t);
+/* For a struct request_type: AUTH with the password of the URL; nobody wants the answer. */
+void hf__redis_command_auth(struct redis *, struct request *, struct command *);
+void hf__redis_answer_ignored(struct redis *, struct request *, const redisReply *);
 
 /* ---- keys (bucket.c) ------------------------------------------------------------- */
 
@@ -165,7 +168,6 @@ struct node {
 struct node *hf__redis_node_new(struct redis *, const char *host, uint16_t port,
                                 const char *path);
 void hf__redis_node_free(struct node *);
-void hf__redis_node_start(struct node *);
 void hf__redis_node_ready(struct node *); /* greeted */
 /* Greeting went wrong: code, format ... */
 #define hf__redis_node_fail(n, ...) hf__link_fail(&(n)->commands.link, __VA_ARGS__)
@@ -181,7 +183,7 @@ static inline bool node_up(const struct node *n) /* greeted; old requests are im
     return n->commands.link.state == LINK_UP;
 }
 
-int hf__redis_sentinel_start(struct redis *, const struct url *, uint16_t port, hf_error *);
+int hf__redis_sentinel_start(struct redis *, hf_error *);
 void hf__redis_sentinel_lost(
     struct redis *); /* the master is not to be reached: ask again */
 void hf__redis_sentinel_done(struct redis *);
@@ -194,10 +196,10 @@ void hf__redlock_cut(struct redis *, const struct node *); /* its connection was
 int hf__redlock_open(struct redis *, const struct url *, hf_error *);
 void hf__redlock_close(struct redis *);
 
-int hf__redis_cluster_start(struct redis *, const struct url *, uint16_t port, hf_error *);
+int hf__redis_cluster_start(struct redis *, hf_error *);
 void hf__redis_cluster_done(struct redis *);
 bool hf__redis_cluster_up(const struct redis *);
-void hf__redis_cluster_stale(struct redis *); /* the map is old */
+void hf__redis_cluster_ask_later(struct redis *); /* the map is old */
 void hf__redis_cluster_ready(struct node *);
 /* That of its slot, or NULL. It may be down. */
 struct node *hf__redis_cluster_of(const struct redis *, unsigned bucket);

@@ -208,18 +208,11 @@ void hf__redis_amend(struct store *s, struct ticket *t)
         ev_amended(t, HF_ENOMEM);
 }
 
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply; /* who waits finds out by its safety look */
-}
-
 /* By amending nothing; with the text of the script, because nobody may be there to read a
- * NOSCRIPT. */
+ * NOSCRIPT. If it is lost, who waits finds out by its safety look. */
 void hf__redis_tell_first(struct redis *r, struct ticket *t)
 {
-    static const struct request_type type = { build_amend, ignore, true };
+    static const struct request_type type = { build_amend, hf__redis_answer_ignored, true };
     struct request *q = t ? request_for(&type, t) : NULL;
 
     if (q) {

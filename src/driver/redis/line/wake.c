@@ -67,26 +67,11 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
                        own_channel(r, name, bucket));
 }
 
-static void build_auth(struct redis *r, struct request *q, struct command *c)
-{
-    (void)q;
-    hf__redis_command_begin(c, r->open.user ? 3 : 2);
-    hf__redis_command_text(c, "AUTH");
-    if (r->open.user)
-        hf__redis_command_text(c, r->open.user);
-    hf__redis_command_text(c, r->open.password);
-}
-
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply; /* refused: SUBSCRIBE is refused too, and that drops the connection */
-}
-
+/* If the login is refused, SUBSCRIBE is refused too, and that drops the connection. */
 void hf__redis_wake_login(struct conn *conn)
 {
-    static const struct request_type auth = { build_auth, ignore, false };
+    static const struct request_type auth = { hf__redis_command_auth,
+                                              hf__redis_answer_ignored, false };
     struct redis *r = conn->node->redis;
 
     if (r->open.password) {
@@ -253,5 +238,5 @@ void hf__redis_wake(struct conn *conn, const redisReply *reply)
              hf__redis_reply_is(reply, 0, "ssubscribe"))
         confirmed(conn, reply->element[1]->str, reply->element[1]->len);
     else if (hf__redis_reply_is(reply, 0, "sunsubscribe") && is_cluster(r))
-        hf__redis_cluster_stale(r); /* its slot has moved */
+        hf__redis_cluster_ask_later(r); /* its slot has moved */
 }

@@ -310,7 +310,7 @@ static int add_nodes(struct redis *r, const struct url *url, hf_error *err)
         r->voters[r->nnodes++] = node;
     }
     for (size_t i = 0; i < n; i++)
-        hf__redis_node_start(r->voters[i]);
+        hf__link_start(&r->voters[i]->commands.link);
     return 0;
 }
 

@@ -43,7 +43,7 @@ static void fired(struct timer *t)
     hf__redis_conn_flush(r);
 }
 
-static void ask_later(struct redis *r)
+void hf__redis_cluster_ask_later(struct redis *r)
 {
     struct env *env = r->store.env;
 
@@ -62,7 +62,7 @@ struct node *hf__redis_cluster_node(struct redis *r, const char *host, uint16_t 
     }
     n = hf__redis_node_new(r, host, port, NULL);
     if (n)
-        hf__redis_node_start(n);
+        hf__link_start(&n->commands.link);
     return n;
 }
 
@@ -186,7 +186,7 @@ void hf__redis_cluster_owes(struct redis *r, unsigned bucket)
 {
     r->cluster->owes[bucket] = true;
     if (hf__redis_node_of(r, bucket))
-        ask_later(r); /* and then again */
+        hf__redis_cluster_ask_later(r); /* and then again */
 }
 
 static bool is_owed(struct redis *r, unsigned bucket)
@@ -248,7 +248,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 
     c->asked = false;
     if (!reply) {
-        ask_later(r);
+        hf__redis_cluster_ask_later(r);
     } else if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0) {
         if (reply->type == REDIS_REPLY_ERROR)
             hf__redis_reply_error(r, reply, &err);
@@ -256,14 +256,14 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
             hf__fail(&err, HF_EUNREACHABLE, 0, teller->shown,
                      "the cluster serves no slots");
         hf__redis_state(r, &err);
-        ask_later(r);
+        hf__redis_cluster_ask_later(r);
     } else {
         hf__redis_cluster_read(r, reply, teller);
         c->loaded = true;
         drop_unwanted(r, teller);
         repeat(r);
         if (any_away(r) || c->stale)
-            ask_later(r);
+            hf__redis_cluster_ask_later(r);
         c->stale = false;
     }
 }
@@ -285,17 +285,12 @@ static void ask(struct redis *r)
     }
     q = hf__redis_request_new(&type, sizeof(struct question), 0);
     if (!q) {
-        ask_later(r);
+        hf__redis_cluster_ask_later(r);
         return;
     }
     container_of(q, struct question, q)->teller = teller;
     r->cluster->asked = true;
     hf__redis_conn_send(&teller->commands, q);
-}
-
-void hf__redis_cluster_stale(struct redis *r)
-{
-    ask_later(r);
 }
 
 void hf__redis_cluster_ready(struct node *n)
@@ -327,20 +322,18 @@ void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
             if (hf__redis_bucket_slot(b) == slot)
                 bucket_moved(r, b);
     }
-    ask_later(r);
+    hf__redis_cluster_ask_later(r);
 }
 
-int hf__redis_cluster_start(struct redis *r, const struct url *url, uint16_t port,
-                            hf_error *err)
+int hf__redis_cluster_start(struct redis *r, hf_error *err)
 {
     r->cluster = calloc(1, sizeof *r->cluster);
     if (!r->cluster)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a cluster");
     r->cluster->redis = r;
     timer_init(&r->cluster->again, fired);
-    for (size_t i = 0; i < url->nhosts; i++)
-        if (!hf__redis_cluster_node(r, url->hosts[i].host,
-                                    url->hosts[i].port ? url->hosts[i].port : port))
+    for (size_t i = 0; i < r->open.nhosts; i++)
+        if (!hf__redis_cluster_node(r, r->open.hosts[i].host, r->open.hosts[i].port))
             return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     return 0;
 }

@@ -76,3 +76,20 @@ void hf__redis_command_number(struct command *c, int64_t number)
     hf__redis_command_arg(
         c, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
+
+void hf__redis_command_auth(struct redis *r, struct request *q, struct command *c)
+{
+    (void)q;
+    hf__redis_command_begin(c, r->open.user ? 3 : 2);
+    hf__redis_command_text(c, "AUTH");
+    if (r->open.user)
+        hf__redis_command_text(c, r->open.user);
+    hf__redis_command_text(c, r->open.password);
+}
+
+void hf__redis_answer_ignored(struct redis *r, struct request *q, const redisReply *reply)
+{
+    (void)r;
+    (void)q;
+    (void)reply;
+}

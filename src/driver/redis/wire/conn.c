@@ -217,17 +217,11 @@ static void build_asking(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, "ASKING");
 }
 
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply;
-}
-
 /* The next command may touch a slot that is on its way here. */
 static bool send_asking(struct conn *conn)
 {
-    static const struct request_type asking = { build_asking, ignore, false };
+    static const struct request_type asking = { build_asking, hf__redis_answer_ignored,
+                                                false };
     struct request *q = hf__redis_request_new(&asking, sizeof *q, 0);
 
     if (q)

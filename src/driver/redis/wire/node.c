@@ -67,11 +67,6 @@ void hf__redis_node_free(struct node *n)
     free(n);
 }
 
-void hf__redis_node_start(struct node *n)
-{
-    hf__link_start(&n->commands.link);
-}
-
 static void commands_lost(struct conn *conn)
 {
     struct node *n = conn->node;
@@ -86,7 +81,7 @@ static void commands_lost(struct conn *conn)
     else if (r->topology == TOPOLOGY_SENTINEL)
         hf__redis_sentinel_lost(r);
     else if (r->topology == TOPOLOGY_CLUSTER)
-        hf__redis_cluster_stale(r);
+        hf__redis_cluster_ask_later(r);
 }
 
 /* Messages may be lost from now on. */
@@ -143,7 +138,7 @@ void hf__redis_node_move(struct node *n, const char *host, uint16_t port)
     n->id = n->old_id = 0;
     hf__redis_node_aim(n, host, port);
     hf__link_forgive(&n->commands.link);
-    hf__redis_node_start(n);
+    hf__link_start(&n->commands.link);
 }
 
 struct node *hf__redis_node_of(struct redis *r, unsigned bucket)
