@@ -148,10 +148,11 @@ static int add(struct reading *k, const redisReply *token, const redisReply *val
                bool holds, hf_error *err)
 {
     struct redis_seen *s = &k->seen[k->n];
-    const redisReply *whose = holds ? whose_of(k->holding, token) : value;
-    size_t fixed = holds ? 0 : WAITER; /* a holder's stands in a field of its own */
+    bool apart = holds && value->len == HOLDER; /* in a field of its own */
+    const redisReply *whose = apart ? whose_of(k->holding, token) : value;
+    size_t fixed = apart ? 0 : holds ? HOLDER : WAITER;
 
-    if (!whose || whose->len < fixed || (holds && value->len != HOLDER))
+    if (!whose || whose->len < fixed)
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
     s->bytes = (const unsigned char *)value->str;
     s->whose = (const unsigned char *)whose->str + fixed;

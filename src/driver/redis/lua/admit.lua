@@ -87,8 +87,12 @@ local function first()
     end
 end
 
--- whose: who it is, of one that has not held before, or changes that.
+-- whose: who it is, of one that has not held before, or changes that; else it is in the record, or
+-- stays apart.
 local function enter(token, record, whose)
+    if whose and #whose <= LONG then
+        record, whose = record .. whose, nil
+    end
     if last_in and last_in ~= token then
         if last_whose then
             call('HSET', L, last_in, last_record, 'r' .. last_in, last_whose)

@@ -11,12 +11,15 @@ end
 if not pair[2] then
     return 0
 end
-local w, f, e, joined, granted, bits, c = unpack(HOLDER, pair[2])
+local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
 local weight = math.min(w, tonumber(ARGV[3]))
 if e <= now then
     return 0
 end
 sum = sum - w + weight
+if #pair[2] < rest then -- who it is stood apart
+    call('HDEL', L, 'r' .. ARGV[2])
+end
 enter(ARGV[2], pack(HOLDER, weight, f, e, joined, granted, bits, c), ARGV[4])
 changed = true
 headed = true

@@ -18,7 +18,7 @@ if other then
     return { 'f', other }
 end
 if pair[2] then
-    local w, f, e, joined, granted, bits, c = unpack(HOLDER, pair[2])
+    local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
     changed = true
     if ARGV[3] == '1' or bits >= KEPT then
         call('HDEL', L, token, 'r' .. token)
@@ -29,7 +29,7 @@ if pair[2] then
         purge()
         admit()
     elseif bits == 0 then
-        enter(token, pack(HOLDER, w, f, e, joined, granted, BROKEN, c))
+        enter(token, pack(HOLDER, w, f, e, joined, granted, BROKEN, c) .. pair[2]:sub(rest))
         tell(c, 'm', token, 0, 0)
     end
     save()

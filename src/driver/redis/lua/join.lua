@@ -19,9 +19,14 @@ if call('EXISTS', KEYS[1]) == 0 then
         number = old + 1
         call('SET', KEYS[4], string.format('%.0f', number))
     end
-    call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
-        pack('>c8I8I8I8I8Bc16', head:sub(11), number, expiry, us, us, 0, ARGV[5]),
-        'r' .. ARGV[2], ARGV[5]:sub(17))
+    if #ARGV[5] <= 116 then -- client and who it is
+        call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
+            pack('>c8I8I8I8I8B', head:sub(11), number, expiry, us, us, 0) .. ARGV[5])
+    else
+        call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
+            pack('>c8I8I8I8I8Bc16', head:sub(11), number, expiry, us, us, 0, ARGV[5]),
+            'r' .. ARGV[2], ARGV[5]:sub(17))
+    end
     call('PEXPIREAT', KEYS[1], string.format('%.0f', expiry))
     return number
 end
@@ -80,12 +85,12 @@ if changed or (not mine and nw > 0 and sum + weight <= cap) then
     mine = holder(token)
 end
 if mine then
-    local w, f, _, joined, granted, bits, c = unpack(HOLDER, mine)
+    local w, f, _, joined, granted, bits, c, rest = unpack(HOLDER, mine)
     if bits == 0 then
         call('PEXPIREAT', L, format(TEXT, math.max(till, expiry))) -- also without memory left
         lasts(expiry)
         sooner(expiry)
-        enter(token, pack(HOLDER, w, f, expiry, joined, granted, 0, c))
+        enter(token, pack(HOLDER, w, f, expiry, joined, granted, 0, c) .. mine:sub(rest))
         save()
         return f
     end

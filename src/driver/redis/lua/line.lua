@@ -1,8 +1,8 @@
 -- line.lua: what the scripts share: one line, read, changed and written back as a whole.
 --
 -- A line is three keys, all with one hash tag, so that they and the mark share a slot:
---   L  hash   '' -> header; token (16 bytes) -> holder; 'r' token (17 bytes) -> who it is, which
---             no renewal writes again: a note may have a thousand bytes
+--   L  hash   '' -> header; token (16 bytes) -> holder and who it is; if that is long, because of a
+--             note or of hints, it stands in 'r' token (17 bytes), which no renewal writes again
 --   W  hash   token -> waiter and who it is; 'g' client ttl (25 bytes) -> waiting group: till, count
 --   Q  zset   token, by number of joining: the queue
 --   M  string the last fence of the bucket ("mark")
@@ -33,6 +33,7 @@ local HEAD = '>BBI8I8I4I4I8I8I8I8'
 local HOLDER = '>I8I8I8I8I8Bc16' -- weight, fence, expiry, joined, granted, flags, client
 local WAITER = '>I8I8I8I8c16'    -- weight, number, joined, ttl, client
 local GROUP = '>I8I4'
+local LONG = 100 -- bytes of who it is, from which on it stands apart; join.lua has it, too
 local BROKEN, KEPT = 1, 2
 local kind, cap, sum, n, nw, seq, soonest, till, followed = 0, 0, 0, 0, 0, 0, 0, 0, 0
 local changed = false

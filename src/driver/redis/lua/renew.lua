@@ -10,9 +10,9 @@ for i = 1, #KEYS do
     local pair = redis.pcall('HMGET', KEYS[i], '', token) -- one that is damaged harms no other
     local answer = 0
     L = KEYS[i]
-    if not pair.err and pair[1] and pair[2] and #pair[1] == 58 and #pair[2] == 57 and
+    if not pair.err and pair[1] and pair[2] and #pair[1] == 58 and #pair[2] >= 57 and
         parse(pair[1]) == nil then
-        local w, f, e, joined, granted, bits, c = unpack(HOLDER, pair[2])
+        local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
         if e > now and bits == 0 and ttl == 0 then
             answer = 3
         elseif e > now and bits == 0 then
@@ -22,7 +22,7 @@ for i = 1, #KEYS do
             till = math.max(till, expiry)
             call('PEXPIREAT', L, format(TEXT, till))
             call('HSET', L, '', header(), token,
-                pack(HOLDER, w, f, expiry, joined, granted, bits, c))
+                pack(HOLDER, w, f, expiry, joined, granted, bits, c) .. pair[2]:sub(rest))
         elseif e > now then
             answer = bits == BROKEN and 2 or 0
         end

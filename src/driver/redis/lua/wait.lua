@@ -28,11 +28,11 @@ for i = 4, #ARGV do
     local mine = holder(ARGV[i])
     local state = 0
     if mine then
-        local w, f, e, joined, granted, bits, c = unpack(HOLDER, mine)
+        local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, mine)
         if bits == 0 and e > now then
             lasts(expiry)
             sooner(expiry)
-            enter(ARGV[i], pack(HOLDER, w, f, expiry, joined, granted, 0, c))
+            enter(ARGV[i], pack(HOLDER, w, f, expiry, joined, granted, 0, c) .. mine:sub(rest))
             state = f
         elseif bits == BROKEN then -- before its owner knew of it
             state = 1
