@@ -345,6 +345,47 @@ static void refused_waiter_is_left(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+static const struct ticket *back;
+
+static bool is_back(struct store *s, const struct ticket *t)
+{
+    (void)s;
+    return t == back;
+}
+
+/* One server of several is back: what it had to answer is asked again, and nothing else. */
+static void a_part_that_is_back_is_asked_alone(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op one, other;
+    struct ticket *first;
+
+    (void)state;
+    core_start(&one, NULL, HF_FOREVER, NULL);
+    first = w.joined;
+    core_start(&other, NULL, HF_FOREVER, NULL);
+    assert_int_equal(w.joins, 2);
+    back = first;
+    ev_back(&w.store, is_back);
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 3);
+    assert_ptr_equal(w.joined, first);
+    ev_store(&w.store, STORE_DOWN, &down);
+    ev_back(&w.store, is_back); /* UP will repeat all */
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 3);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 5);
+    ev_gone(first, HF_EFULL, -1, NULL);
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    ev_gone(w.joined, HF_EFULL, -1, NULL); /* the other, asked last */
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 /* The first join had no answer, and may have been taken. */
 static void repeated_join_that_is_refused_is_left(void **state)
 {
@@ -943,6 +984,7 @@ int main(void)
         CORE_TEST(refused_join_tells_why),
         CORE_TEST(refused_waiter_is_left),
         CORE_TEST(repeated_join_that_is_refused_is_left),
+        CORE_TEST(a_part_that_is_back_is_asked_alone),
         CORE_TEST(leave_is_repeated_however_long_the_store_was_away),
         CORE_TEST(unreachable_is_told_as_such_however_short_the_wait),
         CORE_TEST(connect_ends_when_the_store_is_up_or_refuses),
