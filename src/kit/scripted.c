@@ -34,6 +34,7 @@ void hf__scripted_done(struct scripted *s)
     hf__waiters_done(&s->waiters);
     while ((n = list_pop(&s->renewals)) != NULL)
         free(container_of(n, struct scripted_renewal, on));
+    free(s->due);
     hf__map_done(&s->seats);
 }
 
@@ -315,49 +316,79 @@ size_t hf__scripted_trim(const struct scripted *s, struct scripted_renewal *k)
 }
 
 /* Without memory nothing is sent, and the core asks again. */
-static void send_renewal(struct scripted *s, struct life *const *lives, size_t n,
-                         bool ask_only)
+static void gather(struct scripted *s, const struct ticket *t, int64_t ttl_ms)
 {
-    struct scripted_renewal *k = NULL;
+    struct scripted_hold *h;
 
-    if (n > 0)
-        k = calloc(1, sizeof *k + n * sizeof k->holds[0]);
+    if (s->ndue == s->room) {
+        size_t room = s->room ? 2 * s->room : 16;
+
+        h = realloc(s->due, room * sizeof *h);
+        if (!h)
+            return;
+        s->due = h;
+        s->room = room;
+    }
+    h = &s->due[s->ndue++];
+    memcpy(h->token, t->token, HF_TOKEN);
+    h->ttl_ms = ttl_ms;
+    h->shard = s->ops->shard ? s->ops->shard(s, t) : 0;
+}
+
+static void send_renewal(struct scripted *s, const struct scripted_hold *holds, size_t n)
+{
+    struct scripted_renewal *k = calloc(1, sizeof *k + n * sizeof k->holds[0]);
+
     if (!k)
         return;
-    for (size_t i = 0; i < n; i++) {
-        const struct ticket *t = container_of(lives[i], struct ticket, own);
-
-        memcpy(k->holds[i].token, t->token, HF_TOKEN);
-        k->holds[i].ttl_ms = ask_only ? 0 : lives[i]->ttl_ms;
-    }
+    memcpy(k->holds, holds, n * sizeof k->holds[0]);
     k->n = n;
     list_push(&s->renewals, &k->on);
     s->ops->renew(s, k);
 }
 
-void hf__scripted_renew(struct scripted *s, struct life *const *lives, size_t n)
+static int by_shard(const void *a, const void *b)
 {
-    size_t begin = 0;
+    const struct scripted_hold *x = a, *y = b;
 
-    for (size_t i = 0; i < n; i++) {
-        bool waiting = lives[i]->kind == LIFE_WAIT;
-
-        if (!waiting && i + 1 - begin < s->renew_most)
-            continue;
-        send_renewal(s, lives + begin, i + !waiting - begin, false);
-        begin = i + 1;
-        if (waiting)
-            hf__scripted_look(s, wait_life_of(lives[i]));
-    }
-    send_renewal(s, lives + begin, n - begin, false);
+    return x->shard < y->shard ? -1 : x->shard > y->shard;
 }
 
-void hf__scripted_ask(struct scripted *s, struct ticket *t)
+void hf__scripted_flush(struct scripted *s)
 {
-    struct life *one = &t->own;
+    size_t begin = 0, n = s->ndue;
 
-    if (t->life == one)
-        send_renewal(s, &one, 1, true);
+    if (s->ops->shard && n > 1)
+        qsort(s->due, n, sizeof s->due[0], by_shard);
+    for (size_t i = 1; i <= n; i++)
+        if (i == n || i - begin == s->renew_most ||
+            s->due[i].shard != s->due[begin].shard) {
+            send_renewal(s, s->due + begin, i - begin);
+            begin = i;
+        }
+    s->ndue = 0;
+}
+
+void hf__scripted_renew(struct scripted *s, struct life *const *lives, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (lives[i]->kind == LIFE_WAIT)
+            hf__scripted_look(s, wait_life_of(lives[i]));
+        else
+            gather(s, container_of(lives[i], struct ticket, own), lives[i]->ttl_ms);
+}
+
+void hf__scripted_ask(struct scripted *s, const struct ticket *t)
+{
+    if (t->life == &t->own)
+        gather(s, t, 0);
+}
+
+void hf__scripted_split(struct scripted *s, struct scripted_renewal *k)
+{
+    for (size_t i = 0; i < k->n; i++)
+        send_renewal(s, &k->holds[i], 1);
+    hf__scripted_renewed(s, k, 0, NULL);
 }
 
 void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_t sent_at,
@@ -372,18 +403,6 @@ void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_
             ev_marked(t);
         else if (t && answers[i] == RENEWED_GONE)
             ev_dead(&t->own);
-    }
-    list_remove(&k->on);
-    free(k);
-}
-
-void hf__scripted_split(struct scripted *s, struct scripted_renewal *k)
-{
-    for (size_t i = 0; i < k->n; i++) {
-        struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
-        struct life *one = t ? &t->own : NULL;
-
-        send_renewal(s, &one, t ? 1 : 0, k->holds[i].ttl_ms == 0);
     }
     list_remove(&k->on);
     free(k);

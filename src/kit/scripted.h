@@ -76,13 +76,16 @@ static inline void echo_up(struct echo *e, int64_t now)
     e->lost_ms = 0;
 }
 
+struct scripted_hold { /* to be renewed */
+    unsigned char token[HF_TOKEN];
+    int64_t ttl_ms; /* 0: only asks whether it holds */
+    unsigned shard;
+};
+
 struct scripted_renewal { /* holds to be renewed by one request */
     struct list on;       /* scripted.renewals: those that are not answered */
     size_t n;
-    struct {
-        unsigned char token[HF_TOKEN];
-        int64_t ttl_ms; /* 0: only asks whether it holds */
-    } holds[];
+    struct scripted_hold holds[];
 };
 
 struct scripted_ops {
@@ -92,6 +95,8 @@ struct scripted_ops {
     void (*renew)(struct scripted *, struct scripted_renewal *);
     /* A join of this ticket that was lost may still be executed. NULL: never. */
     bool (*echoes)(struct scripted *, const struct ticket *);
+    /* Only holds of one shard can be renewed by one request. NULL: there is one shard. */
+    unsigned (*shard)(struct scripted *, const struct ticket *);
 };
 
 struct scripted {
@@ -99,7 +104,9 @@ struct scripted {
     struct map seats; /* ticket.drv_node, by token */
     struct waiters waiters;
     struct list renewals;
-    size_t renew_most; /* holds in one request */
+    size_t renew_most;         /* holds in one request */
+    struct scripted_hold *due; /* renewals that wait for the flush */
+    size_t ndue, room;
 };
 
 enum place_kind {
@@ -141,7 +148,10 @@ void hf__scripted_join(struct scripted *, struct ticket *);
 void hf__scripted_leave(struct scripted *, struct ticket *);
 void hf__scripted_renew(struct scripted *, struct life *const *, size_t);
 void hf__scripted_look(struct scripted *, struct wait_life *);
-void hf__scripted_ask(struct scripted *, struct ticket *); /* does it still hold? */
+void hf__scripted_ask(struct scripted *, const struct ticket *); /* does it still hold? */
+/* Sends the renewals and questions that were gathered since the last one: the core names
+ * holds in pieces, and many of one shard go into one request. */
+void hf__scripted_flush(struct scripted *);
 
 void hf__scripted_joined(struct scripted *, struct ticket *, int64_t sent_at,
                          const struct scripted_place *);
@@ -152,7 +162,8 @@ void hf__scripted_looked(struct scripted *, struct wait_life *, int64_t sent_at,
 /* One renewed_kind for each hold; NULL: nothing. Frees the renewal. */
 void hf__scripted_renewed(struct scripted *, struct scripted_renewal *, int64_t sent_at,
                           const unsigned char *);
-/* The store does not take so many in one request: sends each alone. Frees the renewal. */
+/* Instead of an answer: the store takes these only one by one, so they are sent again, each
+ * alone. Frees the renewal. */
 void hf__scripted_split(struct scripted *, struct scripted_renewal *);
 void hf__scripted_told(struct scripted *, const void *token, enum told_kind, uint64_t fence,
                        int64_t stamp);

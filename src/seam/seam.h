@@ -28,7 +28,10 @@
  *    what was unanswered (renew for holders and waiters, leave for leavers, join for
  *    joiners, amend); before it reports UP the driver makes old requests impossible (G7).
  *    Looks, cells and evictions that DOWN leaves unanswered the driver ends with
- *    ev_done(HF_EUNREACHABLE).
+ *    ev_done(HF_EUNREACHABLE). A store of several servers may lose one of them and stay up:
+ *    what is asked of that one has no answer (a leave: HF_EUNKNOWN), and when it is back
+ *    the driver raises ev_back, which is UP for those tickets only that it names. It must
+ *    name every ticket of which something had no answer since the last UP or ev_back.
  *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
  *    ev_granted, ev_waiting or ev_gone for the tickets on it. `look` is inspection only and
  *    never moves an expiry; it must not be older than its call (the deadlock walk rests on
@@ -320,6 +323,7 @@ struct hf_driver {
 #define ev_done hf__ev_done
 #define ev_changed hf__ev_changed
 #define ev_store hf__ev_store
+#define ev_back hf__ev_back
 #define ev_shut hf__ev_shut
 
 enum store_state { STORE_UP, STORE_DOWN };
@@ -352,6 +356,8 @@ void ev_progress(struct look *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_changed(struct look *, struct cell *); /* of a follow: it is to be asked again */
 void ev_store(struct store *, int state, const hf_error *);
+/* A part of a store that is up has come back: rule 6. Nothing happens while it is down. */
+void ev_back(struct store *, bool (*concerns)(struct store *, const struct ticket *));
 void ev_shut(struct store *);
 
 /* ---- modules --------------------------------------------------------------------- */

@@ -105,6 +105,64 @@ static void cluster_migration(void)
     redis_place_stop(rig.place);
 }
 
+static unsigned bucket_of(const char *name) /* as bucket.c has it */
+{
+    uint32_t h = 2166136261u;
+
+    for (const char *p = name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 16777619u;
+    return (h ^ h >> 10 ^ h >> 20) % 1024;
+}
+
+static bool all_held(hf_lease *const *leases, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (hf_lease_check(leases[i]) != 0)
+            return false;
+    return true;
+}
+
+/* Holds of one bucket are renewed together. While some of its keys are here and some there,
+ * a server serves scripts of one key only. */
+static void cluster_migration_of_many(void)
+{
+    enum { NAMES = 6, TTL_MS = 2 * SHORT_MS };
+    hf_lease *leases[NAMES];
+    hf_client *c;
+    struct server *from, *to;
+    int slot, n = 0;
+    bool left = true;
+
+    redis_cluster_start(rig.place, PATIENT_MS);
+    many = rig.place->own;
+    c = prompted();
+    leases[n++] = taken(c, nm("n"), HF_REQUEST(.ttl_ms = TTL_MS));
+    slot = slot_of_line(&from);
+    to = from == &many->servers[0] ? &many->servers[1] : &many->servers[0];
+    for (int i = 0; n < NAMES; i++) {
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s-%d", rig.base, i);
+        if (bucket_of(name) == bucket_of(nm("n")))
+            leases[n++] = taken(c, name, HF_REQUEST(.ttl_ms = TTL_MS));
+    }
+    redis_do(from, "CLIENT KILL TYPE normal"); /* from now on they are due together */
+    STAYS(all_held(leases, NAMES), 500);
+    migrate_begin(slot, from, to);
+    for (int i = 0; i < NAMES / 2; i++)
+        left = migrate_keys(slot, from, to, 1);
+    CHECK(left);
+    STAYS(all_held(leases, NAMES), 2 * TTL_MS);
+    while (migrate_keys(slot, from, to, 10))
+        ;
+    migrate_end(slot, to);
+    STAYS(all_held(leases, NAMES), TTL_MS);
+    for (int i = 0; i < NAMES; i++)
+        given(leases[i]);
+    closed(c);
+    redis_place_stop(rig.place);
+}
+
 /* Admitted on another node than the one where it was joined. */
 static void cluster_migration_then_release(void)
 {
@@ -412,6 +470,7 @@ static void cluster_as_one_server(void)
 
 const struct test_case redis_cluster_cases[] = {
     { "cluster-migration", cluster_migration, ON_ALL, 0, CASE_LONG },
+    { "cluster-migration-of-many", cluster_migration_of_many, ON_ALL, 0, CASE_LONG },
     { "cluster-migration-then-release", cluster_migration_then_release, ON_ALL, 0,
       CASE_LONG },
     { "cluster-migration-replicas", cluster_migration_replicas, ON_ALL, 0, CASE_LONG },

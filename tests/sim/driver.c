@@ -313,6 +313,13 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
     }
 }
 
+/* It may come after `shut`, but brings nothing new then. */
+static void flush(struct store *s)
+{
+    if (by_scripts() && sim_of(s)->scripted.ndue > 0)
+        hf__scripted_flush(&in_use(s)->scripted);
+}
+
 static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
 {
     struct msg m = { .kind = kind, .line = (uint8_t)line_of(l->name), .now = l->now };
@@ -440,4 +447,5 @@ const struct hf_driver sim_driver = { .name = "sim",
                                       .renew = renew,
                                       .look = look,
                                       .evict = evict,
-                                      .stop = stop };
+                                      .stop = stop,
+                                      .flush = flush };

@@ -230,6 +230,47 @@ static void store_that_is_down_is_told_in_time_and_repeated_after(void **state)
     core_release(l);
 }
 
+static const struct ticket *back;
+
+static bool is_back(struct store *s, const struct ticket *t)
+{
+    (void)s;
+    return t == back;
+}
+
+/* One server of several is back: what it had to answer is asked again, and nothing else. */
+static void a_part_that_is_back_is_asked_alone(void **state)
+{
+    hf_error down = { .code = HF_EUNREACHABLE };
+    struct hf_op one, other;
+    struct ticket *first;
+
+    (void)state;
+    core_start(&one, NULL, HF_FOREVER, NULL);
+    first = w.joined;
+    core_start(&other, NULL, HF_FOREVER, NULL);
+    assert_int_equal(w.joins, 2);
+    back = first;
+    ev_back(&w.store, is_back);
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 3);
+    assert_ptr_equal(w.joined, first);
+    ev_store(&w.store, STORE_DOWN, &down);
+    ev_back(&w.store, is_back); /* UP will repeat all */
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 3);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.joins, 5);
+    ev_gone(first, HF_EFULL, -1, NULL);
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    ev_gone(w.joined, HF_EFULL, -1, NULL); /* the other, asked last */
+    hf__client_run(&w.c);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +284,7 @@ int main(void)
         CORE_TEST(release_that_is_not_answered_is_forgotten),
         CORE_TEST(no_verb_follows_the_end_of_the_session),
         CORE_TEST(store_that_is_down_is_told_in_time_and_repeated_after),
+        CORE_TEST(a_part_that_is_back_is_asked_alone),
     };
 
     return cmocka_run_group_tests_name("core-outage", tests, NULL, NULL);
