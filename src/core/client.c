@@ -271,18 +271,19 @@ static void up(struct client *c)
 }
 
 /* UP for a part of the store. Requests of lost connections were possible until now, so
- * up_at moves, for all tickets: that only makes the rest repeat a leave for longer. */
+ * up_at moves, for all tickets: that only makes the others repeat a leave for longer. */
 void ev_back(struct store *s, bool (*concerns)(struct store *, const struct ticket *))
 {
     struct client *c = s->client;
 
     if (!c || !c->up)
         return;
-    c->up_at = c->env->now(c->env);
+    if (!MUTANT(BACK_UNTIMED))
+        c->up_at = c->env->now(c->env);
     list_for_safe(n, &c->holds) {
         struct hold *h = container_of(n, struct hold, node);
 
-        if (concerns(s, &h->t))
+        if (concerns(s, &h->t) && !MUTANT(BACK_FORGETS))
             repeat(h);
     }
 }

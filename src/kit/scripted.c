@@ -87,7 +87,10 @@ void hf__scripted_left(struct scripted *s, struct ticket *t, enum left_kind how)
     if (settled && s->ops->echoes && (how == LEFT_NOT_THERE || seat_of(t)->echo) &&
         s->ops->echoes(s, t))
         settled = false; /* a lost join may still come */
-    left(s, t, settled ? 0 : HF_EUNKNOWN);
+    left(s, t,
+         settled                                      ? 0
+         : how == LEFT_NOTHING && !MUTANT(LEFT_BLIND) ? HF_EUNREACHABLE
+                                                      : HF_EUNKNOWN);
 }
 
 /* ---- joining --------------------------------------------------------------------- */
@@ -163,7 +166,7 @@ void hf__scripted_joined(struct scripted *s, struct ticket *t, int64_t sent_at,
     if (p->kind == PLACE_NOTHING) {
         seat->echo = !MUTANT(NO_ECHO);
         if (leave)
-            left(s, t, HF_EUNKNOWN);
+            left(s, t, MUTANT(LEFT_BLIND) ? HF_EUNKNOWN : HF_EUNREACHABLE);
     } else if (p->kind == PLACE_REFUSED) {
         refused(s, t, p, leave);
     } else if (leave) {

@@ -4,8 +4,7 @@
  * back. It knows no connection and no codec, and has no timer.
  *
  *   core verb ---> hf__scripted_join ---> ops->join      sends
- *   core event <-- hf__scripted_joined <-- the store       exactly once, also inside
- * ops->join
+ *   core event <-- hf__scripted_joined <-- the store     once; also inside ops->join
  *
  * Every request that is sent is answered exactly once; "nothing" means that no answer will
  * come (the connection is lost, there is no way to the server). Then DOWN is raised, if it
@@ -33,8 +32,8 @@
  *
  * G7, leaving. A leave that comes while the join is unanswered waits for that answer: a
  * store may have to repeat a request (a moved slot, a serialization failure), and the join
- * must not come behind its own leave. If no answer comes, the leave ends as unknown and the
- * core repeats it. A join that was lost with its connection may still be executed: its
+ * must not come behind its own leave. If no answer comes, the leave has none either, and
+ * the core repeats it. A join that was lost with its connection may still be executed: its
  * echo. Before it reports UP the store makes that impossible, if it can; for as long as it
  * cannot (ops->echoes) a leave settles nothing if the ticket was not there, or if another
  * join of it was lost. A refused join says nothing about an earlier one: the core leaves.
@@ -136,7 +135,12 @@ struct scripted_looked { /* the answer to a look */
     const struct scripted_place *places; /* one for each that was named */
 };
 
-enum left_kind { LEFT_UNKNOWN, LEFT_NOT_THERE, LEFT_OUT }; /* unknown: also refused */
+enum left_kind {
+    LEFT_NOTHING, /* no answer will come */
+    LEFT_UNKNOWN, /* refused, or it could not be sent */
+    LEFT_NOT_THERE,
+    LEFT_OUT
+};
 enum renewed_kind { RENEWED_GONE, RENEWED, RENEWED_MARKED, RENEWED_UNSAID };
 enum told_kind { TOLD_GRANT, TOLD_REVOKED, TOLD_MARK, TOLD_LOOK };
 

@@ -232,6 +232,35 @@ static void cluster_failover(void)
     redis_place_stop(rig.place);
 }
 
+/* A node stands still when it is asked, for longer than the ttl of who asked and gave up.
+ * What it then does is taken back: nobody waits for its expiry (G7). */
+static void node_stands_still(void)
+{
+    struct server *owner;
+    struct pend *p;
+    hf_client *a, *b;
+    hf_lease *l;
+
+    redis_cluster_start(rig.place, 2 * LIMIT_MS);
+    many = rig.place->own;
+    strcat(rig.place->url, "?connect_timeout=2s");
+    a = prompted();
+    l = taken(a, nm("n"), NULL);
+    slot_of_line(&owner);
+    given(l);
+    server_freeze(owner);
+    p = begun(a, nm("n"), SHORT_MS, HF_REQUEST(.ttl_ms = 2 * SHORT_MS));
+    CHECK_RC(pend_end(p, &l), HF_ETIMEDOUT);
+    STAYS(true, 3 * SHORT_MS);
+    server_continue(owner);
+    b = opened();
+    CHECK_RC(rig.face->acquire(b, nm("n"), SHORT_MS, NULL, &l, E()), 0);
+    given(l);
+    closed(b);
+    closed(a);
+    redis_place_stop(rig.place);
+}
+
 /* Many names, so all nodes: no call ever meets keys of two slots. */
 static void cluster_many_names(void)
 {
@@ -475,6 +504,7 @@ const struct test_case redis_cluster_cases[] = {
       CASE_LONG },
     { "cluster-migration-replicas", cluster_migration_replicas, ON_ALL, 0, CASE_LONG },
     { "cluster-failover", cluster_failover, ON_ALL, 0, CASE_LONG },
+    { "cluster-node-stands-still", node_stands_still, ON_ALL, 0, CASE_LONG },
     { "cluster-many-names", cluster_many_names, ON_ALL, 0, CASE_LONG },
     { "cluster-seeds-are-replicas", seeds_are_replicas, ON_ALL, 0, 0 },
     { "cluster-seed-has-left", seed_has_left, ON_ALL, 0, 0 },

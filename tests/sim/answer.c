@@ -264,7 +264,8 @@ static void is_up(struct sim_client *c, const struct msg *m)
     if (m->rc == HF_ELOST && m->inc == c->inc)
         drv_session_dead(c);
     driver_learns(c);
-    sender_up(c);
+    for (int i = 0; i < PARTS; i++)
+        sender_up(c, i);
     ev_store(&c->store, STORE_UP, NULL);
     if (w.plan->family == ORDERED)
         hf__ordered_up(&c->ordered);
@@ -302,11 +303,13 @@ void driver_receive(struct sim_client *c, struct msg *m)
         saw,   ordered_read,   said_bye
     };
 
-    if (m->epoch != c->epoch && m->kind < N_GRANT)
+    bool heard = part_current(c, m);
+
+    if (!heard && m->kind < N_GRANT)
         tally_sight(S_UNHEARD);
     if (m->kind >= N_GRANT && c->last_in > w.now)
         tally_sight(S_OVERTAKEN);
-    if (m->epoch == c->epoch && c->open && !sender_receive(c, m)) {
+    if (heard && c->open && !sender_receive(c, m)) {
         if (m->kind == N_FIRED)
             ordered_fired(c, m);
         else if (m->kind >= N_GRANT)

@@ -327,8 +327,8 @@ static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
 
     while (i < LOOKS && c->looks[i].look)
         i++;
-    if (i == LOOKS) {
-        ev_done(l, NULL, HF_EFULL, NULL);
+    if (i == LOOKS || part_lost(c, part_of_line(m.line))) {
+        ev_done(l, NULL, i == LOOKS ? HF_EFULL : HF_EUNREACHABLE, NULL);
         return;
     }
     c->looks[i].look = l;

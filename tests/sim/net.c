@@ -42,7 +42,9 @@ static void queue_to_store(struct sim_client *c, const struct msg *m)
 void drv_send(struct sim_client *c, struct msg *m)
 {
     m->id = c->id;
+    m->asked = ++w.asked;
     m->epoch = c->epoch;
+    m->part_epoch = c->part_epoch[part_of_line(m->line)];
     if (w.plan->family == ORDERED)
         m->inc = c->inc;
     if (w.plan->family == SYNC) {
@@ -116,7 +118,8 @@ void store_notify(uint8_t id, struct msg *m)
             tally_sight(S_WAKE_LOST);
         return;
     }
-    if (!c || c->silent || c->stale || (!c->up && w.plan->family != SYNC))
+    if (!c || c->silent || c->stale || (!c->up && w.plan->family != SYNC) ||
+        part_lost(c, part_of_line(m->line)))
         return;
     if (!w.quiet && draw(1000000) < w.plan->wake_lost_ppm) {
         copies = (int)draw(3);
@@ -127,6 +130,7 @@ void store_notify(uint8_t id, struct msg *m)
         struct ev *e = new_event(E_TO_CLIENT, w.now + delay(c, 3) + late);
 
         m->epoch = c->epoch;
+        m->part_epoch = c->part_epoch[part_of_line(m->line)];
         e->id = id;
         e->m = *m;
         push_event(e);
@@ -188,13 +192,14 @@ void driver_cut(struct sim_client *c, int64_t blocked_us)
     }
     SAY("client %u: the connection breaks, for %lld ms%s", c->id,
         (long long)blocked_us / US, err.code == HF_EAUTH ? ", it is refused" : "");
+    parts_cut(c);
     sender_cut(c, blocked_us);
     c->up = false;
     c->epoch++;
     if (c->session)
         ev_risk(c->session);
     ev_store(&c->store, STORE_DOWN, &err);
-    sender_lost(c);
+    sender_lost(c, -1);
     if (w.plan->family == ORDERED)
         hf__ordered_down(&c->ordered);
     for (int i = 0; i < TICKETS; i++) {

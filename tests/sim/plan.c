@@ -14,7 +14,8 @@ enum {
     INSIDE = 0x1451de,
     BOUNCES = 0xb0cce5,
     ECHOES = 0xec40,
-    LIKE_ETCD = 0xe7cd
+    LIKE_ETCD = 0xe7cd,
+    IN_PARTS = 0xa133 /* none of the old seeds is such a run */
 };
 
 static uint64_t state;
@@ -101,6 +102,8 @@ static void shape(struct plan *p)
     p->answers_inside = mix(p->seed ^ INSIDE) % 2 == 0;
     p->bounces = mix(p->seed ^ BOUNCES) % 5 == 0;
     p->echoes = p->family != ORDERED && mix(p->seed ^ ECHOES) % 3 == 0;
+    p->parts = (p->family == SCRIPTED || (p->family == LOOSE && !p->echoes)) &&
+               !(p->echoes && p->refuses) && mix(p->seed ^ IN_PARTS) % 3 == 0;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
     p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
 }

@@ -243,6 +243,23 @@ static void cut(struct sim_client *c, int64_t us)
     w.current = -1;
 }
 
+static void lose_part(struct sim_client *c, int part, int64_t us)
+{
+    w.current = c->proc;
+    part_cut(c, part, us);
+    settle(c);
+    w.current = -1;
+}
+
+static void parts_back(struct sim_client *c)
+{
+    w.current = c->proc;
+    for (int i = 0; i < PARTS; i++)
+        part_back(c, i);
+    settle(c);
+    w.current = -1;
+}
+
 static void stop_store(const struct act *a)
 {
     struct ev *e;
@@ -307,7 +324,10 @@ void process_fault(const struct act *a)
     tally_act(a->kind);
     switch (a->kind) {
     case A_CUT:
-        cut(c, a->dur_us);
+        if (w.plan->parts && a->rnd % 4 > 0 && !part_lost(c, a->line % PARTS))
+            lose_part(c, a->line % PARTS, a->dur_us);
+        else
+            cut(c, a->dur_us);
         break;
     case A_SILENT:
     case A_FOLLOWER:
@@ -376,6 +396,7 @@ void process_quiet(void)
          * would overtake it, which one ordered stream does not do */
         if (c->silent || c->stale || (w.plan->family == ORDERED && slept[c->proc]))
             cut(c, 0);
+        parts_back(c);
         c->blocked_until = 0;
         driver_connect(c);
     }

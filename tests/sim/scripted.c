@@ -330,13 +330,19 @@ static bool bounces(const struct msg *m)
 
 /* Of a connection that is gone, and the store was not told that the next one is up; or it
  * was, and cannot end the old one at once. */
-static bool too_old(const struct msg *m)
+static bool too_old(struct msg *m)
 {
-    if (m->epoch >= w.conn_epoch[m->id] || MUTANT(OLD_REQUESTS))
+    int part = part_of_line(m->line);
+
+    if (m->held_up && w.quiet)
+        return true;
+    if ((m->epoch >= w.conn_epoch[m->id] && m->part_epoch >= w.part_epoch[m->id][part]) ||
+        MUTANT(OLD_REQUESTS))
         return false;
-    if (m->epoch == 0 || w.now >= w.echo_until[m->id])
+    if (m->epoch == 0 || w.now >= w.echo_until[m->id][part])
         return true;
     tally_sight(S_ECHO);
+    m->held_up = true;
     return false;
 }
 
@@ -375,8 +381,8 @@ void store_receive(struct msg *m)
     if (m->kind == M_HELLO) {
         if (m->epoch > w.conn_epoch[m->id])
             w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
-        if (w.plan->echoes)
-            w.echo_until[m->id] = w.now + sender_echo_us();
+        for (int i = 0; i < PARTS && w.plan->echoes; i++)
+            w.echo_until[m->id][i] = w.now + sender_echo_us();
         a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc && m->inc > 0 &&
                        !w.sessions[m->id].alive
                    ? HF_ELOST

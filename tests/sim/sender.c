@@ -94,8 +94,10 @@ static struct call *new_call(struct sim_client *c, enum msg_kind kind, struct ti
         if (k->kind != M_HELLO) /* which is no call */
             continue;
         *k = (struct call){ .kind = kind, .gen = k->gen + 1, .order = ++c->ncalls, .t = t };
-        if (t)
+        if (t) {
             memcpy(k->token, t->token, HF_TOKEN);
+            k->part = part_of_line(line_of(t->name));
+        }
         return k;
     }
     return NULL;
@@ -122,15 +124,16 @@ static void answer_nothing(struct sim_client *c, struct call *k)
     struct call was = *k;
 
     k->kind = M_HELLO;
+    part_owes(c, was.part);
     if (has_gone(c, &was))
         return;
     switch (was.kind) {
     case M_JOIN:
-        echo_lost(&c->echo, was.t->ttl_ms);
+        echo_lost(&c->echo[was.part], was.t->ttl_ms);
         hf__scripted_joined(&c->scripted, was.t, was.sent_at, &nothing);
         break;
     case M_LEAVE:
-        hf__scripted_left(&c->scripted, was.t, LEFT_UNKNOWN);
+        hf__scripted_left(&c->scripted, was.t, LEFT_NOTHING);
         break;
     case M_WAIT:
         hf__scripted_looked(&c->scripted, was.w, was.sent_at, NULL);
@@ -162,7 +165,7 @@ void sender_nothing(struct sim_client *c, const struct msg *m)
 }
 
 /* In the order of their sending. */
-void sender_lost(struct sim_client *c)
+void sender_lost(struct sim_client *c, int part)
 {
     uint64_t last = c->ncalls; /* not those that are made meanwhile */
 
@@ -171,6 +174,7 @@ void sender_lost(struct sim_client *c)
 
         for (int i = 0; i < CALLS; i++)
             if (c->calls[i].kind != M_HELLO && c->calls[i].order <= last &&
+                (part < 0 || c->calls[i].part == part) &&
                 (!oldest || c->calls[i].order < oldest->order))
                 oldest = &c->calls[i];
         if (!oldest)
@@ -254,8 +258,11 @@ static bool breaks_now(const struct sim_client *c)
 
 static void start(struct sim_client *c, struct call *k)
 {
-    if (c->up && !breaks_now(c) && send_call(c, k))
+    if (c->up && !part_lost(c, k->part) && !breaks_now(c) && send_call(c, k)) {
+        if (k->kind == M_JOIN)
+            part_asked(c, k->part);
         return;
+    }
     if (w.plan->answers_inside)
         answer_nothing(c, k);
     else
@@ -297,6 +304,7 @@ static void send_look(struct scripted *s, struct wait_life *l)
         return;
     }
     k->w = l;
+    k->part = part_of_line(line_of(l->name));
     start(client_at(s), k);
 }
 
@@ -309,13 +317,21 @@ static void send_renewal(struct scripted *s, struct scripted_renewal *r)
         return;
     }
     k->k = r;
+    k->part = (int)r->holds[0].shard;
     start(client_at(s), k);
 }
 
 static bool echoes(struct scripted *s, const struct ticket *t)
 {
-    (void)t;
-    return now_of(client_at(s)) < client_at(s)->echo.until;
+    const struct sim_client *c = client_at(s);
+
+    return now_of(c) < c->echo[part_of_line(line_of(t->name))].until;
+}
+
+static unsigned shard(struct scripted *s, const struct ticket *t)
+{
+    (void)s;
+    return (unsigned)part_of_line(line_of(t->name));
 }
 
 int sender_open(struct sim_client *c)
@@ -324,7 +340,8 @@ int sender_open(struct sim_client *c)
                                              .leave = send_leave,
                                              .look = send_look,
                                              .renew = send_renewal,
-                                             .echoes = echoes };
+                                             .echoes = echoes,
+                                             .shard = shard };
 
     int rc = hf__scripted_init(&c->scripted, &ops, &c->store);
 
@@ -516,9 +533,10 @@ void sender_understood(const struct ev *e)
     const struct st *s = store_find(e->m.line, e->m.token);
     const struct ticket *t;
 
-    if (!c || !c->open || c->epoch != e->n || c->silent || w.asleep_till > e->m.sent_at ||
-        p->no_memory_until > e->m.sent_at || !s || !s->held || s->marked || st_dead(s) ||
-        s->fence != e->m.fence)
+    if (!c || !c->open || c->epoch != e->n ||
+        c->part_epoch[part_of_line(e->m.line)] != e->m.part_epoch || c->silent ||
+        w.asleep_till > e->m.sent_at || p->no_memory_until > e->m.sent_at || !s ||
+        !s->held || s->marked || st_dead(s) || s->fence != e->m.fence)
         return;
     t = find(c, e->m.token);
     if (t && !seat_of(t)->leave && (ticket_waits(t) || seat_of(t)->joining) &&
@@ -576,7 +594,7 @@ void sender_cut(const struct sim_client *c, int64_t blocked_us)
         struct ev *e = w.heap[i], *late;
 
         if (e->kind != E_TO_STORE || e->id != c->id || e->m.kind != M_JOIN ||
-            e->m.epoch != c->epoch)
+            !part_current(c, &e->m))
             continue;
         late = new_event(E_TO_STORE, w.now + blocked_us + w.plan->delay_us +
                                          w.plan->jitter_us +
@@ -599,11 +617,11 @@ int64_t sender_echo_us(void)
     return us;
 }
 
-void sender_up(struct sim_client *c)
+void sender_up(struct sim_client *c, int part)
 {
     if (!w.plan->echoes)
-        c->echo.lost_ms = 0;
-    echo_up(&c->echo, now_of(c));
+        c->echo[part].lost_ms = 0;
+    echo_up(&c->echo[part], now_of(c));
 }
 
 /* ---- invariants ------------------------------------------------------------------ */

@@ -14,7 +14,7 @@
  * scripted.c  requests of its other ones    main.c     command line, TAP
  * oracle.c    invariants                    knots.c    the one about deadlocks
  * shrink.c    a short history               tally.c    what has happened
- * wrong.c     bad input
+ * wrong.c     bad input                     parts.c    a part of the store, lost and back
  * threads.c   a program of its own: two mutations of the layer with threads
  */
 #ifndef HF_SIM_H
@@ -41,6 +41,7 @@ enum {
     ROWS = 400,   /* of a line */
     LOOKS = 48,
     CALLS = 256, /* requests of a client that are under way */
+    PARTS = 3,   /* of a store of several servers */
     ACTS = 1600,
     US = 1000 /* in a millisecond */
 };
@@ -138,6 +139,7 @@ struct plan {
     bool answers_inside; /* what cannot be sent is answered inside the call that sends */
     bool bounces;        /* some requests must be sent again */
     bool echoes;         /* an old connection cannot be ended at once */
+    bool parts;          /* the store has several servers, each with some of the lines */
     /* no faults but lost wakes, no time-outs: deadlocks are clear */
     bool calm;
     int32_t ppm[PROCS];
@@ -226,9 +228,12 @@ struct msg {
     bool shared;
     uint64_t revision;
     uint32_t epoch, gen, hints, position;
+    uint32_t part_epoch;
+    bool held_up; /* it comes when its connection is gone */
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
     uint64_t token, fence, seq; /* seq: which coming of the ticket it is about */
+    uint64_t asked;             /* number of this request of a client */
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
     int64_t stamp; /* of the expiry of a group of waiting tickets, or copied from it */
     struct owner owner;
@@ -249,7 +254,9 @@ enum ev_kind {
     E_STORE_UP,
     E_RESTART,
     E_NOTHING,
-    E_TOLD
+    E_TOLD,
+    E_PART,
+    E_HANGS
 };
 
 struct ev {
@@ -281,6 +288,7 @@ struct dt { /* what the driver knows of a ticket */
 
 struct call {           /* a request of the kit that is under way */
     enum msg_kind kind; /* M_HELLO: none */
+    int part;
     uint32_t gen;
     uint64_t order;
     int64_t sent_at;
@@ -313,6 +321,11 @@ struct sim_client {
     int64_t blocked_until, last_out, last_in;
     uint64_t sent;
     int64_t trouble_at; /* when something last went wrong here */
+    /* parts.c: those that are lost, those of which something has no answer; which is back
+     */
+    unsigned lost_parts, owed_parts;
+    int part_back;
+    uint32_t part_epoch[PARTS]; /* counts its losses */
     /* driver */
     struct dt dts[TICKETS];
     int free_dt;
@@ -324,7 +337,7 @@ struct sim_client {
     struct scripted scripted; /* scripted and loose: instead of dts and waits */
     struct call calls[CALLS];
     uint64_t ncalls;
-    struct echo echo;
+    struct echo echo[PARTS];
     struct life *session, *old_lives[TICKETS];
     int nold;
     uint32_t inc;
@@ -393,11 +406,13 @@ struct st { /* a ticket in the store */
     bool held, marked, told, barge, kept, prefix;
     bool early, late; /* a step of the store's clock brought its end nearer; put it off */
     bool leave_refused;
-    bool shared; /* its node is not its first */
+    bool held_up; /* its join was */
+    bool shared;  /* its node is not its first */
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
     uint64_t token, fence, seq;
+    uint64_t asked; /* its join was sent later than those with smaller numbers */
     int64_t weight, capacity, ttl_ms, expires, sent_at, joined, stamp;
     struct owner owner;
     struct grp *g;
@@ -444,8 +459,8 @@ struct world {
     size_t next_act;
     struct proc procs[PROCS];
     struct sim_client *by_id[IDS];
-    uint32_t conn_epoch[IDS];
-    int64_t echo_until[IDS]; /* until then older requests are executed, too */
+    uint32_t conn_epoch[IDS], part_epoch[IDS][PARTS];
+    int64_t echo_until[IDS][PARTS]; /* until then older requests are executed, too */
     int64_t next_true[PROCS * SLOTS];
     struct line lines[LINES];
     struct sess sessions[IDS];
@@ -453,7 +468,7 @@ struct world {
     int64_t store_back, wall, quiet_at, forgot_at;
     int64_t set_back;    /* by how much the store's clock was, in all */
     int64_t asleep_till; /* what came while a process slept is seen by then, not sooner */
-    uint64_t revision, joins;
+    uint64_t revision, joins, asked;
     uint32_t groups;
     size_t ops, leases;
     struct tied {
@@ -538,6 +553,16 @@ void ordered_read(struct sim_client *, const struct msg *);
 void ordered_fired(struct sim_client *, const struct msg *);
 bool ordered_gave_up(const struct sim_client *, const struct msg *);
 
+/* ---- parts.c ---------------------------------------------------------------------- */
+int part_of_line(int line);
+bool part_lost(const struct sim_client *, int part);
+bool part_current(const struct sim_client *, const struct msg *); /* of this connection */
+void part_owes(struct sim_client *, int part);        /* something has no answer */
+void part_asked(const struct sim_client *, int part); /* a join was sent to it */
+void part_cut(struct sim_client *, int part, int64_t us);
+void part_back(struct sim_client *, int part);
+void parts_cut(struct sim_client *); /* all are, and UP will name everybody */
+
 /* ---- sender.c -------------------------------------------------------------------- */
 bool by_scripts(void); /* the client's half is that of src/kit/scripted.h */
 int sender_open(struct sim_client *);
@@ -547,10 +572,10 @@ void sender_leave(struct sim_client *, struct ticket *);
 void sender_amend(struct sim_client *, struct ticket *);
 bool sender_receive(struct sim_client *, const struct msg *);
 void sender_nothing(struct sim_client *, const struct msg *);
-void sender_lost(struct sim_client *); /* its connection; after DOWN */
+void sender_lost(struct sim_client *, int part); /* its connection; -1: all, after DOWN */
 void sender_cut(const struct sim_client *, int64_t blocked_us);
 int64_t sender_echo_us(void);
-void sender_up(struct sim_client *);
+void sender_up(struct sim_client *, int part);
 void sender_understood(const struct ev *);
 bool sender_gave_up(const struct sim_client *, const struct msg *);
 bool sender_knows(const struct sim_client *, const struct ticket *);
@@ -659,6 +684,7 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(REFUSED_IN_LINE, "requests refused by the store")                                    \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
     X(PUT_OFF, "tickets to join again after a delay")                                      \
+    X(PART, "parts of the store lost and back")                                            \
     X(BYE, "sessions ended by their client")                                               \
     X(STARTED, "processes started again")                                                  \
     X(CLOCK_ON, "store's clock stepped forward")                                           \

@@ -209,7 +209,8 @@ static void dispatch(struct ev *e)
     struct proc *p = NULL;
 
     if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT || e->kind == E_BREAK ||
-        e->kind == E_SHUT || e->kind == E_CLOSED || e->kind == E_NOTHING)
+        e->kind == E_SHUT || e->kind == E_CLOSED || e->kind == E_NOTHING ||
+        e->kind == E_PART || e->kind == E_HANGS)
         c = w.by_id[e->id];
     if (e->kind == E_RELEASE)
         c = e->lease->gen == e->n ? e->lease->c : NULL;
@@ -273,6 +274,15 @@ static void dispatch(struct ev *e)
         break;
     case E_TOLD:
         sender_understood(e);
+        break;
+    case E_PART:
+        if (c && c->part_epoch[e->m.line] == e->n)
+            part_back(c, e->m.line);
+        break;
+    case E_HANGS:
+        if (c && !w.quiet && c->up && c->epoch == e->n && !c->silent &&
+            !part_lost(c, e->m.line))
+            part_cut(c, e->m.line, e->m.ttl_ms * US);
         break;
     case E_STORE_UP:
         w.store_up = true;

@@ -271,6 +271,30 @@ static void a_part_that_is_back_is_asked_alone(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* That part of the store may do what was asked of it before as late as just before it is
+ * back: a leave that has no answer is repeated for longer than a ttl. */
+static void leave_without_answer_is_not_forgotten(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+
+    (void)state;
+    hf__release(NULL, l, 0);
+    free(l);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(w.leaves, i + 1);
+        ev_left(w.left, HF_EUNREACHABLE);
+        assert_int_equal(w.c.unsettled, 1);
+        core_pass(SEC);
+    }
+    back = w.left;
+    ev_back(&w.store, is_back);
+    ev_left(w.left, HF_EUNKNOWN); /* it may come a little later: now a ttl counts */
+    assert_int_equal(w.c.unsettled, 1);
+    core_pass(SEC);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +309,7 @@ int main(void)
         CORE_TEST(no_verb_follows_the_end_of_the_session),
         CORE_TEST(store_that_is_down_is_told_in_time_and_repeated_after),
         CORE_TEST(a_part_that_is_back_is_asked_alone),
+        CORE_TEST(leave_without_answer_is_not_forgotten),
     };
 
     return cmocka_run_group_tests_name("core-outage", tests, NULL, NULL);

@@ -145,9 +145,10 @@ static void build_leave(struct redis *r, struct redis_call *q, struct command *c
 static void answer_leave(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     hf__scripted_left(&r->scripted, of(q)->t,
-                      !reply || reply->type != REDIS_REPLY_INTEGER ? LEFT_UNKNOWN
-                      : reply->integer == 1                        ? LEFT_OUT
-                                                                   : LEFT_NOT_THERE);
+                      !reply                               ? LEFT_NOTHING
+                      : reply->type != REDIS_REPLY_INTEGER ? LEFT_UNKNOWN
+                      : reply->integer == 1                ? LEFT_OUT
+                                                           : LEFT_NOT_THERE);
 }
 
 void hf__redis_send_leave(struct scripted *s, struct ticket *t)
