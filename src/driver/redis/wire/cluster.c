@@ -7,9 +7,10 @@
  *
  * When the map is asked for again: a server has said MOVED, or has ended a subscription,
  * because a slot has moved; a connection was lost; a bucket owes, and its node is up; and
- * while a node that the map names is not up, or one that it does not name is still there. A
- * question that has no answer, or an error, is asked again; if no node is up, the next that
- * comes up is asked. Each time it is another node's turn: one may be behind, or have left.
+ * while a node that the map names is not up, one that it does not name is still there, or a
+ * bucket is nobody's. A question that has no answer, or an error, is asked again; if no
+ * node is up, the next that comes up is asked. Each time it is another node's turn: one may
+ * be behind, or have left.
  *
  * Because the one that tells may be behind, its map changes less than it says: a node that
  * was tried and is not up does not take a bucket from one that is up; and of the nodes that
@@ -218,6 +219,9 @@ static bool any_away(const struct redis *r)
         if (n->wanted && !node_up(n))
             return true;
     }
+    for (unsigned b = 0; b < BUCKETS; b++)
+        if (!hf__redis_cluster_of(r, b))
+            return true;
     return false;
 }
 
