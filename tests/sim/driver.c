@@ -244,9 +244,7 @@ static void leave(struct store *s, struct ticket *t)
         return;
     }
     d = remember(c, t, DT_LEAVING);
-    if (!d || !c->up) {
-        if (d)
-            drv_forget(c, d);
+    if (!d) {
         ev_left(t, HF_EUNKNOWN);
         return;
     }
@@ -352,6 +350,11 @@ static void stop(struct store *s, struct look *l, struct cell *cell)
             c->looks[i].look = NULL;
 }
 
+static void flush(struct store *s)
+{
+    hf__link_flush(&sim_of(s)->dirty);
+}
+
 /* ---- opening and closing --------------------------------------------------------- */
 
 /* What the servers turn out to be able to do: known when one is reached. In some runs they
@@ -389,7 +392,7 @@ static int open_store(struct store **ret, const struct url *u, struct env *env,
     }
     c->inc = 1;
     c->up = w.plan->family == SYNC;
-    c->epoch = 1;
+    net_open(c);
     if (w.plan->family == ORDERED)
         ordered_open(c);
     *ret = &c->store;
@@ -411,6 +414,7 @@ static void close_store(struct store *s)
 {
     struct sim_client *c = sim_of(s);
 
+    net_close(c);
     sender_close(c);
     if (w.plan->family == ORDERED)
         hf__ordered_close(&c->ordered);
@@ -440,4 +444,5 @@ const struct hf_driver sim_driver = { .name = "sim",
                                       .renew = renew,
                                       .look = look,
                                       .evict = evict,
-                                      .stop = stop };
+                                      .stop = stop,
+                                      .flush = flush };

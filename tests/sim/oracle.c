@@ -415,6 +415,9 @@ void oracle_full(void)
 
 void oracle_end_of_client(struct sim_client *c)
 {
+    /* the link does not move this timer for every answer; and it may be saying goodbye */
+    if (c->under_way == 0 || c->core.shut)
+        hf__heap_remove(&c->timers, &c->link.late.node);
     if (!list_empty(&c->core.holds))
         violate(
             "G7", "client %u still has ticket %04x of %s at the end", c->id,
@@ -424,4 +427,25 @@ void oracle_end_of_client(struct sim_client *c)
         violate("G7", "client %u: %zu unsettled, %zu unanswered, %s timer set at the end",
                 c->id, c->core.unsettled, c->core.asked,
                 heap_first(&c->timers) ? "a" : "no");
+}
+
+/* A link that is wanted is up soon after its server can be reached: an attempt may just
+ * have begun and end at its limit, then comes a pause, on a clock that may be slow. */
+void oracle_links(void)
+{
+    const struct plan *p = w.plan;
+    int64_t bound =
+        (p->limit_ms + 250) * 1300 + 8 * (p->delay_us + p->jitter_us) + 100 * US;
+
+    if (p->family == SYNC || w.now < w.links_look)
+        return;
+    w.links_look = w.now + 50 * US;
+    for (int i = 0; i < PROCS * SLOTS; i++) {
+        const struct sim_client *c = w.procs[i / SLOTS].clients[i % SLOTS];
+
+        if (c && !c->up && w.store_up && w.now > c->trouble_at + bound &&
+            w.now > c->lost_at + bound && can(&w.procs[c->proc]))
+            violate("link", "client %u is not connected, %lld ms after it could be", c->id,
+                    (long long)(w.now - c->trouble_at) / US);
+    }
 }

@@ -106,7 +106,7 @@ struct sim_client *open_client(int proc, int slot)
     w.by_id[c->id] = c;
     c->open = true;
     if (w.plan->family != SYNC)
-        driver_connect(c);
+        hf__link_start(&c->link);
     return c;
 }
 
@@ -238,7 +238,7 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
 static void cut(struct sim_client *c, int64_t us)
 {
     w.current = c->proc;
-    driver_cut(c, us);
+    net_cut(c, us);
     settle(c);
     w.current = -1;
 }
@@ -311,7 +311,7 @@ void process_fault(const struct act *a)
         break;
     case A_SILENT:
     case A_FOLLOWER:
-        driver_silent(c, a->dur_us, a->kind == A_FOLLOWER);
+        net_silent(c, a->dur_us, a->kind == A_FOLLOWER);
         break;
     case A_PAUSE:
     case A_SUSPEND:
@@ -374,10 +374,9 @@ void process_quiet(void)
             continue;
         /* what was sent to a sleeper comes when it was to wake: what is sent from now on
          * would overtake it, which one ordered stream does not do */
-        if (c->silent || c->stale || (w.plan->family == ORDERED && slept[c->proc]))
+        if (c->silent || c->stale || slept[c->proc])
             cut(c, 0);
         c->blocked_until = 0;
-        driver_connect(c);
     }
     work_quiet();
 }

@@ -343,12 +343,14 @@ static bool too_old(const struct msg *m)
 /* Rights are withdrawn for a while, some or all: nothing is done, and that is said. */
 static bool refuses(const struct msg *m)
 {
+    const struct sim_client *c = w.by_id[m->id];
     int64_t span = w.plan->ttl_ms[0] * US / 2;
     uint64_t h = mix(w.plan->seed ^ mix((uint64_t)m->id << 40 ^ (uint64_t)(w.now / span)));
     bool look = m->kind == M_WAIT || m->kind == M_READ;
     bool change = m->kind == M_JOIN || (m->kind == M_LEAVE && !m->withdraws);
 
-    if (!w.plan->refuses || w.quiet || h % 100 >= 10 || !(look || change))
+    if (!w.plan->refuses || w.quiet || h % 100 >= 10 || !(look || change) ||
+        (c && c->stale)) /* a follower that is cut off knows nothing of that */
         return false;
     h >>= 32;
     return h % 3 == 0 || (h % 3 == 1 ? look : change);
@@ -372,11 +374,14 @@ void store_receive(struct msg *m)
     if (!w.store_up)
         return;
     regard(m);
-    if (m->kind == M_HELLO) {
+    if (m->kind == M_HELLO && w.by_id[m->id] && w.by_id[m->id]->refused &&
+        w.by_id[m->id]->blocked_until > w.now) {
+        tally_sight(S_REFUSED);
+        a.rc = HF_EAUTH;
+    } else if (m->kind == M_HELLO) {
         if (m->epoch > w.conn_epoch[m->id])
             w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
-        if (w.plan->echoes)
-            w.echo_until[m->id] = w.now + sender_echo_us();
+        sender_greeted(m->id);
         a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc && m->inc > 0 &&
                        !w.sessions[m->id].alive
                    ? HF_ELOST
