@@ -36,8 +36,9 @@ static bool waits(const struct st *s)
 
 /* A thread waits in one place, by its newest ticket: older ones are on their way out. An
  * owner that acts on several threads waits in several. And what a client has left behind
- * that was closed or killed, or what the store would not let go, cannot be told from a
- * wait: G10 excludes false alarms for what its owner still uses. */
+ * that was closed or killed, what the store would not let go, or a leave for which there
+ * was no memory, cannot be told from a wait: G10 excludes false alarms for what its owner
+ * still uses. */
 static bool waits_by(const struct knot_of *k, int who, const struct st *s)
 {
     return waits(s) && (k->all[who] || s->seq == k->newest[who]);

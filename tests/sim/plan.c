@@ -135,9 +135,9 @@ static void acquire(struct plan *p, struct act *a)
 
 static void other(const struct plan *p, struct act *a)
 {
-    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE,     A_DOWNGRADE,
-                                           A_NOTE,   A_RENEW,       A_LOOK,
-                                           A_EVICT,  A_THREAD_ENDS, A_SHUT };
+    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE,
+                                           A_RENEW,  A_LOOK,    A_EVICT,     A_THREAD_ENDS,
+                                           A_SHUT,   A_EVICT };
 
     a->kind = kinds[rnd(sizeof kinds / sizeof kinds[0])];
     a->flags = (uint8_t)((chance(50) ? F_NOW : 0) | (chance(50) ? F_KEEP : 0));
