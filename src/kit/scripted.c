@@ -102,13 +102,6 @@ void hf__scripted_join(struct scripted *s, struct ticket *t)
     hf__seat_in(&s->seats, t);
     if (seat_of(t)->joining)
         return; /* under way */
-    if (MUTANT(SEND_FIRST)) {
-        s->ops->join(s, t);
-        t = hf__seat_find(&s->seats, t->token);
-        if (t)
-            seat_of(t)->joining = true;
-        return;
-    }
     seat_of(t)->joining = true;
     s->ops->join(s, t);
 }

@@ -39,16 +39,17 @@ static bool waits(const struct st *s)
  * it came. */
 static bool cannot_leave(const struct st *s)
 {
-    const struct sim_client *c = w.by_id[s->id];
+    struct sim_client *c = w.by_id[s->id];
 
-    return !c || s->leave_refused || s->held_up || part_lost(c, part_of_line(s->line));
+    return !c || s->leave_refused || s->held_up ||
+           (w.plan->parts && !wire_to(c, s->line)->up);
 }
 
 /* A thread waits in one place, by the ticket that it asked for last, whenever the store did
  * that: older ones are on their way out. An owner that acts on several threads waits in
- * several. And what a client has left behind that was closed or killed, or what the store
- * would not let go, cannot be told from a wait: G10 excludes false alarms for what its
- * owner still uses. */
+ * several. And what a client has left behind that was closed or killed, what the store
+ * would not let go, or a leave for which there was no memory, cannot be told from a wait:
+ * G10 excludes false alarms for what its owner still uses. */
 static bool waits_by(const struct knot_of *k, int who, const struct st *s)
 {
     return waits(s) && (k->all[who] || s->seq == k->newest[who]);

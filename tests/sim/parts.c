@@ -1,53 +1,44 @@
-/* parts.c: a store of several servers, each of which has some of the lines. A client may
- * lose one of them and keep the others, as in a cluster: the store stays up, what is asked
- * of the lost part has no answer, and when it is back ev_back names the tickets of its
- * lines (seam.h, rule 6). Of the families whose client's half is src/kit/scripted.h.
+/* parts.c: a store of several servers, each of which has some of the lines. A client has a
+ * connection to each of them, and may lose one and keep the others, as in a cluster: the
+ * store is up while one of its parts is, what is asked of a lost part has no answer, and
+ * when it is back ev_back names the tickets of its lines (seam.h, rule 6). Of the families
+ * whose client's half is src/kit/scripted.h; the others have one part.
  *
  * A part that is lost stands still, perhaps: what is under way to it is done late, in
- * order, until it is back; then what older connections have sent is impossible (G7), or
- * possible for a while, and the client knows for how long (sender.c).
- *
- * What has no answer is owed: as in src/driver/redis/wire/cluster.c the flag is set before
- * that is told, and ev_back clears it. It may be told after the part is back: then ev_back
- * comes once more. */
+ * order, until it is greeted by the next connection; then what older ones have sent is
+ * impossible (G7), or joins are possible for a while, and the client knows for how long
+ * (sender.c). */
 #include "sim.h"
 
 #include <stdlib.h>
 
-enum { OWED_US = 10 * US, UNDER_WAY = 1024, HANGS = 50 /* one join in so many */ };
+enum { UNDER_WAY = 1024, HANGS = 50 /* one join in so many */ };
+
+int wires(void)
+{
+    return w.plan->parts ? PARTS : 1;
+}
 
 int part_of_line(int line)
 {
-    return w.plan->parts ? line % PARTS : 0;
+    return line % wires();
 }
 
-bool part_lost(const struct sim_client *c, int part)
+struct wire *wire_to(struct sim_client *c, int line)
 {
-    return c->lost_parts & 1u << part;
+    return &c->wires[part_of_line(line)];
 }
 
-bool part_current(const struct sim_client *c, const struct msg *m)
+bool wire_has(const struct wire *x, const struct msg *m)
 {
-    return m->epoch == c->epoch && m->part_epoch == c->part_epoch[part_of_line(m->line)];
+    return m->epoch == x->epoch && part_of_line(m->line) == x - x->c->wires;
 }
 
-static void come_back(const struct sim_client *c, int part, int64_t us)
+const char *part_said(const struct wire *x)
 {
-    struct ev *e = new_event(E_PART, w.now + us);
+    static const char *const names[] = { " (part 0)", " (part 1)", " (part 2)" };
 
-    e->id = c->id;
-    e->n = c->part_epoch[part];
-    e->m.line = (uint8_t)part;
-    push_event(e);
-}
-
-void part_owes(struct sim_client *c, int part)
-{
-    if (!w.plan->parts || !c->up)
-        return; /* UP names all */
-    c->owed_parts |= 1u << part;
-    if (!part_lost(c, part))
-        come_back(c, part, OWED_US);
+    return w.plan->parts ? names[x - x->c->wires] : "";
 }
 
 /* ---- losing it ------------------------------------------------------------------- */
@@ -60,20 +51,20 @@ static int in_order(const void *a, const void *b)
 }
 
 /* What is under way comes later by `us`; the originals are nobody's. */
-static void hold_up(const struct sim_client *c, int part, int64_t us)
+static void hold_up(const struct wire *x, int64_t us)
 {
     struct ev *all[UNDER_WAY];
     size_t n = 0;
 
     for (size_t i = 0; i < w.nheap && n < UNDER_WAY; i++)
-        if (w.heap[i]->kind == E_TO_STORE && w.heap[i]->id == c->id &&
-            part_current(c, &w.heap[i]->m) && part_of_line(w.heap[i]->m.line) == part)
+        if (w.heap[i]->kind == E_TO_STORE && w.heap[i]->id == x->c->id &&
+            wire_has(x, &w.heap[i]->m))
             all[n++] = w.heap[i];
     qsort(all, n, sizeof *all, in_order);
     for (size_t i = 0; i < n; i++) {
         struct ev *late = new_event(E_TO_STORE, all[i]->at + us);
 
-        late->id = c->id;
+        late->id = all[i]->id;
         late->m = all[i]->m;
         late->m.held_up = true;
         if (late->m.names)
@@ -83,85 +74,40 @@ static void hold_up(const struct sim_client *c, int part, int64_t us)
     }
 }
 
-/* Until it is back, or a little longer. */
-static int64_t how_long(int64_t us)
+void part_cut(struct wire *x, int64_t us)
 {
-    if (w.plan->echoes && draw(2) == 0)
-        return us + (int64_t)draw((uint64_t)sender_echo_us());
-    return (int64_t)draw((uint64_t)us);
-}
-
-void part_cut(struct sim_client *c, int part, int64_t us)
-{
-    static const hf_error err = { .code = HF_EUNREACHABLE };
-
-    SAY("client %u: part %d of the store is lost for %lld ms", c->id, part,
-        (long long)us / US);
-    hold_up(c, part, how_long(us));
-    c->lost_parts |= 1u << part;
-    c->part_epoch[part]++;
-    in_trouble(c, w.now + us);
-    come_back(c, part, us);
-    sender_lost(c, part);
-    for (int i = 0; i < LOOKS; i++) {
-        struct look *l = c->looks[i].look;
-
-        if (!l || part_of_line(line_of(l->name)) != part)
-            continue;
-        c->looks[i].look = NULL;
-        ev_done(l, NULL, HF_EUNREACHABLE, &err);
-    }
+    tally_sight(S_PART);
+    hold_up(x, (int64_t)draw((uint64_t)us + 1));
+    net_cut(x, us);
 }
 
 /* It stands still as soon as it was asked, now and then: the worst moment. */
-void part_asked(const struct sim_client *c, int part)
+void part_asked(const struct wire *x)
 {
     struct ev *e;
 
     if (!w.plan->parts || w.quiet || draw(HANGS) > 0)
         return;
     e = new_event(E_HANGS, w.now + 1);
-    e->id = c->id;
-    e->n = c->epoch;
-    e->m.line = (uint8_t)part;
+    e->id = x->c->id;
+    e->n = x->epoch;
+    e->m.line = (uint8_t)(x - x->c->wires);
     e->m.ttl_ms = 1 + (int64_t)draw((uint64_t)w.plan->ttl_ms[0] * 3);
     push_event(e);
-}
-
-/* What a part was still to do late is lost: the next connection may be up before that. */
-void parts_cut(struct sim_client *c)
-{
-    for (size_t i = 0; w.plan->parts && i < w.nheap; i++)
-        if (w.heap[i]->kind == E_TO_STORE && w.heap[i]->id == c->id &&
-            !part_current(c, &w.heap[i]->m))
-            w.heap[i]->m.epoch = 0;
-    c->lost_parts = c->owed_parts = 0;
 }
 
 /* ---- and having it back ---------------------------------------------------------- */
 
 static bool concerns(struct store *s, const struct ticket *t)
 {
-    const struct sim_client *c = container_of(s, struct sim_client, store);
+    struct sim_client *c = container_of(s, struct sim_client, store);
 
-    return part_of_line(line_of(t->name)) == c->part_back;
+    return wire_to(c, line_of(t->name)) == c->back;
 }
 
-void part_back(struct sim_client *c, int part)
+void part_back(struct wire *x)
 {
-    if (part_lost(c, part)) {
-        SAY("client %u: part %d of the store is back", c->id, part);
-        tally_sight(S_PART);
-        w.part_epoch[c->id][part] = c->part_epoch[part];
-        if (w.plan->echoes)
-            w.echo_until[c->id][part] = w.now + sender_echo_us();
-        sender_up(c, part);
-        c->lost_parts &= ~(1u << part);
-        c->owed_parts |= 1u << part; /* its news was lost */
-    }
-    if (!(c->owed_parts & 1u << part))
-        return;
-    c->owed_parts &= ~(1u << part);
-    c->part_back = part;
-    ev_back(&c->store, concerns);
+    SAY("client %u:%s is back", x->c->id, part_said(x));
+    x->c->back = x;
+    ev_back(&x->c->store, concerns);
 }
