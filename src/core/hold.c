@@ -305,13 +305,13 @@ static void is_out(struct hold *h)
         hf__op_settled(leaver, 0);
 }
 
-/* While the store is unreachable the release waits for up to connect_timeout: the leave is
- * repeated as soon as the store can be reached again. */
-static void unsettled(struct hold *h)
+/* While the store, or that part of it, is unreachable the release waits for up to
+ * connect_timeout: the leave is repeated as soon as it can be reached again. */
+static void unsettled(struct hold *h, int why)
 {
     struct hf_op *leaver = h->leaver;
 
-    if (!h->client->up && !h->client->closing)
+    if ((!h->client->up || why == HF_EUNREACHABLE) && !h->client->closing)
         return;
     hf__hold_leaver(h, NULL);
     if (leaver)
@@ -346,7 +346,7 @@ static void arrange(struct hold *h, unsigned effects)
 static void tell(struct hold *h, unsigned effects, int why, const hf_error *err)
 {
     if (effects & TELL_UNSETTLED)
-        unsettled(h);
+        unsettled(h, why);
     if (effects & TELL_GRANTED) {
         became_held(h);
         if (h->op)

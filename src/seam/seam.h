@@ -25,16 +25,16 @@
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
  *  6 DOWN is not loss. A driver raises it before it answers what a lost connection leaves
- *    unanswered: after DOWN, an unsettled ev_left lets a release wait for UP, for up to
- *    connect_timeout; before DOWN the release would end at once. After UP the core repeats
- *    what was unanswered (renew for holders and waiters, leave for leavers, join for
- *    joiners, amend); before it reports UP the driver makes old requests impossible (G7).
- *    Looks, cells and evictions that DOWN leaves unanswered the driver ends with
- *    ev_done(HF_EUNREACHABLE). A store of several servers may lose one of them and stay up:
- *    what is asked of that one has no answer (a leave: HF_EUNREACHABLE). When it is back
- *    the driver makes old requests impossible there, too, and raises ev_back, which is UP
- *    for those tickets only that it names. It must name every ticket of which something
- *    had no answer since the last UP or ev_back.
+ *    unanswered: after DOWN, and if it ends with HF_EUNREACHABLE, an unsettled ev_left lets
+ *    a release wait for up to connect_timeout; else the release would end at once. After UP
+ *    the core repeats what was unanswered (renew for holders and waiters, leave for
+ *    leavers, join for joiners, amend); before it reports UP the driver makes old requests
+ *    impossible (G7). Looks, cells and evictions that DOWN leaves unanswered the driver
+ *    ends with ev_done(HF_EUNREACHABLE). A store of several servers may lose one of them
+ *    and stay up: what is asked of that one has no answer (a leave: HF_EUNREACHABLE). When
+ *    it is back the driver makes old requests impossible there, too, and raises ev_back,
+ *    which is UP for those tickets only that it names. It must name every ticket of which
+ *    something had no answer since the last UP or ev_back.
  *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
  *    ev_granted, ev_waiting or ev_gone for the tickets on it. `look` is inspection only and
  *    never moves an expiry; it must not be older than its call (the deadlock walk rests on

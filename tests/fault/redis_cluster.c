@@ -3,6 +3,7 @@
  */
 #include "redis_fault.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -280,7 +281,7 @@ static void node_stands_still(void)
     given(l);
     server_freeze(owner);
     p = begun(a, nm("n"), SHORT_MS, HF_REQUEST(.ttl_ms = 2 * SHORT_MS));
-    CHECK_RC(pend_end(p, &l), HF_ETIMEDOUT);
+    CHECK_RC(pend_end(p, &l), HF_EUNREACHABLE);
     STAYS(true, 3 * SHORT_MS);
     server_continue(owner);
     b = opened();
@@ -288,6 +289,38 @@ static void node_stands_still(void)
     given(l);
     closed(b);
     closed(a);
+    redis_place_stop(rig.place);
+}
+
+static void *release(void *lease)
+{
+    CHECK_RC(hf_release(lease, E()), 0);
+    return NULL;
+}
+
+/* A node is lost with the leave that it was sent: the release waits until it is back. */
+static void node_lost_in_a_release(void)
+{
+    struct server *owner;
+    hf_client *c;
+    hf_lease *l;
+    pthread_t t;
+
+    redis_cluster_start(rig.place, 2 * LIMIT_MS);
+    many = rig.place->own;
+    strcat(rig.place->url, "?connect_timeout=30s");
+    c = opened();
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = LONG_TTL_MS));
+    slot_of_line(&owner);
+    server_freeze(owner);
+    CHECK(pthread_create(&t, NULL, release, l) == 0);
+    STAYS(true, SHORT_MS / 3);
+    server_kill(owner);
+    STAYS(true, SHORT_MS / 3);
+    redis_run(owner);
+    pthread_join(t, NULL);
+    given(taken(c, nm("n"), NULL));
+    closed(c);
     redis_place_stop(rig.place);
 }
 
@@ -536,6 +569,7 @@ const struct test_case redis_cluster_cases[] = {
     { "cluster-slot-without-node", cluster_slot_without_node, ON_ALL, 0, CASE_LONG },
     { "cluster-failover", cluster_failover, ON_ALL, 0, CASE_LONG },
     { "cluster-node-stands-still", node_stands_still, ON_ALL, 0, CASE_LONG },
+    { "cluster-node-lost-in-a-release", node_lost_in_a_release, ON_ALL, 0, CASE_LONG },
     { "cluster-many-names", cluster_many_names, ON_ALL, 0, CASE_LONG },
     { "cluster-seeds-are-replicas", seeds_are_replicas, ON_ALL, 0, 0 },
     { "cluster-seed-has-left", seed_has_left, ON_ALL, 0, 0 },

@@ -271,6 +271,28 @@ static void a_part_that_is_back_is_asked_alone(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+/* A release whose leave has no answer waits until that part of the store is back. */
+static void release_waits_for_a_part_of_the_store(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+    struct hf_op op;
+
+    (void)state;
+    hf__op_init(&op, &w.c, OP_RELEASE, NULL);
+    hf__release(&op, l, 0);
+    free(l);
+    ev_left(w.left, HF_EUNREACHABLE);
+    assert_false(op.done);
+    back = w.left;
+    ev_back(&w.store, is_back);
+    hf__client_run(&w.c);
+    assert_int_equal(w.leaves, 2);
+    ev_left(w.left, 0);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 /* That part of the store may do what was asked of it before as late as just before it is
  * back: a leave that has no answer is repeated for longer than a ttl. */
 static void leave_without_answer_is_not_forgotten(void **state)
@@ -309,6 +331,7 @@ int main(void)
         CORE_TEST(no_verb_follows_the_end_of_the_session),
         CORE_TEST(store_that_is_down_is_told_in_time_and_repeated_after),
         CORE_TEST(a_part_that_is_back_is_asked_alone),
+        CORE_TEST(release_waits_for_a_part_of_the_store),
         CORE_TEST(leave_without_answer_is_not_forgotten),
     };
 
