@@ -24,6 +24,8 @@
       "a leave that waits for a join which is then refused is forgotten")                  \
     X(LEFT_BLIND, "left-blind",                                                            \
       "a leave without answer counts as one that settled nothing")                         \
+    X(SENT_FORGOTTEN, "sent-forgotten",                                                    \
+      "a join without answer counts as one that was never sent")                           \
     X(ASKED_STAYS, "asked-stays", "a look without answer counts as under way for ever")    \
     X(LATE_LOOK, "late-look", "a look's answer is believed of a ticket that is leaving")
 #define HF_ORDERED_MUTANTS(X)                                                              \

@@ -38,10 +38,11 @@ void hf__scripted_done(struct scripted *s)
     hf__map_done(&s->seats);
 }
 
-/* An echo outlives what we know of the ticket: the core may have its leave repeated. */
+/* What was sent outlives what we know of the ticket: the core may have its leave repeated.
+ */
 static void forget(struct scripted *s, struct ticket *t)
 {
-    struct seat_flags none = { .echo = seat_of(t)->echo };
+    struct seat_flags none = { .sent = seat_of(t)->sent, .echo = seat_of(t)->echo };
 
     hf__seat_out(&s->seats, t);
     hf__wait_off(&s->waiters, t);
@@ -66,6 +67,7 @@ static void gone(struct scripted *s, struct ticket *t, int why, int64_t retry_ms
 static void send_leave(struct scripted *s, struct ticket *t)
 {
     *seat_of(t) = (struct seat_flags){ .number = seat_of(t)->number,
+                                       .sent = true,
                                        .echo = seat_of(t)->echo,
                                        .leaving = true };
     s->ops->leave(s, t);
@@ -76,6 +78,8 @@ void hf__scripted_leave(struct scripted *s, struct ticket *t)
     hf__seat_in(&s->seats, t); /* the core may repeat the leave of one that is forgotten */
     if (seat_of(t)->joining && !MUTANT(OVERTAKES))
         seat_of(t)->leave = true;
+    else if (!seat_of(t)->sent && !MUTANT(OVERTAKES))
+        left(s, t, 0);
     else if (!seat_of(t)->leaving)
         send_leave(s, t);
 }
@@ -156,10 +160,15 @@ void hf__scripted_joined(struct scripted *s, struct ticket *t, int64_t sent_at,
     if (MUTANT(OVERTAKES) && seat->leaving)
         return;
     seat->joining = seat->leave = seat->woken = false;
-    if (p->kind == PLACE_NOTHING) {
-        seat->echo = !MUTANT(NO_ECHO);
+    if (p->kind != PLACE_UNSENT && !(p->kind == PLACE_NOTHING && MUTANT(SENT_FORGOTTEN)))
+        seat->sent = true;
+    if (p->kind == PLACE_NOTHING || p->kind == PLACE_UNSENT) {
+        seat->echo = seat->echo || (p->kind == PLACE_NOTHING && !MUTANT(NO_ECHO));
         if (leave)
-            left(s, t, MUTANT(LEFT_BLIND) ? HF_EUNKNOWN : HF_EUNREACHABLE);
+            left(s, t,
+                 !seat->sent          ? 0
+                 : MUTANT(LEFT_BLIND) ? HF_EUNKNOWN
+                                      : HF_EUNREACHABLE);
     } else if (p->kind == PLACE_REFUSED) {
         refused(s, t, p, leave);
     } else if (leave) {

@@ -33,10 +33,12 @@
  * G7, leaving. A leave that comes while the join is unanswered waits for that answer: a
  * store may have to repeat a request (a moved slot, a serialization failure), and the join
  * must not come behind its own leave. If no answer comes, the leave has none either, and
- * the core repeats it. A join that was lost with its connection may still be executed: its
- * echo. Before it reports UP the store makes that impossible, if it can; for as long as it
- * cannot (ops->echoes) a leave settles nothing if the ticket was not there, or if another
- * join of it was lost. A refused join says nothing about an earlier one: the core leaves.
+ * the core repeats it, until a server answers that may never come back; but of what was
+ * never sent nothing is to be taken out. A join that was lost with its connection may still
+ * be executed: its echo. Before it reports UP the store makes that impossible, if it can;
+ * for as long as it cannot (ops->echoes) a leave settles nothing if the ticket was not
+ * there, or if another join of it was lost. A refused join says nothing about an earlier
+ * one: the core leaves.
  *
  * G8. Every request names a ticket by its token, and its answer is given to the ticket that
  * has this token then, if there is one and nothing else is under way for it.
@@ -110,6 +112,7 @@ struct scripted {
 
 enum place_kind {
     PLACE_NOTHING, /* no answer will come */
+    PLACE_UNSENT,  /* nor was it sent: there is no way to the server */
     PLACE_HELD,    /* fence */
     PLACE_WAITS,   /* position; of a join also number, recheck_ms, stamp */
     PLACE_LOST,    /* of a look: not in line: it has expired */

@@ -105,13 +105,14 @@ static bool has_gone(const struct sim_client *c, const struct call *k)
 /* "Nothing": no answer will come, or the request could not be made. */
 void sender_nothing(struct sim_client *c, const struct call *k)
 {
-    static const struct scripted_place nothing = { .kind = PLACE_NOTHING };
+    struct scripted_place nothing = { .kind = k->written ? PLACE_NOTHING : PLACE_UNSENT };
 
     if (!by_scripts() || has_gone(c, k))
         return;
     switch (k->kind) {
     case M_JOIN:
-        echo_lost(&k->to->echo, k->t->ttl_ms);
+        if (k->written)
+            echo_lost(&k->to->echo, k->t->ttl_ms);
         hf__scripted_joined(&c->scripted, k->t, k->wire.sent_at, &nothing);
         break;
     case M_LEAVE:

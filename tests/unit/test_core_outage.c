@@ -2,6 +2,8 @@
  * repeats after UP. */
 #include "core_harness.h"
 
+#include "kit/scripted.h"
+
 /* The store goes away meanwhile: told within the connect time-out, or it joins on UP. */
 static void delayed_join_while_the_store_is_down(void **state)
 {
@@ -317,6 +319,49 @@ static void leave_without_answer_is_not_forgotten(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+static int leaves_sent;
+
+static void send_join(struct scripted *s, struct ticket *t)
+{
+    (void)s;
+    (void)t;
+}
+
+static void send_leave(struct scripted *s, struct ticket *t)
+{
+    leaves_sent++;
+    hf__scripted_left(s, t, LEFT_NOTHING);
+}
+
+/* A join that could not be sent, of a name whose server is down: nothing is to be taken
+ * out. Else who asks for it again and again would have ever more leaves to repeat. */
+static void what_was_never_sent_is_not_left(void **state)
+{
+    static const struct scripted_ops ops = { .join = send_join, .leave = send_leave };
+    struct scripted_place place = { .kind = PLACE_UNSENT };
+    struct scripted s = { 0 };
+
+    (void)state;
+    assert_int_equal(hf__scripted_init(&s, &ops, &w.store), 0);
+    for (int i = 0; i < 2; i++) {
+        struct hf_op op;
+
+        core_start(&op, NULL, SEC / 1000, NULL);
+        hf__scripted_join(&s, w.joined);
+        hf__scripted_joined(&s, w.joined, clk.now, &place);
+        core_pass(2 * SEC);
+        assert_true(op.done);
+        assert_int_equal(w.leaves, i + 1);
+        hf__scripted_leave(&s, w.left);
+        assert_int_equal(leaves_sent, i);
+        assert_int_equal(w.c.unsettled, i);
+        place.kind = PLACE_NOTHING; /* it may come yet */
+    }
+    ev_left(w.left, 0);
+    hf__scripted_done(&s);
+    assert_true(list_empty(&w.c.holds));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +378,7 @@ int main(void)
         CORE_TEST(a_part_that_is_back_is_asked_alone),
         CORE_TEST(release_waits_for_a_part_of_the_store),
         CORE_TEST(leave_without_answer_is_not_forgotten),
+        CORE_TEST(what_was_never_sent_is_not_left),
     };
 
     return cmocka_run_group_tests_name("core-outage", tests, NULL, NULL);

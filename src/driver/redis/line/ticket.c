@@ -86,7 +86,7 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
     hf_error err;
 
     if (!reply) {
-        p.kind = PLACE_NOTHING;
+        p.kind = q->at ? PLACE_NOTHING : PLACE_UNSENT;
         lost(q->at, of(q)->t);
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
