@@ -47,9 +47,9 @@ static bool cannot_leave(const struct st *s)
 
 /* A thread waits in one place, by the ticket that it asked for last, whenever the store did
  * that: older ones are on their way out. An owner that acts on several threads waits in
- * several. And what a client has left behind that was closed or killed, what the store
- * would not let go, or a leave for which there was no memory, cannot be told from a wait:
- * G10 excludes false alarms for what its owner still uses. */
+ * several. And what a client has left behind that was closed or killed, or what the store
+ * would not let go, cannot be told from a wait: G10 excludes false alarms for what its
+ * owner still uses. */
 static bool waits_by(const struct knot_of *k, int who, const struct st *s)
 {
     return waits(s) && (k->all[who] || s->seq == k->newest[who]);

@@ -189,19 +189,6 @@ static struct ordered_line *line_get(struct sim_client *c, int number)
     return &l->line;
 }
 
-/* No memory for the leave of a ticket that was forgotten: it is repeated in a second, and
- * its owner may have gone on meanwhile. */
-static void cannot_leave(const struct ticket *t)
-{
-    uint64_t token;
-    struct st *s;
-
-    memcpy(&token, t->token, sizeof token);
-    s = store_find(line_of(t->name), token);
-    if (s)
-        s->leave_refused = true;
-}
-
 static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
 {
     struct sim_client *c = client_in(o);
@@ -211,13 +198,10 @@ static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
     while (i < TICKETS && c->seats[i])
         i++;
     s = i < TICKETS ? calloc(1, sizeof *s) : NULL;
-    if (!s) {
-        cannot_leave(t);
+    if (!s)
         return NULL;
-    }
     s->seat.line = line_get(c, line_of(t->name));
     if (!s->seat.line) {
-        cannot_leave(t);
         free(s);
         return NULL;
     }

@@ -415,10 +415,10 @@ struct grp { /* the waiting tickets of one client, line and ttl */
 struct st { /* a ticket in the store */
     struct list node;
     bool held, marked, told, barge, kept, prefix;
-    bool early, late;   /* a step of the store's clock brought its end nearer; put it off */
-    bool leave_refused; /* or there was no memory for it */
-    bool held_up;       /* its join was */
-    bool shared;        /* its node is not its first */
+    bool early, late; /* a step of the store's clock brought its end nearer; put it off */
+    bool leave_refused;
+    bool held_up; /* its join was */
+    bool shared;  /* its node is not its first */
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
