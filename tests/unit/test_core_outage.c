@@ -2,6 +2,7 @@
  * repeats after UP. */
 #include "core_harness.h"
 
+#include "kit/ordered.h"
 #include "kit/scripted.h"
 
 /* The store goes away meanwhile: told within the connect time-out, or it joins on UP. */
@@ -362,6 +363,42 @@ static void what_was_never_sent_is_not_left(void **state)
     assert_true(list_empty(&w.c.holds));
 }
 
+static bool given_up;
+
+static struct ordered_seat *no_seat(struct ordered *o, struct ticket *t)
+{
+    (void)o;
+    (void)t;
+    return NULL;
+}
+
+static void give_up(struct ordered *o)
+{
+    (void)o;
+    given_up = true;
+}
+
+/* A leave for which there is no memory is repeated after UP, not in a second: its owner
+ * could wait in another line by then, and seem to wait in both (G10). */
+static void leave_without_memory_ends_the_connection(void **state)
+{
+    static const struct ordered_ops ops = { .seat = no_seat, .no_memory = give_up };
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+    struct ordered o;
+
+    (void)state;
+    hf__ordered_init(&o, &ops, &w.store);
+    o.up = true;
+    hf__release(NULL, l, 0);
+    free(l);
+    hf__ordered_leave(&o, w.left);
+    assert_true(given_up);
+    assert_int_equal(w.c.unsettled, 1);
+    core_pass(SEC);
+    ev_left(w.left, 0);
+    assert_true(list_empty(&w.c.holds));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +416,7 @@ int main(void)
         CORE_TEST(release_waits_for_a_part_of_the_store),
         CORE_TEST(leave_without_answer_is_not_forgotten),
         CORE_TEST(what_was_never_sent_is_not_left),
+        CORE_TEST(leave_without_memory_ends_the_connection),
     };
 
     return cmocka_run_group_tests_name("core-outage", tests, NULL, NULL);
