@@ -138,7 +138,7 @@ void hf__etcd_tell_watch(struct etcd_conn *c, const Hf__Etcd__WatchRequest *requ
     size_t len;
     int rc = HF_ENOMEM;
 
-    if (!link_open(&c->link))
+    if (!link_open(&c->link) || c->leaving)
         return; /* what is watched there ends with the connection */
     out = pack(&request->base, &len);
     if (out)
@@ -238,6 +238,8 @@ static void shared_ended(struct etcd_conn *c, const struct grpc_in *in)
     const struct etcd_answer a = { .status = in->status, .text = in->text };
     hf_error err;
 
+    if (c->leaving)
+        return; /* it ends with the last of the calls */
     if (in->status == GRPC_OK)
         hf__fail(&err, HF_EUNREACHABLE, 0, c->to.shown, "the server ended a stream");
     else
@@ -263,7 +265,7 @@ static void take_shared(struct etcd_conn *c, enum etcd_shared which)
 
 void hf__etcd_take(struct etcd_conn *c, struct etcd_stream *s)
 {
-    if (s >= c->shared && s < c->shared + ETCD_SHARED)
+    if (hf__etcd_is_shared(c, s))
         take_shared(c, s == c->shared ? ETCD_ALIVE : ETCD_WATCHES);
     else
         take_unary(c, container_of(s, struct etcd_call, stream));

@@ -110,11 +110,15 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *user)
 {
     struct etcd_stream *s = stream_at(session, id);
+    struct etcd_conn *c = user;
 
-    if (s) {
-        s->id = 0;
-        ended(user, s, true, code);
-    }
+    if (!s)
+        return 0;
+    s->id = 0;
+    if (!c->leaving || code != NGHTTP2_REFUSED_STREAM)
+        ended(c, s, true, code);
+    else if (!hf__etcd_is_shared(c, s))
+        c->unary--; /* the server has not looked at it: unanswered, with the loss */
     return 0;
 }
 

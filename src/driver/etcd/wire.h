@@ -25,7 +25,8 @@
  * a member and is not used: etcd closes connections that ping often.
  *
  * The server leaves (GOAWAY): calls that it has accepted are still answered; the link is
- * given up when none is left, or when something new is to be sent. */
+ * given up when none is left, or when something new is to be sent. Those that it has not
+ * accepted are unanswered then, with the loss. */
 #ifndef HF_DRIVER_ETCD_WIRE_H
 #define HF_DRIVER_ETCD_WIRE_H
 
@@ -132,6 +133,12 @@ const char *hf__etcd_path(enum etcd_rpc);
 bool hf__etcd_needs_leader(enum etcd_rpc);
 void hf__etcd_take(struct etcd_conn *, struct etcd_stream *); /* something has come */
 void hf__etcd_call_free(struct etcd_call *);
+
+static inline bool hf__etcd_is_shared(const struct etcd_conn *c,
+                                      const struct etcd_stream *s)
+{
+    return s >= c->shared && s < c->shared + ETCD_SHARED;
+}
 /* The driver has its answer: what the stream still says is nobody's. */
 void hf__etcd_detach(struct etcd_conn *, struct etcd_stream *);
 int hf__etcd_write(struct etcd_conn *, enum etcd_shared, const void *, size_t);
