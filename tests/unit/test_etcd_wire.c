@@ -3,8 +3,8 @@
  * windows, too few streams, and things that no server should send. Every call is answered
  * exactly once, never inside its sending, and after a loss only after DOWN. */
 #include "driver/etcd/wire.h"
+#include "net/net.h"
 #include "unit.h"
-
 #include "util/heap.h"
 
 #include <stdbool.h>
@@ -444,7 +444,7 @@ static void lost(struct link *k, const hf_error *err)
     w.with_losses = unanswered();
 }
 
-static void connect(void)
+static void come_up(void)
 {
     w.in_at = w.in_len = w.opened = 0;
     memset(w.asked, 0, sizeof w.asked);
@@ -472,7 +472,7 @@ static int begin(void **state)
     w.c.to = (struct stream_target){ .host = "there", .shown = "there:2379" };
     w.c.watched = watched;
     hf__link_start(&w.c.link);
-    connect();
+    come_up();
     frame(SETTINGS, 0, 0, "", 0);
     deliver();
     return 0;
@@ -720,8 +720,7 @@ static void too_few_streams(void **state)
     headers(w.order[1], BEGIN "grpc-status=2\n", END_STREAM);
     deliver();
     assert_int_equal(w.opened, 3);
-    w.c.stream.state = STREAM_CLOSED;
-    w.c.stream.on->down(&w.c.stream, &w.why);
+    hf__stream_down(&w.c.stream, &w.why);
     answered_with(1, GRPC_UNKNOWN, "");
     answered_with(2, -1, NULL);
     answered_with(3, -1, NULL);
@@ -879,7 +878,7 @@ static void a_server_that_leaves_answers_what_it_has(void **state)
     answered_with(3, -1, NULL);
     pass(1000000);
     assert_int_equal(w.c.link.state, LINK_OPENING);
-    connect();
+    come_up();
     frame(SETTINGS, 0, 0, "", 0);
     deliver();
     w.downs = 0;
@@ -920,7 +919,7 @@ static void bytes_that_are_no_http2(void **state)
             hf__link_drop(&w.c.link, &w.why);
             pass(1000000);
             w.downs = w.losses = 0;
-            connect();
+            come_up();
             put();
             settle();
             w.byte_by_byte = pieces;
@@ -988,8 +987,7 @@ static void a_loss_tells_each_call_once(void **state)
     put(); /* in the buffer */
     w.again = 2;
     hf__fail(&w.why, HF_EUNREACHABLE, 0, "there", "broke");
-    w.c.stream.state = STREAM_CLOSED;
-    w.c.stream.on->down(&w.c.stream, &w.why);
+    hf__stream_down(&w.c.stream, &w.why);
     assert_int_equal(w.downs, 1);
     answered_with(0, -1, NULL);
     answered_with(3, GRPC_OK, "");
