@@ -996,6 +996,25 @@ static void a_loss_tells_each_call_once(void **state)
     answered_with(6, -1, NULL);
 }
 
+/* Nobody is told, and nothing is left; not even half of an answer. */
+static void it_ends_with_calls_under_way(void **state)
+{
+    (void)state;
+    put();
+    keep_alive(3);
+    watch();
+    put_of(100000);
+    settle();
+    headers(w.order[0], BEGIN, 0);
+    frame(DATA, 0, w.order[0], "\0\0\0\0\4a", 6);
+    deliver();
+    put(); /* in the buffer */
+    hf__etcd_conn_done(&w.c);
+    for (int i = 0; i < w.made; i++)
+        assert_int_equal(w.times[i], 0);
+    w.made = 0;
+}
+
 /* Whatever allocation fails, each call is answered once, and the next connection works. */
 static void without_memory(void **state)
 {
@@ -1057,6 +1076,7 @@ int main(void)
         CASE(pings_are_answered_and_not_sent),
         CASE(a_call_that_is_never_answered),
         CASE(a_loss_tells_each_call_once),
+        CASE(it_ends_with_calls_under_way),
         CASE(without_memory),
     };
 
