@@ -36,6 +36,7 @@ enum {
 struct cli {
     const char *url;  /* -u, or NULL */
     const char *verb; /* "run" */
+    bool verbose;     /* warnings of the library are shown */
 };
 
 /* ---- options.c ------------------------------------------------------------------- */
@@ -95,6 +96,7 @@ int cli_end(int status);
  * why. */
 int cli_url(const struct cli *, char **ret);
 int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the same */
+void cli_log(const struct cli *, hf_options *); /* with -v: shows what the library logs */
 
 /* What hf__parse_time (util/text.h) takes. */
 #define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"

@@ -196,15 +196,36 @@ int cli_url(const struct cli *cli, char **ret)
     return given_url("local:", "the default", ret);
 }
 
+/* May run on any thread. */
+static void show_warning(void *user, int level, const char *name, const char *text)
+{
+    char shown[CLI_TEXT], named[CLI_TEXT];
+
+    (void)user;
+    if (level >= HF_LOG_WARN)
+        cli_say("warning: %s%s%s", cli_text(named, sizeof named, name ? name : ""),
+                name && *name ? ": " : "", cli_text(shown, sizeof shown, text));
+}
+
+void cli_log(const struct cli *cli, hf_options *options)
+{
+    if (cli->verbose)
+        options->log = show_warning;
+}
+
 int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
 {
+    hf_options o = HF_OPTIONS_INIT;
     char *url = NULL;
     hf_error err;
     int rc = cli_url(cli, &url);
 
     if (rc)
         return rc;
-    rc = hf_open(url, options, ret, &err);
+    if (options)
+        o = *options;
+    cli_log(cli, &o);
+    rc = hf_open(url, &o, ret, &err);
     explicit_bzero(url, strlen(url));
     free(url);
     return rc < 0 ? cli_fail(&err) : 0;

@@ -15,13 +15,14 @@ static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &v
 
 static const struct cli_option main_options[] = {
     { 'u', "url", "URL", "the store; see below" },
+    { 'v', "verbose", NULL, "show warnings about the store" },
     { 'V', "version", NULL, "show the version" },
     { 'h', "help", NULL, "show this help" },
     { 0, NULL, NULL, NULL },
 };
 
 static const struct cli_verb verb_main = {
-    .usage = "holdfast [-u URL] VERB [options] [arguments]",
+    .usage = "holdfast [-v] [-u URL] VERB [options] [arguments]",
     .help = "Locks across processes and machines, in the store you already run.",
     .options = main_options,
 };
@@ -37,6 +38,8 @@ static int set_main(void *ctx, const struct cli_option *o, const char *value)
 
     if (o->letter == 'u')
         w->cli.url = value;
+    else if (o->letter == 'v')
+        w->cli.verbose = true;
     else if (o->letter == 'V')
         w->version = true;
     else
@@ -72,7 +75,7 @@ static const struct cli_verb *find_verb(const char *name)
 
 static int no_verb(const char *name)
 {
-    const struct cli cli = { NULL, NULL };
+    const struct cli cli = { .verb = NULL };
     char shown[256];
 
     return cli_usage(&cli, "unknown verb: '%s'", cli_text(shown, sizeof shown, name));
@@ -80,7 +83,7 @@ static int no_verb(const char *name)
 
 static int help_verb(int argc, char **argv)
 {
-    struct cli cli = { NULL, NULL };
+    struct cli cli = { .verb = NULL };
     const struct cli_verb *verb;
 
     if (argc == 1) {
@@ -97,7 +100,7 @@ static int help_verb(int argc, char **argv)
 
 static int dispatch(int argc, char **argv)
 {
-    struct wanted w = { { NULL, NULL }, false, false };
+    struct wanted w = { .help = false };
     int at = cli_options(&verb_main, argc, argv, set_main, &w);
     const struct cli_verb *verb;
 

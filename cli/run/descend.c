@@ -206,6 +206,8 @@ int descend_kill(const struct family *f, int *ret_denied)
         kill_tree(proc, f);
         close(proc);
     }
+    /* New ones are stopped first, until a pass finds nobody new: one that runs could fork
+     * a child that no pass has seen. */
     for (int round = 0, more = 1; more && round < ROUNDS; round++) {
         more = 0;
         if (!scan(f))

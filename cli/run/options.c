@@ -144,7 +144,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         r->opt.quiet = true;
         break;
     case 'v':
-        r->opt.verbose = true;
+        r->opt.verbose = r->cli->verbose = true;
         break;
     default:
         break;

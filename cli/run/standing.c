@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* One name: the first holder, as its line was last seen. */
 struct place {
     struct standing *standing;
     const char *name;
@@ -24,6 +25,7 @@ struct place {
     char host[65], note[128];
 };
 
+/* The shown line; `dirty`: something has changed since it was written. */
 struct standing {
     bool terminal, dirty;
     char host[65];

@@ -88,6 +88,7 @@ int run_open(struct run *r)
     if (rc)
         return rc;
     o.drive = HF_DRIVE_APP;
+    cli_log(r->cli, &o);
     o.owner = parent && *parent ? parent : NULL;
     /* without a parent we are an owner ourselves, so that our children can name us */
     r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;
@@ -101,7 +102,7 @@ int run_open(struct run *r)
     return rc ? rc : RUN_ON;
 }
 
-/* Waiting for a name of our own parent would never end. */
+/* Waiting for a name that our own parent holds would deadlock. */
 static int refuse_own(struct run *r, const char *name, const char *parent, size_t len)
 {
     hf_list *list;
@@ -241,7 +242,7 @@ int run_acquire(struct run *r)
         r->rc != HF_EEVICTED)
         return cli_fail(&r->err);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
-            r->opt.nnames > 1 ? " and what it goes with" : "",
+            r->opt.nnames > 1 ? " (and the other --also names)" : "",
             r->err.text[0] ? r->err.text : hf_strerror(r->rc));
     return busy(r);
 }

@@ -17,7 +17,7 @@
 #include <string.h>
 
 struct all { /* the rest of an acquire of several names */
-    struct request req;
+    struct acquire_spec req;
     const char **names;
     char text[];
 };
@@ -218,7 +218,7 @@ static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,
 
 /* One hold has one end: what another handle asks for cannot be had, and is not left out in
  * silence. */
-static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct request *r)
+static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct acquire_spec *r)
 {
     const char *why = NULL;
 
@@ -240,7 +240,7 @@ static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct requ
 }
 
 /* 1: reentered, nothing to wait for; 0: standing in line; negative: refused. */
-static int enter(struct hf_op *op, size_t i, const char *name, const struct request *r)
+static int enter(struct hf_op *op, size_t i, const char *name, const struct acquire_spec *r)
 {
     struct client *c = op->client;
     struct hold *h;
@@ -323,7 +323,8 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static struct all *copy_all(const char *const *names, size_t *n, const struct request *r)
+static struct all *copy_all(const char *const *names, size_t *n,
+                            const struct acquire_spec *r)
 {
     size_t bytes = strlen(r->note) + 1, used = 0, kept = 0;
     struct all *all;
@@ -344,6 +345,8 @@ static struct all *copy_all(const char *const *names, size_t *n, const struct re
         used += strlen(names[i]) + 1;
     }
     all->req.note = strcpy(all->text + used, r->note);
+    /* Everybody takes names in this order, so two of these cannot wait for each other; a
+     * name that was given twice is taken once. */
     qsort(all->names, *n, sizeof *all->names, by_bytes);
     for (size_t i = 0; i < *n; i++)
         if (i == 0 || strcmp(all->names[i], all->names[kept - 1]) != 0)
@@ -353,7 +356,7 @@ static struct all *copy_all(const char *const *names, size_t *n, const struct re
 }
 
 int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wait_ms,
-                const struct request *r)
+                const struct acquire_spec *r)
 {
     struct client *c = op->client;
     int rc;

@@ -411,7 +411,7 @@ static void stored(const uint8_t *data, size_t size)
 {
     redisReader *reader = redisReaderCreate();
     void *reply = NULL;
-    struct record rec;
+    struct redis_record rec;
 
     if (size > 0) {
         redisReply copy = text_of((const char *)data, size);

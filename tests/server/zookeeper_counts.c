@@ -445,13 +445,14 @@ static const struct test_case counts_cases[] = {
     { "many_clients", many_clients, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };
-extern const struct test_case idle_cases[];
+extern const struct test_case crowd_cases[], idle_cases[];
 #ifdef HOLDFAST
 extern const struct test_case bench_cases[], run_cases_of_zookeeper[];
 #endif
 
-const struct test_case *const tables[] = { counts_cases, idle_cases,
+const struct test_case *const tables[] = { counts_cases, crowd_cases,
+                                           idle_cases,
 #ifdef HOLDFAST
-                                           bench_cases, run_cases_of_zookeeper,
+                                           bench_cases,  run_cases_of_zookeeper,
 #endif
                                            NULL };

@@ -3,9 +3,9 @@
  * windows, too few streams, and things that no server should send. Every call is answered
  * exactly once, never inside its sending, and after a loss only after DOWN. */
 #include "driver/etcd/wire.h"
+#include "fake_clock.h"
 #include "net/net.h"
 #include "unit.h"
-#include "util/heap.h"
 
 #include <stdbool.h>
 
@@ -29,9 +29,6 @@ struct probe { /* a call of the test */
 };
 
 static struct {
-    struct env env;
-    int64_t now;
-    struct heap timers;
     struct list dirty;
     struct etcd_conn c;
     bool sending;
@@ -77,40 +74,10 @@ void *__wrap_realloc(void *at, size_t n)
     return fails() ? NULL : __real_realloc(at, n);
 }
 
-static int64_t env_now(struct env *e)
-{
-    (void)e;
-    return w.now;
-}
-
 static void env_random(struct env *e, void *buf, size_t n)
 {
     (void)e;
     memset(buf, 0, n);
-}
-
-static void env_timer(struct env *e, struct timer *t, int64_t at)
-{
-    (void)e;
-    if (at == LOOP_NEVER)
-        hf__heap_remove(&w.timers, &t->node);
-    else
-        hf__heap_set(&w.timers, &t->node, at);
-}
-
-static void pass(int64_t us)
-{
-    int64_t end = w.now + us;
-    struct heap_node *n;
-
-    while ((n = heap_first(&w.timers)) != NULL && n->key <= end) {
-        struct timer *t = container_of(n, struct timer, node);
-
-        w.now = n->key > w.now ? n->key : w.now;
-        hf__heap_remove(&w.timers, n);
-        t->fire(t);
-    }
-    w.now = end;
 }
 
 int __wrap_hf__stream_open(struct stream *s, const struct stream_target *to, hf_error *err)
@@ -465,10 +432,9 @@ static int begin(void **state)
 
     (void)state;
     memset(&w, 0, sizeof w);
-    w.now = 1000000000;
-    w.env = (struct env){ .now = env_now, .random = env_random, .timer = env_timer };
+    clock_start(1000000000, env_random);
     list_init(&w.dirty);
-    hf__etcd_conn_init(&w.c, &w.env, &events, &w.dirty, 8000);
+    hf__etcd_conn_init(&w.c, &clk.env, &events, &w.dirty, 8000);
     w.c.to = (struct stream_target){ .host = "there", .shown = "there:2379" };
     w.c.watched = watched;
     hf__link_start(&w.c.link);
@@ -492,7 +458,7 @@ static int end(void **state)
     assert_int_equal(w.before_down, 0);
     assert_int_equal(w.pings, 0);
     hf__etcd_conn_done(&w.c);
-    assert_null(heap_first(&w.timers));
+    assert_true(clock_next() == LOOP_NEVER);
     nghttp2_hd_inflate_del(w.inflater);
     free(w.out);
     return 0;
@@ -876,7 +842,7 @@ static void a_server_that_leaves_answers_what_it_has(void **state)
     given_up(HF_EUNREACHABLE, "the server is stopping (GOAWAY)");
     answered_with(2, -1, NULL);
     answered_with(3, -1, NULL);
-    pass(1000000);
+    clock_pass(1000000, NULL);
     assert_int_equal(w.c.link.state, LINK_OPENING);
     come_up();
     frame(SETTINGS, 0, 0, "", 0);
@@ -917,7 +883,7 @@ static void bytes_that_are_no_http2(void **state)
             begin(state);
             w.c.link.wanted = true;
             hf__link_drop(&w.c.link, &w.why);
-            pass(1000000);
+            clock_pass(1000000, NULL);
             w.downs = w.losses = 0;
             come_up();
             put();
@@ -948,7 +914,7 @@ static void pings_are_answered_and_not_sent(void **state)
     frame(PING, 0, 0, "12345678", 8);
     deliver();
     assert_int_equal(w.acks, 1);
-    pass(60 * 1000000);
+    clock_pass(60 * 1000000, NULL);
     settle();
     assert_int_equal(w.pings, 0);
     still_works();
@@ -961,14 +927,14 @@ static void a_call_that_is_never_answered(void **state)
     put();
     settle();
     for (int i = 1; i <= 9; i++) {
-        pass(LIMIT_MS * 100);
+        clock_pass(LIMIT_MS * 100, NULL);
         put();
         settle();
         put_answer(w.order[i], i);
         deliver();
         answered_with(i, GRPC_OK, "");
     }
-    pass(LIMIT_MS * 101);
+    clock_pass(LIMIT_MS * 101, NULL);
     given_up(HF_EUNREACHABLE, "no answer within 1000 ms");
     answered_with(0, -1, NULL);
 }
@@ -1040,7 +1006,7 @@ static void without_memory(void **state)
             }
         }
         deliver();
-        pass(0);
+        clock_pass(0, NULL);
         failed = w.fail_alloc == 0;
         w.fail_alloc = 0;
         assert_int_equal(w.downs, failed ? 1 : 0);

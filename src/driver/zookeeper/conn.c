@@ -192,7 +192,7 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
         hf__zk_break(z, HF_EPROTO, "a cut answer");
         return;
     }
-    if (reply.zxid > z->last_zxid)
+    if (zk_up(z) && reply.zxid > z->last_zxid) /* before, session.c does it */
         z->last_zxid = reply.zxid;
     switch (reply.xid) {
     case JUTE_XID_EVENT:

@@ -5,13 +5,14 @@
  * answers of joins, of looks that found a grant, and of renewals wait here before the kit
  * gets them.
  *
- * WAIT counts every write of its connection before it, so one is enough for all that was
- * answered before it was sent; what is answered while it is under way waits for the next.
- * It stops its connection, so it comes in small pieces, and other requests go between. Each
- * answer waits for at most replica_timeout. Then a grant is given back (the core leaves,
- * after HF_EREPLICAS), and a renewal has not been one: the core asks again, and if that
- * does not help the hold is lost at its deadline. If the connection is lost there is no
- * answer. */
+ * WAIT counts every write of its connection before it. So it goes to the node that has
+ * written, which in a cluster need not be the one that has the slot now. One is enough for
+ * all that was answered before it was sent; what is answered while it is under way waits
+ * for the next. It stops its connection, so it comes in small pieces, and other requests go
+ * between. Each answer waits for at most replica_timeout. Then a grant is given back (the
+ * core leaves, after HF_EREPLICAS), and a renewal has not been one: the core asks again,
+ * and if that does not help the hold is lost at its deadline. If the connection is lost
+ * there is no answer. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -20,11 +21,11 @@
 enum { PIECE_MS = 10 };
 
 struct replica_request {
-    struct request q;
+    struct redis_call q;
     struct node *node; /* it answers all its requests before it is freed */
 };
 
-static struct replica_request *of(struct request *q)
+static struct replica_request *of(struct redis_call *q)
 {
     return container_of(q, struct replica_request, q);
 }
@@ -86,7 +87,7 @@ static struct verdict *copy(const struct verdict *v)
 
 /* ---- waiting for replicas -------------------------------------------------------- */
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     int64_t ms = PIECE_MS;
 
@@ -132,7 +133,7 @@ static void tell(struct redis *r, const struct node *node, int64_t replicas,
 
 static void send_wait(struct redis *, struct node *);
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct node *node = of(q)->node;
     bool number = reply && reply->type == REDIS_REPLY_INTEGER;
@@ -149,7 +150,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 static void send_wait(struct redis *r, struct node *node)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q;
+    struct redis_call *q;
     bool any = false;
     hf_error err;
 
@@ -174,7 +175,7 @@ static void send_wait(struct redis *r, struct node *node)
     hf__redis_conn_send(&node->commands, q);
 }
 
-void hf__redis_answered(struct redis *r, struct verdict *v, unsigned bucket)
+void hf__redis_answered(struct redis *r, struct verdict *v, struct node *by)
 {
     struct verdict *later;
     hf_error err;
@@ -184,18 +185,16 @@ void hf__redis_answered(struct redis *r, struct verdict *v, unsigned bucket)
         return;
     }
     hf__fail(&err, HF_ENOMEM, 0, r->shown, "no memory for an answer");
-    v->node = hf__redis_node_of(r, bucket);
+    v->node = by;
     v->until = redis_now(r) + r->replica_ms * 1000;
     v->counted = false;
-    if (!v->node) {
-        hf__redis_reply_error(r, NULL, &err);
+    later = copy(v);
+    if (!later) {
         hand_over(r, v, &err);
-    } else if ((later = copy(v)) == NULL) {
-        hand_over(r, v, &err);
-    } else {
-        list_push(&r->unconfirmed, &later->on);
-        send_wait(r, later->node);
+        return;
     }
+    list_push(&r->unconfirmed, &later->on);
+    send_wait(r, by);
 }
 
 void hf__redis_confirm_done(struct redis *r)
