@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { UNHEARD_MS = 500 };
+
 struct all { /* the rest of an acquire of several names */
     struct acquire_spec req;
     const char **names;
@@ -423,6 +425,16 @@ static bool stands(const struct hf_op *op)
            !hf__client_refused(op->client);
 }
 
+/* Not a word about its join for so long: that is no busy lock, but a store, or a part of
+ * it, that cannot be reached. */
+static bool unheard(const struct hf_op *op, const struct hold *h)
+{
+    struct env *env = op->client->env;
+
+    return h && h->state == TICKET_JOINING && op->client->store->starts_down &&
+           env->now(env) - h->join_sent_at >= UNHEARD_MS * 1000;
+}
+
 /* The end of its waiting. What is in the way, if the driver knows that, is part of the
  * text. */
 static void out_of_time(struct hf_op *op)
@@ -432,9 +444,10 @@ static void out_of_time(struct hf_op *op)
     hf_error why = { 0 };
     int stalled = h && s->driver->stalled ? s->driver->stalled(s, &h->t, &why) : 0;
     const char *reason = stalled < 0 ? why.text : h && h->reason ? h->reason : "";
-    int rc = op->kind == OP_ACQUIRE && !op->try_only ? HF_ETIMEDOUT
-             : stalled < 0                           ? stalled
-                                                     : HF_EUNREACHABLE;
+    bool waits = op->kind == OP_ACQUIRE && !op->try_only;
+    int rc = waits && (stalled < 0 || !unheard(op, h)) ? HF_ETIMEDOUT
+             : stalled < 0                             ? stalled
+                                                       : HF_EUNREACHABLE;
 
     hf__op_text(op, rc, "%s%s%s",
                 rc == HF_ETIMEDOUT ? "not granted in time"

@@ -149,10 +149,40 @@ static void cluster_migration_replicas(void)
     STAYS(hf_lease_check(l) == 0, 6 * SHORT_MS);
     server_freeze(replica);
     AWAIT(hf_lease_check(l) == HF_ELOST);
-    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
     server_continue(replica);
     migrate_end(slot, to);
     given(taken(c, nm("n"), NULL));
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    closed(c);
+    redis_place_stop(rig.place);
+}
+
+/* A slot that no node has for a while: who waits is served when one has it. */
+static void cluster_slot_without_node(void)
+{
+    struct server *from;
+    struct pend *p;
+    hf_client *c;
+    hf_lease *l;
+    int slot;
+
+    redis_cluster_start(rig.place, PATIENT_MS);
+    many = rig.place->own;
+    c = prompted();
+    l = taken(c, nm("n"), NULL);
+    slot = slot_of_line(&from);
+    given(l);
+    closed(c);
+    for (size_t i = 0; i < many->data; i++)
+        redis_do(&many->servers[i], "CONFIG SET cluster-require-full-coverage no");
+    redis_do(from, "FLUSHALL");
+    for (size_t i = 0; i < many->data; i++)
+        redis_do(&many->servers[i], "CLUSTER DELSLOTS %d", slot);
+    c = prompted();
+    p = begun(c, nm("n"), LIMIT_MS, NULL);
+    STAYS(!pend_done(p), 2 * SHORT_MS);
+    redis_do(from, "CLUSTER ADDSLOTS %d", slot);
+    given(pend_granted(p));
     closed(c);
     redis_place_stop(rig.place);
 }
@@ -415,6 +445,7 @@ const struct test_case redis_cluster_cases[] = {
     { "cluster-migration-then-release", cluster_migration_then_release, ON_ALL, 0,
       CASE_LONG },
     { "cluster-migration-replicas", cluster_migration_replicas, ON_ALL, 0, CASE_LONG },
+    { "cluster-slot-without-node", cluster_slot_without_node, ON_ALL, 0, CASE_LONG },
     { "cluster-failover", cluster_failover, ON_ALL, 0, CASE_LONG },
     { "cluster-many-names", cluster_many_names, ON_ALL, 0, CASE_LONG },
     { "cluster-seeds-are-replicas", seeds_are_replicas, ON_ALL, 0, 0 },

@@ -129,7 +129,7 @@ static void toggle(unsigned i, unsigned how)
     const char *name = how & 1 ? "n" : "m";
     struct hf_op *op = &w.ops[i];
     hf_request req = HF_REQUEST_INIT;
-    struct core_request r;
+    struct acquire_spec r;
 
     req.mode = how & 2 ? HF_READ : HF_MUTEX;
     if (w.started[i]) {

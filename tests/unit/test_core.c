@@ -8,9 +8,9 @@ static void late_grant_after_time_out_is_left(void **state)
     struct ticket *t;
 
     (void)state;
-    core_start(&op, &err, 500, NULL);
+    core_start(&op, &err, 400, NULL);
     t = w.joined;
-    core_pass(SEC);
+    core_pass(2 * SEC / 5);
     assert_true(op.done);
     assert_int_equal(op.rc, HF_ETIMEDOUT);
     assert_int_equal(err.code, HF_ETIMEDOUT);
@@ -46,6 +46,30 @@ static void a_stalled_join_says_why(void **state)
     core_start(&op, &err, 0, NULL);
     core_pass(4 * SEC);
     assert_int_equal(op.rc, HF_EUNREACHABLE);
+    ev_left(w.left, 0);
+}
+
+/* A part of the store may be unreachable, and nobody says so: that is no busy lock. */
+static void a_join_without_an_answer_is_no_busy_lock(void **state)
+{
+    struct hf_op op;
+    hf_error err = { 0 };
+
+    (void)state;
+    w.store.starts_down = true; /* it is a server */
+    core_start(&op, &err, 2000, NULL);
+    core_pass(2 * SEC);
+    assert_int_equal(op.rc, HF_EUNREACHABLE);
+    assert_non_null(strstr(err.text, "did not answer"));
+    ev_left(w.left, 0);
+    core_start(&op, &err, 100, NULL); /* too short to tell */
+    core_pass(SEC / 10);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
+    ev_left(w.left, 0);
+    core_start(&op, &err, 2000, NULL);
+    ev_waiting(w.joined, 1, -1);
+    core_pass(2 * SEC);
+    assert_int_equal(op.rc, HF_ETIMEDOUT);
     ev_left(w.left, 0);
 }
 
@@ -492,6 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CORE_TEST(late_grant_after_time_out_is_left),
         CORE_TEST(a_stalled_join_says_why),
+        CORE_TEST(a_join_without_an_answer_is_no_busy_lock),
         CORE_TEST(unknown_leave_is_repeated_for_one_ttl),
         CORE_TEST(unknown_leave_of_a_waiter_is_repeated_while_others_wait),
         CORE_TEST(a_join_that_was_put_off_keeps_the_others_longer),

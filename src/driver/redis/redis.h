@@ -82,7 +82,7 @@ struct redis_call {
     struct link_call call;
     const struct request_type *type;
     unsigned bucket;
-    struct node *at; /* who answers: the node it was last sent to */
+    struct node *at; /* the node it was sent to; NULL: it waits to be sent */
     int64_t sent_at; /* call.sent_at of that sending */
     bool hopped;     /* it was sent on to another node, without a pause */
     bool text;       /* send the script itself, not its name */

@@ -85,6 +85,9 @@ static bool take_out(struct job *j)
     if (j->marks || j->victim < hf__ordered_holders(j->entries, j->n) ||
         ahead.to - ahead.from > AHEAD_MAX)
         return false;
+    for (size_t i = ahead.from; i < ahead.to; i++)
+        if (entry_unreadable(j->entries[i]))
+            return false; /* another program's, of any length */
     q = hf__zk_job_request(j, answer_taken_out, 0);
     if (!q)
         return true;

@@ -35,11 +35,15 @@
  *  e A server answers pings and reads by itself, also for seconds after the leader has
  * given the session up. A leader answers syncs and (c) by itself, also for seconds after a
  *    majority has made another one. A write is answered when a majority has agreed to it.
+ *  f The T of a session is settled anew each time it is attached, in the memory of the
+ *    leader; the log has the T that it was made with, and a server that starts, or becomes
+ *    leader, goes by that. So ours never grows: attaching again asks for the T it has, and
+ *    if the servers give a longer one, it is not counted on.
  *
  * So only an answered write W is a proof: by d it came by L, which was the leader then, and
  * knew the session (a). If another leader follows, a majority has left L, at least one of
  * them after it agreed to W; the new one starts the clocks of all sessions anew with all
- * of their T after that. So what is to be shown is that L's clock was moved after base.
+ * of their T (f) after that. So what is to be shown is that L's clock was moved after base.
  *
  *  1 base = greet_at, the sending of the greeting of W's connection. By c and d L had
  *    handled the question for the session before W came to it. Nothing is assumed of times.
@@ -424,7 +428,8 @@ void hf__zk_session_greet(struct link *k)
     z->greet_at = zk_now(z);
     z->seen_nothing =
         z->session.id != 0 && z->greet_at - z->recent.sent_at > 4 * quarter_us(z);
-    s.timeout_ms = (int32_t)z->asked_ms;
+    if (s.id == 0)
+        s.timeout_ms = (int32_t)z->asked_ms;
     z->out.len = 0;
     z->out.failed = false;
     hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->last_zxid);
@@ -455,6 +460,9 @@ static void send_auth(struct zk *z)
     hf__jute_put_auth(&z->out, "digest", z->login);
     hf__jute_end(&z->out, 0);
     write_out(z);
+    hf__stream_wipe(&z->stream);
+    if (z->out.buf)
+        explicit_bzero(z->out.buf, z->out.len);
 }
 
 /* The next watch that was set, from *line and *entry on: on a ticket, or on the children of
@@ -568,8 +576,7 @@ void hf__zk_session_auth(struct zk *z, int32_t err)
  * is held already is not given up for it. */
 static bool too_long(struct zk *z, const struct jute_session *s)
 {
-    if (s->timeout_ms <= z->asked_ms ||
-        (!z->asked_anew && z->life && z->life->ntickets > 0))
+    if (s->timeout_ms <= z->asked_ms || (z->life && z->life->ntickets > 0))
         return false;
     hf__zk_break(z, HF_ENOTSUP, "a ttl of %lld ms: the servers give no less than %d ms",
                  (long long)z->asked_ms, s->timeout_ms);
@@ -605,8 +612,9 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     }
     if (too_long(z, &s) || (!again && !begin_session(z, &s)))
         return;
+    if (again && s.timeout_ms > z->session.timeout_ms)
+        s.timeout_ms = z->session.timeout_ms; /* f */
     z->session = s;
-    z->asked_anew = false;
     hf__link_settle(&z->link);
     z->recent = z->earlier = (struct heard){ z->greet_at, zk_now(z) };
     z->next = (struct heard){ 0, 0 };

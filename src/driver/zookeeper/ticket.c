@@ -364,16 +364,12 @@ void hf__zk_join(struct store *store, struct ticket *t)
 
     if (t->life != z->life)
         hf__hang(t, z->life);
-    if (t->ttl_ms != z->asked_ms) { /* of the client: the same for all its tickets */
-        z->asked_ms = t->ttl_ms;
-        z->asked_anew = true;
-        hf__zk_break(z, HF_EUNREACHABLE, "another time-out is asked for");
-    } else if (!hf__zk_session_attach_if_stale(z)) { /* else the core joins again */
-        if (z->alone)
-            hf__zk_alone_join(z, t);
-        else
-            hf__ordered_join(&z->ordered, t);
-    }
+    if (hf__zk_session_attach_if_stale(z))
+        return; /* the core joins again */
+    if (z->alone)
+        hf__zk_alone_join(z, t);
+    else
+        hf__ordered_join(&z->ordered, t);
 }
 
 void hf__zk_leave(struct store *store, struct ticket *t)

@@ -299,7 +299,6 @@ struct zk {
     int64_t look_at;   /* when those that wait ask again */
     bool renew_asked;  /* the core waits for an answer */
     bool attach_now;   /* the connection is given up for a new one, not for a fault */
-    bool asked_anew;   /* for another time-out than before */
     int32_t level_error;
     struct timer pulse;
 

@@ -103,9 +103,10 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
     hf__redis_command_number(c, ms);
 }
 
-/* Those at this node: all, if the connection is lost, else those that were counted. */
+/* Those at this node: all, if nothing will confirm them (`end` says why), else those that
+ * were counted. */
 static void tell(struct redis *r, const struct node *node, int64_t replicas,
-                 const hf_error *lost)
+                 const hf_error *end)
 {
     struct list todo, *n;
     hf_error few;
@@ -117,16 +118,16 @@ static void tell(struct redis *r, const struct node *node, int64_t replicas,
     list_for_safe(at, &r->unconfirmed) {
         struct verdict *v = verdict_on(at);
 
-        if (v->node != node || (!lost && !v->counted))
+        if (v->node != node || (!end && !v->counted))
             continue;
         v->counted = false;
-        if (lost || replicas >= r->replicas || redis_now(r) >= v->until) {
+        if (end || replicas >= r->replicas || redis_now(r) >= v->until) {
             list_remove(at);
             list_push(&todo, at);
         }
     }
     while ((n = list_pop(&todo)) != NULL) {
-        hand_over(r, verdict_on(n), lost ? lost : replicas >= r->replicas ? NULL : &few);
+        hand_over(r, verdict_on(n), end ? end : replicas >= r->replicas ? NULL : &few);
         free(verdict_on(n));
     }
 }
@@ -137,11 +138,14 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 {
     struct node *node = of(q)->node;
     bool number = reply && reply->type == REDIS_REPLY_INTEGER;
-    hf_error lost;
+    bool refused = reply && reply->type == REDIS_REPLY_ERROR;
+    hf_error why = { 0 };
 
-    if (!reply)
-        hf__redis_reply_error(r, NULL, &lost);
-    tell(r, node, number ? (int64_t)reply->integer : 0, reply ? NULL : &lost);
+    if (!reply || refused)
+        hf__redis_reply_error(r, reply, &why);
+    if (refused)
+        why.code = HF_EREPLICAS; /* it would be refused again */
+    tell(r, node, number ? (int64_t)reply->integer : 0, why.code < 0 ? &why : NULL);
     if (reply)
         send_wait(r, node);
 }

@@ -74,12 +74,10 @@ static int mismatch(const struct redis *r, const struct ticket *t, const redisRe
 
 /* For as long as its ttl a join that was lost with its connection may be executed, if the
  * server does not let us end that connection (greet.c). */
-static void lost(struct redis *r, const struct ticket *t, unsigned bucket)
+static void lost(struct node *by, const struct ticket *t)
 {
-    struct node *n = r->topology == TOPOLOGY_CLUSTER ? r->buckets[bucket] : r->one;
-
-    if (n)
-        echo_lost(&n->echo, t->ttl_ms);
+    if (by) /* else it was not sent */
+        echo_lost(&by->echo, t->ttl_ms);
 }
 
 static void answer_join(struct redis *r, struct redis_call *q, const redisReply *reply)
@@ -90,7 +88,7 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
 
     if (!reply) {
         p.kind = PLACE_NOTHING;
-        lost(r, of(q)->t, q->bucket);
+        lost(q->at, of(q)->t);
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
         p.fence = (uint64_t)reply->integer;

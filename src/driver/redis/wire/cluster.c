@@ -98,7 +98,7 @@ static bool place_bucket(struct redis *r, unsigned b, struct node *n)
         hf__redis_wake_again(r, n, b);
     if (node_up(n) && again)
         hf__redis_follows_subscribe(r, n);
-    return old && old != n;
+    return old != n;
 }
 
 /* Returns whether a bucket has got another node. */
@@ -177,6 +177,9 @@ static bool any_away(const struct redis *r)
         if (n->wanted && !node_up(n))
             return true;
     }
+    for (unsigned b = 0; b < BUCKETS; b++)
+        if (!r->buckets[b])
+            return true;
     return false;
 }
 

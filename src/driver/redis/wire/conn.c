@@ -144,6 +144,7 @@ void hf__redis_request_send(struct redis *r, struct redis_call *q)
     struct node *node = hf__redis_node_of(r, q->bucket);
     struct node *any = container_of(list_first(&r->nodes), struct node, in_redis);
 
+    q->at = NULL;
     if (node)
         hf__redis_conn_send(&node->commands, q);
     else
@@ -163,6 +164,7 @@ static void send_later(struct redis *r, struct redis_call *q)
 
     if (list_empty(&r->later))
         env->timer(env, &r->later_timer, redis_now(r) + LATER_US);
+    q->at = NULL;
     list_push(&r->later, &q->call.node);
 }
 

@@ -276,7 +276,7 @@ static void settle(struct node *n)
     if (n->old_id != 0 && n->same_run) {
         say(&n->commands, KILL, 0);
     } else {
-        if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run))
+        if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run || !n->run_id[0]))
             echoes(n);
         finish(n);
     }
