@@ -6,6 +6,8 @@
 #include "setup_etcd.h"
 
 #include "check.h"
+#include "setup_redis.h"
+#include <holdfast/holdfast.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -25,6 +27,7 @@ struct etcd_place *etcd_place_new(size_t members)
 
     CHECK(members <= ETCD_SERVERS);
     e->n = members;
+    e->dead_port = port_reserve(&e->dead_fd);
     for (size_t i = 0; i < members; i++) {
         server_init(&e->servers[i], "etcd");
         e->health[i] = port_reserve(&e->health_fd[i]);
@@ -164,6 +167,7 @@ void etcd_place_stop(struct etcd_place *e)
         server_remove(&e->servers[i]);
         close(e->health_fd[i]);
     }
+    close(e->dead_fd);
     shared_free(e, sizeof(*e));
 }
 
@@ -185,6 +189,157 @@ void etcd_auth(const struct etcd_place *e)
     etcd_ctl(e, "user add locker:s3cr@t");
     etcd_ctl(e, "role add locks");
     etcd_ctl(e, "role grant-permission locks --prefix=true readwrite /locks");
+    etcd_ctl(e, "role grant-permission locks --prefix=true readwrite locks");
     etcd_ctl(e, "user grant-role locker locks");
     etcd_ctl(e, "auth enable");
 }
+
+int64_t etcd_number(struct etcd_place *e, size_t i, const char *metric)
+{
+    double sum = 0;
+
+    for (const char *at = ask(e, i, "/metrics"); at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, metric, strlen(metric)) == 0)
+            sum += strtod(strchr(at, ' '), NULL);
+    }
+    return (int64_t)sum;
+}
+
+void etcd_url(const struct etcd_place *e, char *url, size_t size, const char *tail)
+{
+    int n = snprintf(url, size, "etcd://");
+
+    for (size_t i = 0; i < e->n; i++)
+        n += snprintf(url + n, size - (size_t)n, "%s127.0.0.1:%d", i ? "," : "",
+                      e->servers[i].port);
+    n += snprintf(url + n, size - (size_t)n, "%s", tail);
+    CHECK(n < (int)size);
+}
+
+/* ---- the set-ups ----------------------------------------------------------------- */
+
+static void stop(struct place *p)
+{
+    etcd_place_stop(p->own);
+}
+
+static void restart(struct place *p)
+{
+    struct etcd_place *e = p->own;
+
+    for (size_t i = 0; i < e->n; i++)
+        server_kill(&e->servers[i]);
+    etcd_start_all(e);
+}
+
+static void block(struct place *p)
+{
+    struct etcd_place *e = p->own;
+
+    for (size_t i = 0; i < e->n; i++)
+        server_freeze(&e->servers[i]);
+}
+
+static void unblock(struct place *p)
+{
+    struct etcd_place *e = p->own;
+
+    for (size_t i = 0; i < e->n; i++)
+        server_continue(&e->servers[i]);
+}
+
+/* Messages of clients: calls of their own, keep-alives, watches. */
+static int64_t work(struct place *p)
+{
+    struct etcd_place *e = p->own;
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < e->n; i++)
+        sum += etcd_number(e, i, "grpc_server_msg_received_total");
+    return sum;
+}
+
+static void unusable(struct place *p, char *url, size_t size)
+{
+    snprintf(url, size, "etcd://127.0.0.1:%d/locks",
+             ((struct etcd_place *)p->own)->dead_port);
+}
+
+static struct etcd_place *begin(struct place *p, size_t members)
+{
+    struct etcd_place *e = etcd_place_new(members);
+
+    p->own = e;
+    p->pid = 0;
+    strcpy(p->dir, e->servers[0].dir);
+    etcd_url(e, p->url, sizeof(p->url), "/locks?ttl=6s");
+    return e;
+}
+
+static void one_start(struct place *p)
+{
+    etcd_start_all(begin(p, 1));
+}
+
+static void three_start(struct place *p)
+{
+    etcd_start_all(begin(p, 3));
+}
+
+static void auth_start(struct place *p)
+{
+    struct etcd_place *e = begin(p, 1);
+
+    etcd_start_all(e);
+    etcd_auth(e);
+    snprintf(p->url, sizeof(p->url), "etcd://locker:s3cr%%40t@127.0.0.1:%d/locks?ttl=6s",
+             e->servers[0].port);
+}
+
+static void tls_url(struct place *p, int port, char *url, size_t size)
+{
+    int n = snprintf(url, size,
+                     "etcds://localhost:%d/locks?ttl=6s&tls_ca=%s/ca.crt"
+                     "&tls_cert=%s/client.crt",
+                     port, p->dir, p->dir);
+
+    n += snprintf(url + n, size - (size_t)n, "&tls_key=%s/client.key", p->dir);
+    CHECK(n < (int)size);
+}
+
+static void tls_start(struct place *p)
+{
+    struct etcd_place *e = begin(p, 1);
+
+    certificates_make(e->servers[0].dir);
+    etcd_secure(e);
+    etcd_start_all(e);
+    tls_url(p, e->servers[0].port, p->url, sizeof(p->url));
+}
+
+static void tls_unusable(struct place *p, char *url, size_t size)
+{
+    tls_url(p, ((struct etcd_place *)p->own)->dead_port, url, size);
+}
+
+/* Without HF_CAP_DEADLINE: the distribution's is 3.4.23. */
+#define ETCD_SETUP(of, name_, start_, unusable_, traits_)                                  \
+    const struct setup of = {                                                              \
+        .name = name_,                                                                     \
+        .caps = HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_SHARED | HF_CAP_PERMITS |              \
+                HF_CAP_LINE | HF_CAP_TTL | HF_CAP_KEEP | HF_CAP_CELL | HF_CAP_CELL_EXPIRY, \
+        .traits = traits_,                                                                 \
+        .start = start_,                                                                   \
+        .stop = stop,                                                                      \
+        .restart = restart,                                                                \
+        .block = block,                                                                    \
+        .unblock = unblock,                                                                \
+        .unusable = unusable_,                                                             \
+        .work = work,                                                                      \
+    }
+
+ETCD_SETUP(setup_etcd, "etcd", one_start, unusable, 0);
+ETCD_SETUP(setup_etcd_three, "etcd-three", three_start, unusable, SETUP_TOPOLOGY);
+ETCD_SETUP(setup_etcd_tls, "etcd-tls", tls_start, tls_unusable, SETUP_TOPOLOGY);
+ETCD_SETUP(setup_etcd_auth, "etcd-auth", auth_start, unusable, SETUP_TOPOLOGY);
