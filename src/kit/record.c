@@ -18,14 +18,14 @@ static size_t put_name(char *to, const char *name)
 
     for (; *name; name++)
         if (*name == '%' || (unsigned char)*name < 0x20)
-            n += (size_t)sprintf(to + n, "%%%02X", (unsigned)(unsigned char)*name);
+            n += (size_t)sprintf(to + n, "%%%02x", (unsigned)(unsigned char)*name);
         else
             to[n++] = *name;
     return n;
 }
 
 size_t hf__record_write(char to[RECORD_MAX], const struct ticket *t,
-                        const struct record_facts *f)
+                        const struct ticket_facts *f)
 {
     char token[2 * HF_TOKEN + 1];
     size_t n;
@@ -56,7 +56,7 @@ size_t hf__record_write(char to[RECORD_MAX], const struct ticket *t,
 
 /* ---- reading --------------------------------------------------------------------- */
 
-static void read_hint(struct record *rec, const char *s, size_t len)
+static void read_hint(struct ticket_record *rec, const char *s, size_t len)
 {
     size_t n = rec->hints_len;
 
@@ -82,12 +82,12 @@ static void read_hint(struct record *rec, const char *s, size_t len)
 }
 
 /* A weight that no ticket of ours has would let others in: then it is exclusive. */
-static void read_form(struct record *rec, const char *text)
+static void read_form(struct ticket_record *rec, const char *text)
 {
     int64_t weight, capacity;
 
     if (sscanf(text, "permits %" SCNd64 " %" SCNd64, &weight, &capacity) == 2 &&
-        weight > 0 && weight <= capacity && capacity < HF_FULL) {
+        weight > 0 && weight <= capacity && capacity <= HF_FULL) {
         rec->kind = LINE_PERMITS;
         rec->weight = weight;
         rec->capacity = capacity;
@@ -96,7 +96,7 @@ static void read_form(struct record *rec, const char *text)
     }
 }
 
-static void read_field(struct record *rec, const char *line, size_t len)
+static void read_field(struct ticket_record *rec, const char *line, size_t len)
 {
     char text[300];
 
@@ -143,11 +143,11 @@ static bool is_note(const char *at, const char *end)
     return end - at >= 5 && memcmp(at, "note ", 5) == 0;
 }
 
-void hf__record_read(struct record *rec, const void *value, size_t len)
+void hf__record_read(struct ticket_record *rec, const void *value, size_t len)
 {
     const char *data = value, *end = data + len, *stop;
 
-    memset(rec, 0, offsetof(struct record, host));
+    memset(rec, 0, offsetof(struct ticket_record, host));
     rec->host[0] = rec->note[0] = '\0';
     rec->hints_len = 0;
     rec->ttl_ms = -1;

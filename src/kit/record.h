@@ -12,7 +12,7 @@
  *   pid 1234
  *   since 1763190000123        when it joined, ms since 1970 by its own clock
  *   ttl 30000                  ms
- *   holds NAME                 at most 16; '%', controls as %HH
+ *   holds NAME                 at most 16; '%', controls as %hh
  *   note TEXT                  to the end
  *
  * The first line counts; the others may come in any order, but for the note. What another
@@ -22,7 +22,7 @@
 
 #include "seam/seam.h"
 
-struct record {
+struct ticket_record {
     bool ours, broken;
     int64_t kept_ms; /* 0: not kept; the time when it ends, ms since 1970 */
     unsigned char token[HF_TOKEN];
@@ -34,7 +34,7 @@ struct record {
     size_t hints_len;
 };
 
-struct record_facts { /* what is not in the ticket */
+struct ticket_facts { /* what is not in the ticket */
     const char *host;
     int64_t pid, since_ms, ttl_ms;
     bool broken;
@@ -44,8 +44,8 @@ struct record_facts { /* what is not in the ticket */
 enum { RECORD_MAX = 768 + 256 + HF_NOTE_MAX + HF_HINTS_MAX * (3 * HF_NAME_MAX + 8) };
 
 size_t hf__record_write(char to[RECORD_MAX], const struct ticket *,
-                        const struct record_facts *);
-void hf__record_read(struct record *, const void *, size_t);
+                        const struct ticket_facts *);
+void hf__record_read(struct ticket_record *, const void *, size_t);
 /* The same text with this line, which ends with a newline and replaces those that begin
  * with the same word. 0: it is not ours, or too long. */
 size_t hf__record_set(char to[RECORD_MAX], const void *, size_t, const char *line);

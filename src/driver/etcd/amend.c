@@ -39,7 +39,7 @@ static void answer_amend(struct etcd_conn *c, struct etcd_call *q,
 {
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
     const Hf__Etcd__RangeResponse *key;
-    struct record rec;
+    struct ticket_record rec;
     hf_error err;
     int rc;
     struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
@@ -103,7 +103,7 @@ void hf__etcd_amend(struct store *store, struct ticket *t)
         }
         s->moves->seats++;
         if (!hf__etcd_lease_ready(s->moves)) {
-            s->wants = WANTS_AMEND;
+            s->to_amend = true;
             return;
         }
     }

@@ -15,7 +15,7 @@
 
 enum { TRIES = 10000 };
 
-struct cell_job {
+struct etcd_cell_job {
     struct query query;
     struct etcd *e;
     int64_t lease;
@@ -25,43 +25,43 @@ struct cell_job {
     unsigned char next[HF_CELL_MAX]; /* what is written */
 };
 
-struct cell_call {
+struct etcd_cell_call {
     struct etcd_call call;
-    struct cell_job *job;
+    struct etcd_cell_job *job;
 };
 
 static void read_it(void *with);
 
-static struct cell_job *job_of(struct etcd_call *q)
+static struct etcd_cell_job *job_of(struct etcd_call *q)
 {
-    return container_of(q, struct cell_call, call)->job;
+    return container_of(q, struct etcd_cell_call, call)->job;
 }
 
-static void end(struct cell_job *j, int rc, const hf_error *err)
+static void end(struct etcd_cell_job *j, int rc, const hf_error *err)
 {
     hf__query_end(&j->query, rc, err);
     free(j);
 }
 
-static void fail(struct cell_job *j, int code, const char *text)
+static void fail(struct etcd_cell_job *j, int code, const char *text)
 {
     hf_error err;
 
     end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
 }
 
-static struct etcd_call *ask(struct cell_job *j, etcd_answered *answer)
+static struct etcd_call *ask(struct etcd_cell_job *j, etcd_answered *answer)
 {
-    struct etcd_call *q = hf__etcd_call(&j->e->conn, answer, sizeof(struct cell_call));
+    struct etcd_call *q = hf__etcd_call(&j->e->conn, answer, sizeof(struct etcd_cell_call));
 
     if (q)
-        container_of(q, struct cell_call, call)->job = j;
+        container_of(q, struct etcd_cell_call, call)->job = j;
     else
         fail(j, HF_ENOMEM, "no memory for a cell");
     return q;
 }
 
-static bool tell(struct cell_job *j, const Hf__Etcd__RangeResponse *r)
+static bool tell(struct etcd_cell_job *j, const Hf__Etcd__RangeResponse *r)
 {
     struct cell *cell = j->query.cell;
 
@@ -81,7 +81,7 @@ static bool tell(struct cell_job *j, const Hf__Etcd__RangeResponse *r)
 
 static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct cell_job *j = job_of(q);
+    struct etcd_cell_job *j = job_of(q);
     struct cell *cell = j->query.cell;
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
     hf_error err;
@@ -104,7 +104,7 @@ static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
     }
 }
 
-static void change(struct cell_job *j)
+static void change(struct etcd_cell_job *j)
 {
     const struct cell *cell = j->query.cell;
     struct etcd_call *q = ask(j, changed);
@@ -126,7 +126,7 @@ static void change(struct cell_job *j)
 }
 
 /* The sum of the number that is there and what is to be added; false: there is none. */
-static bool add(struct cell_job *j)
+static bool add(struct etcd_cell_job *j)
 {
     struct cell *cell = j->query.cell;
     char text[HF_CELL_MAX + 1], *stop = text;
@@ -151,7 +151,7 @@ static bool add(struct cell_job *j)
 
 static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct cell_job *j = job_of(q);
+    struct etcd_cell_job *j = job_of(q);
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
@@ -169,7 +169,7 @@ static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd
 
 static void read_it(void *with)
 {
-    struct cell_job *j = with;
+    struct etcd_cell_job *j = with;
     struct etcd_call *q;
     Hf__Etcd__RangeRequest r;
 
@@ -189,7 +189,7 @@ static void read_it(void *with)
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct cell_job *j = job_of(q);
+    struct etcd_cell_job *j = job_of(q);
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
@@ -203,7 +203,7 @@ static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etc
 
 static void begin(void *with)
 {
-    struct cell_job *j = with;
+    struct etcd_cell_job *j = with;
     const struct cell *cell = j->query.cell;
     struct etcd_call *q;
 
@@ -218,7 +218,7 @@ static void begin(void *with)
 
 void hf__etcd_cell(struct store *s, struct cell *cell)
 {
-    struct cell_job *j = calloc(1, sizeof *j);
+    struct etcd_cell_job *j = calloc(1, sizeof *j);
 
     if (!j) {
         hf__query_refuse(NULL, cell, HF_ENOMEM, NULL, "no memory for a cell");

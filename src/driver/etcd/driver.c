@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { PORT = 2379, LEAST_TTL_MS = 1000 };
-#define MOST_TTL_MS ((int64_t)9000000000) /* of a lease, s: etcd refuses more */
+#define MOST_TTL_MS ((int64_t)9000000000000) /* etcd grants no more */
 
 static int read_url(struct etcd *e, const struct url *url, hf_error *err)
 {
@@ -45,6 +45,7 @@ static void free_etcd(struct etcd *e)
     hf__opening_done(&e->open);
     hf__map_done(&e->lines);
     hf__map_done(&e->watches);
+    hf__map_done(&e->tickets);
     free(e);
 }
 
@@ -74,7 +75,8 @@ static struct etcd *new_etcd(struct env *env)
     timer_init(&e->pulse, hf__etcd_pulse);
     hf__ordered_init(&e->ordered, &hf__etcd_ordered, &e->store);
     env->random(env, e->hash_key, sizeof e->hash_key);
-    if (hf__map_init(&e->lines) < 0 || hf__map_init(&e->watches) < 0) {
+    if (hf__map_init(&e->lines) < 0 || hf__map_init(&e->watches) < 0 ||
+        hf__map_init(&e->tickets) < 0) {
         free_etcd(e);
         return NULL;
     }

@@ -42,8 +42,8 @@ void hf__etcd_node(char node[64], int64_t lease, const unsigned char token[HF_TO
 /* The name of the line of a key below the base; false: it is none. */
 bool hf__etcd_line_name(const struct etcd *, const ProtobufCBinaryData *key, char *name,
                         size_t *ret_len);
-void hf__etcd_token(unsigned char token[HF_TOKEN], const struct record *, const char *node,
-                    size_t len);
+void hf__etcd_token(unsigned char token[HF_TOKEN], const struct ticket_record *,
+                    const char *node, size_t len);
 
 static inline ProtobufCBinaryData hf__etcd_bytes(const void *at, size_t len)
 {
@@ -131,8 +131,9 @@ void hf__etcd_grant(struct etcd *, struct etcd_call *, int64_t ttl_ms);
 /* ---- watches (watch.c) ------------------------------------------------------------- */
 
 struct etcd_watch {
-    struct map_node node; /* etcd.watches, by its id */
-    struct list all;      /* etcd_line.watches, or etcd.follows */
+    struct map_node node;   /* etcd.watches, by its id */
+    struct map_node by_seq; /* etcd.tickets, if it is of a ticket */
+    struct list all;        /* etcd_line.watches, or etcd.follows */
     struct etcd *of;
     int64_t id;
     bool created;
@@ -146,8 +147,12 @@ struct etcd_watch {
     char name[]; /* of the ticket; "": the whole line */
 };
 
-struct etcd_watch *hf__etcd_watch(struct etcd *, struct list *all, const char *name,
-                                  size_t len);
+struct etcd_watch *hf__etcd_watch(struct etcd *, struct list *all);
+/* Of a ticket; NULL: there is none, or no memory, and the connection is given up. */
+struct etcd_watch *hf__etcd_ticket_watch(struct etcd_line *, const struct ordered_entry *);
+struct etcd_watch *hf__etcd_new_ticket_watch(struct etcd_line *,
+                                             const struct ordered_entry *);
+struct etcd_watch *hf__etcd_watch_of(const struct etcd *, int64_t id);
 void hf__etcd_watch_send(struct etcd_watch *, const struct etcd_key *, bool range);
 void hf__etcd_watch_end(struct etcd_watch *);
 void hf__etcd_watched(struct etcd_conn *, const Hf__Etcd__WatchResponse *);
@@ -165,17 +170,20 @@ struct etcd_line {
     struct map_node node; /* etcd.lines */
     struct list watches;  /* etcd_watch.all */
     struct etcd_watch *whole;
+    struct list to_create; /* etcd_seat.to_create: in the order of their joins */
+    bool creating;         /* one of them is under way */
+    bool list_due;         /* a list was asked for, and is not sent yet */
+    size_t made;           /* tickets of ours since the last list */
     size_t key_len;
     char key[];
 };
-
-enum { WANTS_CREATE = 1, WANTS_AMEND = 2 }; /* when its lease is there */
 
 struct etcd_seat {
     struct ordered_seat seat;
     struct etcd_lease *lease; /* NULL: not known */
     struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
-    unsigned wants;
+    struct list to_create;    /* etcd_line.to_create */
+    bool to_amend;            /* when the lease is there */
     bool marked, confirming;
     bool tries;      /* its create is to make nothing if it does not hold */
     int64_t mod;     /* the revision of its value, as last heard of */
@@ -194,6 +202,7 @@ extern const struct ordered_ops hf__etcd_ordered;
 struct etcd_line *hf__etcd_line(struct etcd *, const char *name, size_t len);
 void hf__etcd_line_free(struct ordered_line *);
 void hf__etcd_line_list(struct ordered_line *, bool watch);
+void hf__etcd_line_list_due(struct etcd_line *); /* sends it if it is time */
 bool hf__etcd_line_watch(struct ordered_line *, const struct ordered_entry *);
 /* Takes the tickets of an answer. */
 void hf__etcd_line_listed(struct etcd_line *, const Hf__Etcd__RangeResponse *,
@@ -219,7 +228,7 @@ struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *, struct etcd_call *,
 void hf__etcd_seat_key(const struct etcd_seat *, struct etcd_key *);
 size_t hf__etcd_seat_value(const struct etcd_seat *, char value[RECORD_MAX], int64_t ttl_s,
                            int64_t kept_ms);
-void hf__etcd_create_now(struct etcd_seat *);
+void hf__etcd_create_next(struct etcd_line *);
 void hf__etcd_amend_now(struct etcd_seat *);
 void hf__etcd_join(struct store *, struct ticket *);
 void hf__etcd_leave(struct store *, struct ticket *);
@@ -255,7 +264,7 @@ struct etcd {
     size_t unproved; /* leases whose proof is awaited before UP */
 
     struct ordered ordered;
-    struct map lines, watches;
+    struct map lines, watches, tickets; /* tickets: etcd_watch.by_seq */
     uint64_t hash_key[2];
     struct list follows; /* etcd_watch.all */
     int64_t watch_id;

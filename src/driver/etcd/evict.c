@@ -17,7 +17,7 @@
 
 enum { TRIES = 10, AHEAD_MAX = TXN_COMPARES - 1 };
 
-struct evict {
+struct etcd_evict {
     struct query query;
     struct etcd *e;
     unsigned tries;
@@ -27,32 +27,33 @@ struct evict {
     char value[RECORD_MAX];
 };
 
-struct evict_call {
+struct etcd_evict_call {
     struct etcd_call call;
-    struct evict *job;
+    struct etcd_evict *job;
 };
 
-static void read_line(struct evict *);
+static void read_line(struct etcd_evict *);
 
-static void end(struct evict *j, int rc, const hf_error *err)
+static void end(struct etcd_evict *j, int rc, const hf_error *err)
 {
     hf__query_end(&j->query, rc, err);
     free(j);
 }
 
-static void fail(struct evict *j, int code, const char *text)
+static void fail(struct etcd_evict *j, int code, const char *text)
 {
     hf_error err;
 
     end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
 }
 
-static struct etcd_call *ask(struct evict *j, etcd_answered *answer)
+static struct etcd_call *ask(struct etcd_evict *j, etcd_answered *answer)
 {
-    struct etcd_call *q = hf__etcd_call(&j->e->conn, answer, sizeof(struct evict_call));
+    struct etcd_call *q =
+        hf__etcd_call(&j->e->conn, answer, sizeof(struct etcd_evict_call));
 
     if (q)
-        container_of(q, struct evict_call, call)->job = j;
+        container_of(q, struct etcd_evict_call, call)->job = j;
     else
         fail(j, HF_ENOMEM, "no memory for an eviction");
     return q;
@@ -60,7 +61,7 @@ static struct etcd_call *ask(struct evict *j, etcd_answered *answer)
 
 static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct evict *j = container_of(q, struct evict_call, call)->job;
+    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
@@ -82,7 +83,7 @@ static void key_at(struct etcd_key *k, const Hf__Etcd__KeyValue *kv)
     hf__etcd_key_add(k, (const char *)kv->key.data, kv->key.len);
 }
 
-static void put(struct evict *j, int64_t lease)
+static void put(struct etcd_evict *j, int64_t lease)
 {
     struct etcd_call *q = ask(j, done);
     struct etcd_txn txn;
@@ -96,7 +97,7 @@ static void put(struct evict *j, int64_t lease)
 }
 
 /* ahead: those that must be there. */
-static void delete (struct evict *j, const Hf__Etcd__RangeResponse *r,
+static void delete (struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
                     struct ordered_span ahead, int64_t created)
 {
     struct etcd_call *q = ask(j, done);
@@ -125,7 +126,7 @@ static void delete (struct evict *j, const Hf__Etcd__RangeResponse *r,
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct evict *j = container_of(q, struct evict_call, call)->job;
+    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
     const Hf__Etcd__LeaseGrantResponse *r = a ? a->body : NULL;
     char line[64], value[RECORD_MAX];
     hf_error err;
@@ -142,8 +143,8 @@ static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etc
     put(j, r->id);
 }
 
-static void evict(struct evict *j, const Hf__Etcd__RangeResponse *r,
-                  struct ordered_entry **entries, size_t i, const struct record *rec)
+static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
+                  struct ordered_entry **entries, size_t i, const struct ticket_record *rec)
 {
     const struct look *look = j->query.look;
     const Hf__Etcd__KeyValue *kv = r->kvs[i];
@@ -179,11 +180,11 @@ static void evict(struct evict *j, const Hf__Etcd__RangeResponse *r,
 
 static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct evict *j = container_of(q, struct evict_call, call)->job;
+    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
     struct ordered_entry **entries = NULL;
     unsigned char token[HF_TOKEN];
-    struct record rec;
+    struct ticket_record rec;
     hf_error err;
     size_t i = 0;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
@@ -209,7 +210,7 @@ static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd
     hf__ordered_entries_free(entries, r->n_kvs);
 }
 
-static void read_line(struct evict *j)
+static void read_line(struct etcd_evict *j)
 {
     struct etcd_call *q = ask(j, has_line);
     Hf__Etcd__RangeRequest r;
@@ -226,7 +227,7 @@ static void read_line(struct evict *j)
 
 void hf__etcd_evict(struct store *s, struct look *look)
 {
-    struct evict *j = calloc(1, sizeof *j);
+    struct etcd_evict *j = calloc(1, sizeof *j);
 
     if (!j) {
         hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for an eviction");

@@ -8,7 +8,7 @@
  *
  * The base is the URL's path without the slash before it, and one behind it. Of a line
  * every key counts that begins with <base><name>/, as it does for the others. So '/' and
- * '%' in a name are escaped (%2F, %25): the lines a and a/b are strangers. With names=raw
+ * '%' in a name are escaped (%2f, %25): the lines a and a/b are strangers. With names=raw
  * they are not: then the line a/b lies inside of the line a, as it does for etcdctl. A name
  * is never empty, so what lies below <base>/ is in nobody's line. */
 #include "driver/etcd/etcd.h"
@@ -30,7 +30,7 @@ static void add_name(struct etcd_key *k, bool raw, const char *name, size_t len)
         if (raw || (name[i] != '/' && name[i] != '%'))
             k->at[k->len++] = name[i];
         else
-            hf__etcd_key_add(k, name[i] == '/' ? "%2F" : "%25", 3);
+            hf__etcd_key_add(k, name[i] == '/' ? "%2f" : "%25", 3);
 }
 
 static void begin(struct etcd_key *k, const struct etcd *e, const char *below)
@@ -122,7 +122,7 @@ bool hf__etcd_line_name(const struct etcd *e, const ProtobufCBinaryData *key, ch
 }
 
 /* Another program's tickets have none: one that everybody makes the same from the name. */
-void hf__etcd_token(unsigned char token[HF_TOKEN], const struct record *rec,
+void hf__etcd_token(unsigned char token[HF_TOKEN], const struct ticket_record *rec,
                     const char *node, size_t len)
 {
     uint64_t two[2] = { hf__hash(node, len), ~len };

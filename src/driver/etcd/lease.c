@@ -17,7 +17,7 @@
  * whether the lease is there. The key hangs on the lease and goes with it.
  *
  * States of a lease: not granted (id 0) -> granted, proved -> (connection lost) not proved
- * -> proved ... -> dead. Creates wait for a lease that is not proved (WANTS_CREATE). If a
+ * -> proved ... -> dead. Creates wait for a lease that is not proved. If a
  * proof is refused, because the database is full or rights were taken, the connection comes
  * up all the same: what is held is renewed, and creates ask for a proof again. */
 #include "driver/etcd/etcd.h"

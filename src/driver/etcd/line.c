@@ -53,6 +53,7 @@ struct etcd_line *hf__etcd_line(struct etcd *e, const char *name, size_t len)
     line->key_len = k.len;
     memcpy(line->key, k.at, k.len);
     list_init(&line->watches);
+    list_init(&line->to_create);
     hf__map_insert(&e->lines, &line->node, hash);
     hf__ordered_line_init(&e->ordered, &line->line);
     return line;
@@ -115,7 +116,7 @@ static bool too_old(struct etcd *e, const struct line_call *k, const struct etcd
 struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *r, size_t dir_len)
 {
     struct ordered_entry **entries = calloc(r->n_kvs + 1, sizeof *entries);
-    struct record rec;
+    struct ticket_record rec;
     size_t n = 0;
 
     for (; entries && n < r->n_kvs; n++) {
@@ -232,17 +233,34 @@ static void list_watched(void *with)
     send_list(((struct etcd_watch *)with)->line, true, false);
 }
 
+/* Many that join a long line, one after the other: a list for each would be more than a
+ * server can bear. */
+void hf__etcd_line_list_due(struct etcd_line *line)
+{
+    if (!line->list_due || ((line->creating || !list_empty(&line->to_create)) &&
+                            !line->line.stale && line->made < 16 + line->line.n / 8))
+        return;
+    line->list_due = false;
+    line->made = 0;
+    send_list(line, false, false);
+}
+
 /* The watch stays: only the first list of it waits. */
 void hf__etcd_line_list(struct ordered_line *l, bool watch)
 {
     struct etcd_line *line = etcd_line(l);
     struct etcd_key key;
 
-    if (!watch || line->whole) {
+    if (!watch) {
+        line->list_due = true;
+        hf__etcd_line_list_due(line);
+        return;
+    }
+    if (line->whole) {
         send_list(line, watch, false);
         return;
     }
-    line->whole = hf__etcd_watch(etcd_with(line), &line->watches, "", 0);
+    line->whole = hf__etcd_watch(etcd_with(line), &line->watches);
     if (!line->whole)
         return;
     line->whole->line = line;
@@ -260,7 +278,7 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
 {
     struct etcd_seat *s = entry->seat ? etcd_seat(entry->seat) : NULL;
     int64_t weight = entry->form.weight;
-    struct record rec;
+    struct ticket_record rec;
     bool broken = false;
 
     hf__record_read(&rec, kv->value.data, kv->value.len);
@@ -292,14 +310,11 @@ static void ticket_read(struct etcd_conn *c, struct etcd_call *q,
     struct line_call *k = container_of(q, struct line_call, call);
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
     struct etcd *e = etcd_at(c);
-    struct etcd_watch *w = NULL;
+    struct etcd_watch *w = hf__etcd_watch_of(e, k->watch_id);
     struct ordered_entry *entry;
     hf_error err;
     int rc = a ? hf__etcd_query_result(e, a, &err) : 1;
 
-    list_for(n, &k->line->watches)
-        if (container_of(n, struct etcd_watch, all)->id == k->watch_id)
-            w = container_of(n, struct etcd_watch, all);
     entry = w ? hf__ordered_find(&k->line->line, w->seq, w->name, w->node_len) : NULL;
     if (entry && rc == 0 && too_old(e, k, a)) {
         read_ticket(w, true);
@@ -353,27 +368,18 @@ void hf__etcd_line_refused(struct etcd_watch *w)
 bool hf__etcd_line_watch(struct ordered_line *l, const struct ordered_entry *entry)
 {
     struct etcd_line *line = etcd_line(l);
-    struct etcd_watch *w = NULL;
+    struct etcd_watch *w = hf__etcd_ticket_watch(line, entry);
     struct etcd_key key;
 
     if (entry->len > KEY_MAX - line->key_len)
         return false; /* another program's */
-    list_for(n, &line->watches) {
-        struct etcd_watch *at = container_of(n, struct etcd_watch, all);
-
-        if (at != line->whole && at->seq == entry->form.seq && at->node_len == entry->len &&
-            memcmp(at->name, entry->name, entry->len) == 0)
-            w = at;
-    }
     if (w && w->created)
         read_ticket(w, false);
     if (w)
         return true;
-    w = hf__etcd_watch(etcd_with(line), &line->watches, entry->name, entry->len);
+    w = hf__etcd_new_ticket_watch(line, entry);
     if (!w)
         return true; /* the connection is given up */
-    w->line = line;
-    w->seq = entry->form.seq;
     w->go_on = read_watched;
     w->with = w;
     hf__etcd_line_key_of(line, &key, entry->name, entry->len);
@@ -408,6 +414,7 @@ void hf__etcd_seat_missed(struct etcd_seat *s)
     struct etcd *e = etcd_in(s->seat.of);
 
     s->seat.line->stale = true;
+    hf__etcd_line_list_due(etcd_line(s->seat.line));
     s->gone_at = etcd_now(e);
     if (!s->lease || s->lease->dead) {
         hf__ordered_list(s->seat.line);
@@ -450,24 +457,35 @@ void hf__etcd_lease_lives(struct etcd_lease *l)
     each_seat(l, lives, 0, NULL);
 }
 
+/* What waits for it is refused. */
+static void not_made(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    bool amends = s->to_amend;
+
+    s->to_amend = false;
+    if (amends && s->seat.state == SEAT_HELD)
+        ev_amended(s->seat.t, rc);
+    if (list_empty(&s->to_create))
+        return;
+    list_remove(&s->to_create);
+    hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, err);
+}
+
 static void made(struct etcd_seat *s, int rc, const hf_error *err)
 {
-    unsigned wants = s->wants;
+    bool amends = s->to_amend;
 
-    s->wants = 0;
-    if ((wants & WANTS_CREATE) && rc == 0 && s->seat.state == SEAT_CREATING)
-        hf__etcd_create_now(s);
-    else if (wants & WANTS_CREATE)
-        hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, err);
-    else if ((wants & WANTS_AMEND) && rc == 0)
+    (void)rc;
+    (void)err;
+    s->to_amend = false;
+    if (amends && s->seat.state == SEAT_HELD)
         hf__etcd_amend_now(s);
-    else if ((wants & WANTS_AMEND) && s->seat.state == SEAT_HELD)
-        ev_amended(s->seat.t, rc);
+    hf__etcd_create_next(etcd_line(s->seat.line));
 }
 
 void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
 {
-    each_seat(l, made, rc, rc < 0 ? err : NULL);
+    each_seat(l, rc < 0 ? not_made : made, rc, err);
 }
 
 /* Those that `break` has marked live on a life of their own. */
@@ -478,8 +496,8 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
     if (s->lease->dead && seat->state == SEAT_HELD && seat->t->life != s->lease->life)
         ev_dead(seat->t->life);
     seat->line->stale = true;
-    if (s->wants)
-        made(s, rc, err);
+    if (s->to_amend || !list_empty(&s->to_create))
+        not_made(s, rc, err);
     else if (s->lease->dead)
         hf__ordered_step(seat, SEAT_SESSION_OVER, 0, NULL);
 }
@@ -508,9 +526,12 @@ void hf__etcd_lines_down(struct etcd *e)
         for (size_t i = 0; i < line->n; i++)
             line->entries[i]->watch = WATCH_NONE;
         list_for(k, &line->seats) {
-            container_of(k, struct etcd_seat, seat.in_line)->confirming = false;
-            container_of(k, struct etcd_seat, seat.in_line)->wants = 0;
+            struct etcd_seat *s = container_of(k, struct etcd_seat, seat.in_line);
+
+            s->confirming = s->to_amend = false;
+            list_remove(&s->to_create);
         }
+        etcd_line(line)->creating = etcd_line(line)->list_due = false;
     }
     hf__ordered_down(&e->ordered);
 }

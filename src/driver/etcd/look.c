@@ -15,7 +15,7 @@ struct look_call {
 
 /* ---- one line ---------------------------------------------------------------------- */
 
-static int64_t age(const struct etcd *e, const struct record *rec)
+static int64_t age(const struct etcd *e, const struct ticket_record *rec)
 {
     int64_t ms = etcd_wall_ms(e) - rec->since_ms;
 
@@ -25,7 +25,7 @@ static int64_t age(const struct etcd *e, const struct record *rec)
 static void show_one(const struct etcd *e, struct look *look, struct row *row,
                      const Hf__Etcd__KeyValue *kv, const struct ordered_entry *entry)
 {
-    struct record rec;
+    struct ticket_record rec;
 
     hf__record_read(&rec, kv->value.data, kv->value.len);
     row->has_ticket = true;
@@ -55,7 +55,7 @@ static void show(struct etcd *e, struct look *look, const Hf__Etcd__RangeRespons
                  struct ordered_entry **entries)
 {
     struct row row = hf__ordered_row(look->name, look->name_len, entries, r->n_kvs);
-    struct record rec;
+    struct ticket_record rec;
     bool seen = false;
 
     for (size_t i = 0; i < row.holders; i++) {
@@ -158,7 +158,7 @@ static void add_ticket(struct lines *l, const Hf__Etcd__KeyValue *kv)
     char name[HF_NAME_MAX + 1];
     struct ordered_place place;
     struct ordered_entry *entry;
-    struct record rec;
+    struct ticket_record rec;
     size_t len;
 
     if (!hf__etcd_line_name(l->e, &kv->key, name, &len))

@@ -13,6 +13,9 @@
  * ticket is granted by that answer. Where others of ours wait already it is read
  * afterwards, once for many that join.
  *
+ * The server carries requests of one connection out in any order. So the creates of one
+ * line go one after the other: who joins first stands first (FIFO also within a client).
+ *
  * The key of a ticket is known before it is made, and its token is in it: a create that was
  * not answered is looked for by its key. If it is not there it never will be (lease.c), and
  * is made. */
@@ -22,6 +25,8 @@
 #include <string.h>
 
 /* ---- seats ------------------------------------------------------------------------- */
+
+static void send_create(struct etcd_seat *);
 
 static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
 {
@@ -33,6 +38,7 @@ static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
         return NULL;
     }
     s->seat.line = &line->line;
+    list_init(&s->to_create);
     if (t->life && t->life->kind == LIFE_WIDE) {
         s->lease = etcd_lease_of(t->life);
         s->lease->seats++;
@@ -48,6 +54,7 @@ static void free_seat(struct ordered_seat *seat)
         s->lease->seats--;
     if (s->moves)
         s->moves->seats--;
+    list_remove(&s->to_create);
     free(s);
 }
 
@@ -83,7 +90,7 @@ size_t hf__etcd_seat_value(const struct etcd_seat *s, char value[RECORD_MAX], in
                            int64_t kept_ms)
 {
     const struct etcd *e = etcd_in(s->seat.of);
-    const struct record_facts facts = { .host = e->open.host,
+    const struct ticket_facts facts = { .host = e->open.host,
                                         .pid = e->open.pid,
                                         .since_ms = s->since,
                                         .ttl_ms = ttl_s * 1000,
@@ -126,6 +133,7 @@ static void is_made(struct etcd_seat *s, enum seat_event event, int64_t create, 
     const struct ticket *t = s->seat.t;
     const struct ordered_place place = { create, t->kind, weight, t->capacity };
 
+    etcd_line(s->seat.line)->made++;
     s->seat.fence = (uint64_t)create;
     s->mod = mod;
     s->gone_at = 0;
@@ -162,14 +170,13 @@ static void not_made(struct etcd_seat *s, const Hf__Etcd__RangeResponse *line)
         if (rc < 0)
             hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, rc == HF_EBUSY ? NULL : &err);
         else if (s->seat.state == SEAT_CREATING)
-            hf__etcd_create_now(s);
+            send_create(s);
         else
             hf__ordered_step(&s->seat, SEAT_NOT_MADE, 0, NULL);
         return;
     }
     s->lease->proved = false; /* the epoch is another, or has gone with the lease */
-    s->wants = WANTS_CREATE;
-    hf__etcd_lease_ready(s->lease);
+    list_push(&etcd_line(s->seat.line)->to_create, &s->to_create);
 }
 
 static void answer_create(struct etcd_conn *c, struct etcd_call *q,
@@ -187,6 +194,7 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
         return;
     line = s->seat.line;
     line->pins++;
+    etcd_line(line)->creating = false;
     key = r && !r->succeeded ? hf__etcd_range_at(r, 0) : NULL;
     list = r && with_list ? hf__etcd_range_at(r, 1) : NULL;
     if (rc < 0 || !(r->succeeded || (key && key->n_kvs == 1))) {
@@ -208,11 +216,13 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
         if (list)
             hf__etcd_line_listed(etcd_line(line), list, hf__etcd_revision(a), false);
     }
+    hf__etcd_create_next(etcd_line(line));
+    hf__etcd_line_list_due(etcd_line(line));
     line->pins--;
     hf__ordered_line_drop(line);
 }
 
-void hf__etcd_create_now(struct etcd_seat *s)
+static void send_create(struct etcd_seat *s)
 {
     struct etcd *e = etcd_in(s->seat.of);
     struct ordered_line *l = s->seat.line;
@@ -221,6 +231,7 @@ void hf__etcd_create_now(struct etcd_seat *s)
     char value[RECORD_MAX], end[3][KEY_MAX];
     struct etcd_txn txn;
 
+    etcd_line(l)->creating = true;
     if (!q)
         return;
     s->seat.t->drv[0] = (uint64_t)s->lease->id;
@@ -247,15 +258,31 @@ void hf__etcd_create_now(struct etcd_seat *s)
     hf__etcd_txn_send(e, &txn, &q->call);
 }
 
+/* The first whose lease is there: that of another may take a moment. */
+void hf__etcd_create_next(struct etcd_line *line)
+{
+    list_for_safe(n, &line->to_create) {
+        struct etcd_seat *s = container_of(n, struct etcd_seat, to_create);
+
+        if (line->creating)
+            return;
+        if (s->seat.state == SEAT_CREATING && !hf__etcd_lease_ready(s->lease))
+            continue;
+        list_remove(n);
+        if (s->seat.state == SEAT_CREATING)
+            send_create(s);
+        else /* it leaves before it was sent */
+            hf__ordered_step(&s->seat, SEAT_NOT_MADE, 0, NULL);
+    }
+}
+
 static void create(struct ordered_seat *seat)
 {
     struct etcd_seat *s = etcd_seat(seat);
 
     s->tries = seat->t->try_only;
-    if (hf__etcd_lease_ready(s->lease))
-        hf__etcd_create_now(s);
-    else
-        s->wants = WANTS_CREATE;
+    list_push(&etcd_line(seat->line)->to_create, &s->to_create);
+    hf__etcd_create_next(etcd_line(seat->line));
 }
 
 /* ---- reading its key --------------------------------------------------------------- */
@@ -355,7 +382,8 @@ static void answer_erase(struct etcd_conn *c, struct etcd_call *q,
     struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
 
     if (s)
-        hf__ordered_step(&s->seat, rc == 0 ? SEAT_DELETED : SEAT_NOT_DELETED, rc, &err);
+        hf__ordered_step(&s->seat, rc == 0 ? SEAT_DELETED : SEAT_NOT_DELETED, rc,
+                         rc < 0 ? &err : NULL);
 }
 
 /* It stays in the view, as somebody else's. */

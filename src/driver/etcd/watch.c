@@ -18,7 +18,7 @@ struct watch_call {
     int64_t id; /* whatever becomes of it meanwhile */
 };
 
-static struct etcd_watch *watch_of(const struct etcd *e, int64_t id)
+struct etcd_watch *hf__etcd_watch_of(const struct etcd *e, int64_t id)
 {
     for (struct map_node *n = map_chain(&e->watches, (uint64_t)id); n; n = n->next)
         if (n->hash == (uint64_t)id)
@@ -26,8 +26,7 @@ static struct etcd_watch *watch_of(const struct etcd *e, int64_t id)
     return NULL;
 }
 
-struct etcd_watch *hf__etcd_watch(struct etcd *e, struct list *all, const char *name,
-                                  size_t len)
+static struct etcd_watch *new_watch(struct etcd *e, struct list *all, size_t len)
 {
     struct etcd_watch *w = calloc(1, sizeof *w + len + 1);
 
@@ -38,15 +37,52 @@ struct etcd_watch *hf__etcd_watch(struct etcd *e, struct list *all, const char *
     w->of = e;
     w->id = ++e->watch_id;
     w->node_len = len;
-    memcpy(w->name, name, len);
     hf__map_insert(&e->watches, &w->node, (uint64_t)w->id);
     list_push(all, &w->all);
     return w;
 }
 
+struct etcd_watch *hf__etcd_watch(struct etcd *e, struct list *all)
+{
+    return new_watch(e, all, 0);
+}
+
+struct etcd_watch *hf__etcd_new_ticket_watch(struct etcd_line *line,
+                                             const struct ordered_entry *entry)
+{
+    struct etcd *e = etcd_in(line->line.of);
+    struct etcd_watch *w = new_watch(e, &line->watches, entry->len);
+
+    if (!w)
+        return NULL;
+    w->line = line;
+    w->seq = entry->form.seq;
+    memcpy(w->name, entry->name, entry->len);
+    hf__map_insert(&e->tickets, &w->by_seq, (uint64_t)w->seq);
+    return w;
+}
+
+struct etcd_watch *hf__etcd_ticket_watch(struct etcd_line *line,
+                                         const struct ordered_entry *entry)
+{
+    const struct map *tickets = &etcd_in(line->line.of)->tickets;
+    uint64_t seq = (uint64_t)entry->form.seq;
+
+    for (struct map_node *n = map_chain(tickets, seq); n; n = n->next) {
+        struct etcd_watch *w = container_of(n, struct etcd_watch, by_seq);
+
+        if (n->hash == seq && w->line == line && w->node_len == entry->len &&
+            memcmp(w->name, entry->name, entry->len) == 0)
+            return w;
+    }
+    return NULL;
+}
+
 static void forget(struct etcd_watch *w)
 {
     hf__map_remove(&w->of->watches, &w->node);
+    if (w->seq > 0)
+        hf__map_remove(&w->of->tickets, &w->by_seq);
     list_remove(&w->all);
     if (w->line && w->line->whole == w)
         w->line->whole = NULL;
@@ -93,22 +129,22 @@ void hf__etcd_watched(struct etcd_conn *c, const Hf__Etcd__WatchResponse *r)
     if (r->header && r->header->revision > e->revision)
         e->revision = r->header->revision;
     for (size_t i = 0; i < r->n_events; i++) {
-        struct etcd_watch *w = watch_of(e, r->watch_id);
+        struct etcd_watch *w = hf__etcd_watch_of(e, r->watch_id);
 
         if (w && w->line && r->events[i]->kv)
             hf__etcd_line_event(w, r->events[i]);
         else if (w && !w->line && i == 0 && w->created)
             ev_changed(w->look, w->cell);
     }
-    if (r->canceled && watch_of(e, r->watch_id))
-        cancelled(watch_of(e, r->watch_id));
+    if (r->canceled && hf__etcd_watch_of(e, r->watch_id))
+        cancelled(hf__etcd_watch_of(e, r->watch_id));
 }
 
 static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
     const Hf__Etcd__WatchResponse *r = a ? a->body : NULL;
     struct etcd_watch *w =
-        watch_of(etcd_at(c), container_of(q, struct watch_call, call)->id);
+        hf__etcd_watch_of(etcd_at(c), container_of(q, struct watch_call, call)->id);
     void (*go_on)(void *);
     hf_error err;
 
@@ -167,7 +203,7 @@ void hf__etcd_follow(struct etcd *e, struct look *look, struct cell *cell,
     struct etcd_watch *w = follows ? follow_of(e, look, cell) : NULL;
     struct etcd_key k;
 
-    if (!follows || w || !(w = hf__etcd_watch(e, &e->follows, "", 0))) {
+    if (!follows || w || !(w = hf__etcd_watch(e, &e->follows))) {
         go_on(with);
         return;
     }
