@@ -1,4 +1,4 @@
-/* link.c: one connection with calls that are answered in order; the rules are in link.h.
+/* link.c: one connection with calls that are answered once; the rules are in link.h.
  *
  * Why a call is answered once: it is in one list at a time. hf__link_send puts it into
  * `sent` or `unsent`; an answer takes it out of `sent`; a loss moves both lists to one of
@@ -135,6 +135,13 @@ struct link_call *hf__link_oldest(const struct link *k)
     struct list *n = list_first(&k->sent);
 
     return n ? container_of(n, struct link_call, node) : NULL;
+}
+
+void hf__link_matched(struct link *k, struct link_call *c)
+{
+    if (list_first(&k->sent) == &c->node)
+        k->since = now_of(k);
+    list_remove(&c->node);
 }
 
 void hf__link_answered(struct link *k)

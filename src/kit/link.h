@@ -1,5 +1,6 @@
-/* link.h: one connection to a server that answers calls in order: opening it, opening it
- * again, which calls are not answered yet, and what becomes of them when it breaks.
+/* link.h: one connection to a server that answers calls, in order or each by its own
+ * number: opening it, opening it again, which calls are not answered yet, and what becomes
+ * of them when it breaks.
  *
  *   CLOSED -> OPENING -> GREETING -> SETTLING -> UP
  *      ^         |           |           |        |
@@ -13,9 +14,9 @@
  *
  * Rules
  *  1 A call is answered exactly once: by the driver, which takes it off the list with
- *    hf__link_answered, or with nothing, by on->unanswered. Never inside hf__link_send:
- *    a call that cannot be sent is unanswered at the next flush, or in the next turn of
- *    the loop if that comes first.
+ *    hf__link_answered (or hf__link_matched, if answers are not in order), or with nothing,
+ *    by on->unanswered. Never inside hf__link_send: a call that cannot be sent is
+ *    unanswered at the next flush, or in the next turn of the loop if that comes first.
  *  2 Loss is told in this order: on->down, which raises DOWN; on->unanswered for every
  *    call, the oldest first; on->lost. When a driver hears that a call has no answer, the
  *    core therefore knows of DOWN already, and repeats it after UP (seam.h, rule 6).
@@ -23,9 +24,11 @@
  *    no sense, or if memory is missing (then everything is repeated). hf__link_drop does
  *    it at once; not while this link's transport hands over what it has read.
  *  4 An answer is late when the oldest call has been next in turn for longer than
- *    limit_ms: since it was sent, or since the call before it was answered. A busy server
- *    is not given up as long as it answers. Before an answer is called late, the
- *    transport reads once more: a process that was stopped finds the answer there.
+ *    limit_ms: since it was sent, or since the oldest call before it was answered. A busy
+ *    server is not given up as long as it answers; but answers to younger calls do not
+ *    count: a server that can read and no longer write is found by its oldest write. Before
+ *    an answer is called late, the transport reads once more: a process that was stopped
+ *    finds the answer there.
  *  5 After a loss the link is opened again while it is wanted: at once until each of
  *    `choices` servers has failed in a row, then after a pause. Pauses double from 20 ms
  *    to 1 s, but are never longer than an eighth of connect_ms: a call that waits for
@@ -85,7 +88,7 @@ struct link {
     size_t choices;    /* servers that can be tried one after the other */
     size_t failed;     /* losses in a row without UP */
     int64_t connect_ms, pause_us;
-    int64_t since;      /* when it was opened, or the last call was answered */
+    int64_t since;      /* when it was opened, or the oldest call was answered last */
     struct list sent;   /* link_call.node, the oldest first */
     struct list unsent; /* to be unanswered at the next flush */
     struct list *dirty; /* the driver's: links that a flush is to look at */
@@ -116,6 +119,7 @@ void hf__link_refuse(struct link *, struct link_call *); /* as one that cannot b
 void hf__link_wrote(struct link *); /* something that has no answer: to be flushed */
 struct link_call *hf__link_oldest(const struct link *);
 void hf__link_answered(struct link *); /* the oldest is the caller's now */
+void hf__link_matched(struct link *, struct link_call *); /* this one is, of those sent */
 void hf__link_break(struct link *, const hf_error *);
 void hf__link_fail(struct link *, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4))); /* hf__link_break with this error */

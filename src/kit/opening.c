@@ -29,7 +29,8 @@ static int read_tls(struct opening *o, const struct url *url, struct env *env,
 {
     const struct tls_config config = { .ca = hf__url_param(url, "tls_ca"),
                                        .cert = hf__url_param(url, "tls_cert"),
-                                       .key = hf__url_param(url, "tls_key") };
+                                       .key = hf__url_param(url, "tls_key"),
+                                       .alpn = rules->alpn };
     int rc;
 
     if (!rules->tls) {

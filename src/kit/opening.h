@@ -34,6 +34,7 @@ struct opening_rules {
     uint16_t port, tls_port; /* of hosts that name none */
     bool tls;                /* the scheme asks for it */
     const char *tls_schemes; /* for a message: "rediss:// or redlocks://" */
+    const char *alpn;        /* as in struct tls_config */
     bool shuffle;            /* any host will do: clients spread over them */
 };
 

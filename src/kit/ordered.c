@@ -187,7 +187,8 @@ void hf__ordered_step(struct ordered_seat *s, enum seat_event e, int why,
         ev_waiting(s->t, s->position, -1);
     if (effects & SEAT_TELL_GRANTED) {
         watch_later(s);
-        ev_granted(s->t, s->fence, ops->sent_at(s->of));
+        ev_granted(s->t, s->fence,
+                   ops->sent_at ? ops->sent_at(s->of) : s->t->life->sent_at);
     }
     if ((effects & SEAT_TELL_MARKED) && s->t->life && s->t->life->kind == LIFE_WIDE)
         ev_marked(s->t);
@@ -318,6 +319,8 @@ static void decide_one(struct ordered_line *line, size_t i, size_t holders, bool
         hf__ordered_step(e->seat, SEAT_ADMITTED, 0, NULL);
     else if (in_order)
         watch(line, e);
+    else if (line->of->ops->confirm)
+        line->of->ops->confirm(e->seat);
     else
         hf__ordered_list(line);
 }
@@ -337,6 +340,22 @@ void hf__ordered_decide(struct ordered_line *line, bool fresh)
         if (s && s->state == SEAT_WAITING)
             decide_one(line, i, holders, fresh);
     }
+}
+
+/* All that keeps it out may have come back into the view meanwhile, by a list. */
+void hf__ordered_confirmed(struct ordered_seat *s)
+{
+    struct ordered_line *line = s->line;
+    size_t holders;
+
+    if (line->stale || !line->of->up || s->state != SEAT_WAITING || !s->entry)
+        return;
+    holders = hf__ordered_holders(line->entries, line->n);
+    for (size_t i = 0; i < holders; i++)
+        if (line->entries[i] == s->entry) {
+            hf__ordered_step(s, SEAT_ADMITTED, 0, NULL);
+            return;
+        }
 }
 
 /* ---- lists ----------------------------------------------------------------------- */
@@ -375,11 +394,16 @@ static void place_seats(struct ordered_line *line, uint64_t revision)
     }
 }
 
+/* It is not known what stands before a seat of ours, or what became of it: an older list
+ * has taken out the entry of one that waits. */
 static bool needs_list(const struct ordered_line *line)
 {
-    list_for(n, &line->seats)
-        if (seat_in(n)->state == SEAT_CREATED)
+    list_for(n, &line->seats) {
+        const struct ordered_seat *s = seat_in(n);
+
+        if (s->state == SEAT_CREATED || (s->state == SEAT_WAITING && !s->entry))
             return true;
+    }
     return line->stale && hf__ordered_line_waits(line);
 }
 
@@ -393,6 +417,7 @@ void hf__ordered_listed(struct ordered_line *line, struct ordered_entry **entrie
     line->pins++;
     if (revision < line->revision) { /* answers may overtake each other */
         hf__ordered_entries_free(entries, n);
+        line->stale = line->stale || line->lists == 0; /* somebody has waited for it */
     } else {
         hf__ordered_sort(entries, n);
         hf__ordered_replace(line, entries, n);
@@ -652,7 +677,8 @@ void hf__ordered_join(struct ordered *o, struct ticket *t)
     hf_error err;
 
     if (s) {
-        hf__ordered_step(s, t->try_only ? SEAT_JOIN_TRY : SEAT_JOIN, 0, NULL);
+        hf__ordered_step(s, t->try_only && o->ops->try ? SEAT_JOIN_TRY : SEAT_JOIN, 0,
+                         NULL);
         return;
     }
     hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");

@@ -87,7 +87,9 @@
  *
  * A grant also needs that our own node was seen after everything before it had gone: a
  * list has shown it just now; or a watch on it is set, and events come in order
- * (ops.in_order), so that its end would have been told before the end that lets us in.
+ * (ops.in_order), so that its end would have been told before the end that lets us in; or
+ * it was read alone (ops.confirm), at a revision that is not before what was told of the
+ * line.
  *
  * Whom a waiting seat watches (G4), and why it is not forgotten: a set of entries before
  * it whose weights, with its own, exceed the capacity (hf__ordered_whom). While all of
@@ -151,7 +153,9 @@ struct ordered_line { /* a store's own struct starts with it */
     size_t n, room;
     unsigned pins, lists; /* requests of the store about it, and lists of these */
     bool stale; /* the view lacks something: nothing is decided by it until a list comes */
-    uint64_t revision;        /* of the last list */
+    /* of the last list; where events are not in order with lists also of the last event:
+     * an older list is not believed */
+    uint64_t revision;
     enum ordered_watch watch; /* of the line as a whole: any change */
 };
 
@@ -267,7 +271,9 @@ struct ordered_ops {
     struct ordered_seat *(*seat)(struct ordered *, struct ticket *);
     void (*seat_free)(struct ordered_seat *);
     void (*line_free)(struct ordered_line *);
-    void (*try)(struct ordered_seat *);    /* ROOM, NO_ROOM */
+    /* ROOM, NO_ROOM. May be NULL: `create` itself makes nothing where a try would not
+     * hold, and answers NOT_MADE */
+    void (*try)(struct ordered_seat *);
     void (*find)(struct ordered_seat *);   /* FOUND..., NOT_FOUND, GONE */
     void (*create)(struct ordered_seat *); /* MADE, NOT_MADE */
     /* DELETED, NOT_DELETED. placed: all that stood before it was known */
@@ -281,7 +287,12 @@ struct ordered_ops {
     /* An exclusive ticket of somebody else's is not there: may it stand in line as shared?
      * OTHER_NAMED: as *ret, malloc'ed. May be NULL: never under another name. */
     enum ordered_other (*other)(const struct ordered_entry *, struct ordered_entry **ret);
-    int64_t (*sent_at)(struct ordered *); /* what a grant counts from (seam.h) */
+    /* Reads the node of a seat that would hold, alone. hf__ordered_confirmed, if it is
+     * there and that read is not older than anything that was told of the line. May be
+     * NULL: the line is listed */
+    void (*confirm)(struct ordered_seat *);
+    /* What a grant counts from (seam.h); may be NULL: what its life does. */
+    int64_t (*sent_at)(struct ordered *);
     void (*explain)(const struct ordered_seat *, int why, hf_error *);
     void (*no_memory)(struct ordered *); /* gives the connection up, not inside */
 };
@@ -335,6 +346,7 @@ enum ordered_seen {
 /* weight: of one that is there; 0: as it was */
 void hf__ordered_seen(struct ordered_line *, struct ordered_entry *, enum ordered_seen,
                       int64_t weight);
+void hf__ordered_confirmed(struct ordered_seat *);
 void hf__ordered_line_changed(struct ordered_line *, bool gone); /* the event */
 /* RENAMED: its name is that of the node. */
 void hf__ordered_renamed(struct ordered_seat *, const struct ordered_place *);

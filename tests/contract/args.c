@@ -219,8 +219,7 @@ static void capabilities(void)
 {
     hf_client *c = opened();
 
-    if (!hf_client_caps(c)) /* a server's are known once it has answered */
-        CHECK_RC(tried(c, nm("n"), NULL), 0);
+    CHECK_RC(tried(c, nm("n"), NULL), 0); /* a server's are known once it has answered */
     CHECK_NUM(hf_client_caps(c), ==, rig.setup->caps);
     CHECK(hf_client_url(c) && hf_client_url(c)[0]);
     CHECK_RC(tried(c, nm("n"), HF_REQUEST(.flags = HF_NEED_DEADLINE)),

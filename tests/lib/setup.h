@@ -41,6 +41,7 @@ extern const struct setup setup_redis, setup_redis_unix, setup_redis_tls, setup_
     setup_redis_sentinel, setup_redis_cluster;
 extern const struct setup setup_zookeeper, setup_zookeeper_three, setup_zookeeper_tls,
     setup_zookeeper_auth, setup_zookeeper_rw, setup_zookeeper_ephemeral;
+extern const struct setup setup_etcd, setup_etcd_three, setup_etcd_tls, setup_etcd_auth;
 
 /* Of the program; ends with NULL, and the first is taken if none is named. */
 extern const struct setup setup_redlock, setup_redlock_three, setup_redis_plain;

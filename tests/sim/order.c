@@ -14,6 +14,7 @@ static void tell(const struct line *l, struct watch_on at, uint8_t of, bool chan
                                        .id = at.id,
                                        .slot = -1,
                                        .fence = at.fence,
+                                       .revision = w.revision,
                                        .shared = at.shared,
                                        .now = at.fence && at.id == of,
                                        .again = changed,
@@ -61,6 +62,7 @@ void order_drop(struct line *l, struct st *s)
     struct st was = *s;
 
     free_st(s);
+    w.revision++;
     fire(l, was.fence, was.shared, was.id, false);
     regard(l);
 }
@@ -180,7 +182,7 @@ static struct snap *part_of(const struct msg *m, const struct snap *all)
 
         if (m->what == READ_LIST || m->what == READ_TRY ||
             (m->what == READ_ENTRY && r->fence == m->fence && r->shared == m->shared) ||
-            (m->what == READ_CHECK && r->fence == m->fence) ||
+            ((m->what == READ_CHECK || m->what == READ_OWN) && r->fence == m->fence) ||
             (m->what == READ_FIND && r->token == m->token))
             s->rows[s->n++] = *r;
     }
@@ -298,6 +300,7 @@ static void amend(const struct msg *m, struct msg *a)
         return;
     s->weight = m->weight;
     s->shared = !w.plan->like_etcd;
+    w.revision++;
     fire(l, s->fence, was, s->id, w.plan->like_etcd);
     regard(l);
 }

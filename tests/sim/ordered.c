@@ -112,6 +112,11 @@ static void check(struct ordered_seat *s)
     read_for(s, READ_CHECK);
 }
 
+static void confirm(struct ordered_seat *s)
+{
+    read_for(s, READ_OWN);
+}
+
 static void create(struct ordered_seat *s)
 {
     struct msg m = about(s, M_JOIN);
@@ -270,6 +275,8 @@ void ordered_open(struct sim_client *c)
     like_etcd = like_zookeeper;
     like_etcd.in_order = false;
     like_etcd.other = NULL;
+    if (mix(w.plan->seed ^ 0x6f776e) % 2) /* or by a list */
+        like_etcd.confirm = confirm;
     hf__ordered_init(&c->ordered, w.plan->like_etcd ? &like_etcd : &like_zookeeper,
                      &c->store);
 }
@@ -452,6 +459,19 @@ static void checked(struct ordered_seat *s, const struct msg *m)
         hf__ordered_step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
+/* Alone, before it is granted. A read that is older than what was told is repeated. */
+static void confirmed(struct ordered_seat *s, const struct msg *m)
+{
+    if (s->state != SEAT_WAITING)
+        return;
+    if (m->rc < 0 || m->revision < s->line->revision)
+        hf__ordered_list(s->line);
+    else if (m->snap->n > 0)
+        hf__ordered_confirmed(s);
+    else if (s->entry)
+        hf__ordered_seen(s->line, s->entry, SEEN_GONE, 0);
+}
+
 static void listed(struct ordered_line *l, const struct msg *m)
 {
     struct ordered_entry **entries;
@@ -492,6 +512,8 @@ void ordered_read(struct sim_client *c, const struct msg *m)
         found(s, m);
     else if (m->what == READ_CHECK && s)
         checked(s, m);
+    else if (m->what == READ_OWN && s)
+        confirmed(s, m);
     else if (m->what == READ_LIST && l)
         listed(l, m);
     else if (m->what == READ_ENTRY && l)
@@ -523,6 +545,8 @@ void ordered_fired(struct sim_client *c, const struct msg *m)
 {
     struct ordered_line *l = line_known(c, m->line);
 
+    if (l && w.plan->like_etcd && m->revision > l->revision)
+        l->revision = m->revision;
     if (l && m->fence == 0)
         hf__ordered_line_changed(l, false);
     else if (l)

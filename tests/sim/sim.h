@@ -206,7 +206,7 @@ struct srow { /* a ticket as a store tells of it */
     bool shared; /* its node is not its first */
 };
 
-enum read_what { READ_LIST, READ_ENTRY, READ_TRY, READ_FIND, READ_CHECK };
+enum read_what { READ_LIST, READ_ENTRY, READ_TRY, READ_FIND, READ_CHECK, READ_OWN };
 
 struct snap {
     struct snap *next; /* in the pool */

@@ -324,6 +324,51 @@ static void asking_again_is_refused_later(void **state)
     happened("un1 un2 un3 ");
 }
 
+static void matched(int i)
+{
+    hf__link_matched(&w.k, &w.calls[i]);
+    w.times[i]++;
+    note("match%d ", i);
+}
+
+/* Answers that come by number: any call may be the next. The rest keeps its order, and is
+ * told once. */
+static void a_call_is_taken_out_of_the_middle(void **state)
+{
+    (void)state;
+    go(LINK_UP);
+    for (int i = 0; i < 5; i++)
+        send(i);
+    w.log[0] = '\0';
+    matched(2);
+    matched(4);
+    assert_ptr_equal(hf__link_oldest(&w.k), &w.calls[0]);
+    matched(0);
+    assert_ptr_equal(hf__link_oldest(&w.k), &w.calls[1]);
+    hf__link_lost(&w.k, &w.err);
+    happened("match2 match4 match0 down(broke) un1 un3 lost ");
+}
+
+/* The oldest is late although younger ones are answered all the time; once it is answered
+ * the next has its time anew. */
+static void answers_to_younger_calls_do_not_excuse_the_oldest(void **state)
+{
+    (void)state;
+    go(LINK_UP);
+    for (int i = 0; i < 4; i++)
+        send(i);
+    w.log[0] = '\0';
+    clock_pass(LIMIT_MS * 900, NULL);
+    matched(0);
+    clock_pass(LIMIT_MS * 900, NULL);
+    happened("match0 ");
+    matched(2);
+    clock_pass(LIMIT_MS * 99, NULL);
+    happened("match2 ");
+    clock_pass(LIMIT_MS * 2, NULL);
+    happened("read close down(no answer within 1000 ms) un1 un3 lost ");
+}
+
 static void a_broken_link_is_given_up_at_the_flush(void **state)
 {
     (void)state;
@@ -609,6 +654,8 @@ int main(void)
         CASE(what_cannot_be_sent_is_unanswered_at_the_next_flush),
         CASE(or_in_the_next_turn_if_nobody_flushes),
         CASE(asking_again_is_refused_later),
+        CASE(a_call_is_taken_out_of_the_middle),
+        CASE(answers_to_younger_calls_do_not_excuse_the_oldest),
         CASE(a_broken_link_is_given_up_at_the_flush),
         CASE(dropping_is_at_once),
         CASE(without_memory_everything_is_given_up),

@@ -42,7 +42,7 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct redi
 
 struct redis_seen { /* one ticket */
     const unsigned char *bytes;
-    const unsigned char *whose; /* who it is: record.c */
+    const unsigned char *whose; /* who it is: kit/owner_record.h */
     size_t whose_len;
     const char *token;
     bool holds;

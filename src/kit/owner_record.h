@@ -1,11 +1,12 @@
-/* record.h: who a ticket is, in bytes, as stores keep it that do not care what it says:
+/* owner_record.h: who a ticket is, in bytes, as stores keep it that do not care what it
+ * says:
  *
  *   1 format  8 process  8 owner's number  8 pid  1 length, host  2 length, note
  *   2 length, hints
  *
  * All numbers big-endian. Others write it, too, so every length is checked. */
-#ifndef HF_KIT_RECORD_H
-#define HF_KIT_RECORD_H
+#ifndef HF_KIT_OWNER_RECORD_H
+#define HF_KIT_OWNER_RECORD_H
 
 #include "kit/opening.h"
 

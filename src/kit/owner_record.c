@@ -1,5 +1,5 @@
-/* record.c: see record.h. */
-#include "kit/record.h"
+/* owner_record.c: see owner_record.h. */
+#include "kit/owner_record.h"
 
 #include "util/bytes.h"
 

@@ -1,0 +1,252 @@
+/* etcd.c: the least that an etcd server could do for the same, on a connection of our own.
+ *
+ *   a pair      a put of a ticket's key and its deletion, each awaited
+ *   in flight   the same by one connection, so many under way at once
+ *   a hand-off  a deletion and the event that tells the other of it; keys and watches are
+ *               made in advance, HAND of them, outside of the time
+ *
+ * Keys are as long as the library's, with as much in them, and lie where no name of a lock
+ * leads to. They hang on no lease: what is left after a kill stays. */
+#include "stores/link.h"
+
+#include "stores/grpc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HAND = 32, FLIGHT_MOST = 64, KEY_MOST = 1400 };
+
+struct raw {
+    struct grpc_link *link;
+    char base[KEY_MOST - 128];
+};
+
+static ProtobufCBinaryData key(const struct raw *r, char text[KEY_MOST], int index, int i)
+{
+    int n = snprintf(text, KEY_MOST, "%s%d/0123456789abcdef.0123456789abcdef01234567%08x",
+                     r->base, index, (unsigned)i);
+
+    return (ProtobufCBinaryData){ (size_t)n, (uint8_t *)text };
+}
+
+static int put(struct raw *r, int index, int i, int slot)
+{
+    static char value[200];
+    Hf__Etcd__PutRequest q = HF__ETCD__PUT_REQUEST__INIT;
+    char text[KEY_MOST];
+
+    memset(value, 'v', sizeof value);
+    q.key = key(r, text, index, i);
+    q.value = (ProtobufCBinaryData){ sizeof value, (uint8_t *)value };
+    return grpc_call(r->link, "/etcdserverpb.KV/Put", &q.base, slot);
+}
+
+static int del(struct raw *r, int index, int i, int slot)
+{
+    Hf__Etcd__DeleteRangeRequest q = HF__ETCD__DELETE_RANGE_REQUEST__INIT;
+    char text[KEY_MOST];
+
+    q.key = key(r, text, index, i);
+    return grpc_call(r->link, "/etcdserverpb.KV/DeleteRange", &q.base, slot);
+}
+
+/* All that are under way. */
+static int answers(struct raw *r)
+{
+    int status = 0;
+
+    while (status == 0 && r->link->open > 0) {
+        status = grpc_wait(r->link);
+        while (grpc_take(r->link) >= 0)
+            ;
+    }
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------- */
+
+static int raw_open(struct worker *w)
+{
+    struct raw *r = w->raw = calloc(1, sizeof *r);
+    struct link_target to;
+    const char *path;
+
+    if (!r) {
+        cli_say("out of memory");
+        return EXIT_SYSTEM;
+    }
+    if (!link_read(&to, w->bench->url, "2379"))
+        return link_broken("the URL");
+    path = to.path[0] == '/' ? to.path + 1 : to.path;
+    snprintf(r->base, sizeof r->base, "%.1000s%s/bench/%s/", path, path[0] ? "/" : "",
+             strrchr(w->bench->prefix, '/') + 1);
+    return grpc_open(&r->link, &to);
+}
+
+static void raw_close(struct worker *w)
+{
+    struct raw *r = w->raw;
+
+    if (!r)
+        return;
+    grpc_close(r->link);
+    free(r);
+    w->raw = NULL;
+}
+
+/* ---- pairs ----------------------------------------------------------------------- */
+
+static int raw_pair(struct worker *w)
+{
+    struct raw *r = w->raw;
+    int status = put(r, w->index, 0, 0);
+
+    if (status == 0)
+        status = answers(r);
+    if (status == 0)
+        status = del(r, w->index, 0, 0);
+    return status ? status : answers(r);
+}
+
+/* ---- hand-off -------------------------------------------------------------------- */
+
+static int watch(struct raw *r, int index, int i)
+{
+    Hf__Etcd__WatchCreateRequest create = HF__ETCD__WATCH_CREATE_REQUEST__INIT;
+    Hf__Etcd__WatchRequest q = HF__ETCD__WATCH_REQUEST__INIT;
+    char text[KEY_MOST];
+    int status;
+
+    create.key = key(r, text, index, i);
+    q.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CREATE_REQUEST;
+    q.create_request = &create;
+    status = grpc_watch(r->link, &q);
+    while (status == 0 && r->link->watch->created == 0)
+        status = grpc_wait(r->link);
+    if (status == 0)
+        r->link->watch->created--;
+    return status;
+}
+
+/* Keys of our own, and watches on those of the other. */
+static int deal(struct worker *w, int round)
+{
+    struct raw *r = w->raw;
+    char go = 'p';
+    int status = 0;
+
+    for (int i = 0; i < HAND && status == 0; i++)
+        status = put(r, w->index, round * HAND + i, 0);
+    if (status == 0)
+        status = answers(r);
+    if (status == 0)
+        status = bench_meet(w, &go);
+    for (int i = 0; i < HAND && status == 0; i++)
+        status = watch(r, 1 - w->index, round * HAND + i);
+    return status ? status : bench_meet(w, &go);
+}
+
+static int get(struct raw *r)
+{
+    int status = 0;
+
+    while (status == 0 && r->link->watch->events == 0) {
+        status = grpc_wait(r->link);
+        while (grpc_take(r->link) >= 0) /* of the deletion before */
+            ;
+    }
+    r->link->watch->events--;
+    return status;
+}
+
+/* The second answers what it hears. */
+static int play(struct worker *w, int round)
+{
+    struct raw *r = w->raw;
+    int64_t start = bench_now(), now = start;
+    int status = 0;
+
+    for (int i = 0; i < HAND && status == 0; i++) {
+        int64_t begun = now;
+
+        status = w->index == 0 ? del(r, 0, round * HAND + i, 0) : get(r);
+        if (status == 0)
+            status = w->index == 0 ? get(r) : del(r, 1, round * HAND + i, 0);
+        now = bench_now();
+        if (w->index == 0) {
+            w->slice->pairs++;
+            samples_add(&w->slice->samples, (double)(now - begun) / 1e3);
+        }
+    }
+    if (w->index == 0)
+        w->slice->ns += now - start;
+    return status ? status : answers(r);
+}
+
+static int raw_turns(struct worker *w, int64_t until)
+{
+    char go = 'p';
+    int status = 0;
+
+    for (int round = 0; status == 0 && go == 'p'; round++) {
+        status = deal(w, round);
+        if (status == 0)
+            status = play(w, round);
+        go = bench_now() < until ? 'p' : 'q';
+        if (status == 0)
+            status = bench_meet(w, &go);
+    }
+    return status;
+}
+
+/* ---- many in flight -------------------------------------------------------------- */
+
+static int raw_flight(struct worker *w, int n, int64_t until)
+{
+    struct raw *r = w->raw;
+    int64_t since[FLIGHT_MOST], start = bench_now(), now;
+    bool holds[FLIGHT_MOST] = { false };
+    int status = 0, i;
+
+    for (i = 0; i < n && i < FLIGHT_MOST && status == 0; i++) {
+        since[i] = start;
+        status = put(r, w->index, i, i);
+    }
+    while (status == 0 && r->link->open > 0) {
+        status = grpc_wait(r->link);
+        while (status == 0 && (i = grpc_take(r->link)) >= 0) {
+            now = bench_now();
+            if (holds[i]) {
+                w->slice->pairs++;
+                samples_add(&w->slice->samples, (double)(now - since[i]) / 1e3);
+                since[i] = now;
+            }
+            holds[i] = !holds[i];
+            if (holds[i])
+                status = del(r, w->index, i, i);
+            else if (now < until)
+                status = put(r, w->index, i, i);
+        }
+    }
+    w->slice->ns = bench_now() - start;
+    return status;
+}
+
+/* Of several servers the library chooses one, and the limit must be that of the same one.
+ */
+static bool serves(const char *url)
+{
+    return strncmp(url, "etcd://", 7) == 0 &&
+           !memchr(url + 7, ',', strcspn(url + 7, "/?")) &&
+           !memchr(url + 7, '@', strcspn(url + 7, "/?"));
+}
+
+const struct bench_raw bench_raw_etcd = { .serves = serves,
+                                          .open = raw_open,
+                                          .close = raw_close,
+                                          .pair = raw_pair,
+                                          .turns = raw_turns,
+                                          .flight = raw_flight,
+                                          .pair_most = 1.2,
+                                          .turns_most = 1.3,
+                                          .flight_most = 1 / 0.8 };

@@ -1,0 +1,111 @@
+/* amend.c: another note, owner or ttl of a held ticket; an exclusive one that becomes
+ * shared. All of it is a put of the key, whose creation, and so its place and its fence,
+ * stays; another ttl is another lease.
+ *
+ * Written under the revision of the value that we know, so that the mark of `break` is
+ * never overwritten, and a put that a lost connection has left under way does nothing once
+ * another has been done: if the revision is another, the value is read, and it is written
+ * again. */
+#include "driver/etcd/etcd.h"
+
+static void drop_move(struct etcd_seat *s)
+{
+    if (s->moves)
+        s->moves->seats--;
+    s->moves = NULL;
+}
+
+static void is_amended(struct etcd_seat *s, int64_t revision)
+{
+    struct ticket *t = s->seat.t;
+    struct ordered_line *line = s->seat.line;
+
+    s->mod = revision;
+    if (s->moves) {
+        s->lease->seats--;
+        s->lease = s->moves;
+        s->moves = NULL;
+        if (t->life->kind == LIFE_WIDE) /* else it is marked, and not renewed */
+            hf__hang(t, s->lease->life);
+    }
+    if (s->seat.entry && t->weight < s->seat.entry->form.weight)
+        s->seat.entry->form.weight = t->weight;
+    ev_amended(t, 0);
+    hf__ordered_decide(line, false); /* those behind it in this client */
+}
+
+static void answer_amend(struct etcd_conn *c, struct etcd_call *q,
+                         const struct etcd_answer *a)
+{
+    const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
+    const Hf__Etcd__RangeResponse *key;
+    struct ticket_record rec;
+    hf_error err;
+    int rc;
+    struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+
+    if (!s || s->seat.state != SEAT_HELD)
+        return;
+    key = rc == 0 ? hf__etcd_range_at(r, 0) : NULL;
+    if (rc < 0) {
+        drop_move(s);
+        ev_amended(s->seat.t, rc);
+    } else if (r->succeeded) {
+        is_amended(s, hf__etcd_revision(a));
+    } else if (!key || key->n_kvs == 0 ||
+               key->kvs[0]->create_revision != (int64_t)s->seat.fence) {
+        drop_move(s);
+        hf__etcd_seat_missed(s);
+        ev_amended(s->seat.t, HF_ELOST);
+    } else {
+        hf__record_read(&rec, key->kvs[0]->value.data, key->kvs[0]->value.len);
+        s->mod = key->kvs[0]->mod_revision;
+        s->marked = s->marked || rec.broken; /* the core is told by the watch */
+        hf__etcd_amend_now(s);
+    }
+}
+
+void hf__etcd_amend_now(struct etcd_seat *s)
+{
+    struct etcd *e = etcd_in(s->seat.of);
+    const struct etcd_lease *l = s->moves ? s->moves : s->lease;
+    struct seat_call *q = hf__etcd_seat_call(s, answer_amend);
+    char value[RECORD_MAX];
+    struct etcd_txn txn;
+    struct etcd_key key;
+
+    if (!q)
+        return;
+    hf__etcd_seat_key(s, &key);
+    hf__etcd_txn(&txn);
+    hf__etcd_if_changed(&txn, &key, s->mod);
+    hf__etcd_put(&txn.then, &key, value, hf__etcd_seat_value(s, value, l->ttl_s, 0), l->id);
+    hf__etcd_get(&txn.otherwise, &key, NULL);
+    hf__etcd_txn_send(e, &txn, &q->call);
+}
+
+void hf__etcd_amend(struct store *store, struct ticket *t)
+{
+    struct ordered_seat *seat = t->drv_ptr;
+    struct etcd_seat *s = seat ? etcd_seat(seat) : NULL;
+    hf_error err;
+
+    if (!s || seat->state != SEAT_HELD) {
+        ev_amended(t, HF_ELOST);
+        return;
+    }
+    drop_move(s);
+    if ((t->ttl_ms + 999) / 1000 != s->lease->ttl_s) {
+        s->moves = hf__etcd_lease(etcd_of(store), t->ttl_ms, &err);
+        if (!s->moves) {
+            ev_amended(t, err.code);
+            return;
+        }
+        s->moves->seats++;
+        if (!hf__etcd_lease_ready(s->moves)) {
+            s->to_amend = true;
+            return;
+        }
+    }
+    hf__etcd_amend_now(s);
+}

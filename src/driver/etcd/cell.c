@@ -1,0 +1,233 @@
+/* cell.c: one small record per name, outside of its line: the key <base>/cell/<name>. Its
+ * version is the revision of its last change, which grows with every change of the store.
+ *
+ *   [a lease, if it expires] -> [what is there, if it is added to] -> one transaction
+ *
+ * A sum is written only if the cell is still what was read; else it is read again. A change
+ * that is not answered is HF_EUNREACHABLE: it may or may not have happened. */
+#include "driver/etcd/etcd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 10000 };
+
+struct etcd_cell_job {
+    struct query query;
+    struct etcd *e;
+    int64_t lease;
+    unsigned tries;
+    struct etcd_key key;
+    size_t len;
+    unsigned char next[HF_CELL_MAX]; /* what is written */
+};
+
+struct etcd_cell_call {
+    struct etcd_call call;
+    struct etcd_cell_job *job;
+};
+
+static void read_it(void *with);
+
+static struct etcd_cell_job *job_of(struct etcd_call *q)
+{
+    return container_of(q, struct etcd_cell_call, call)->job;
+}
+
+static void end(struct etcd_cell_job *j, int rc, const hf_error *err)
+{
+    hf__query_end(&j->query, rc, err);
+    free(j);
+}
+
+static void fail(struct etcd_cell_job *j, int code, const char *text)
+{
+    hf_error err;
+
+    end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
+}
+
+static struct etcd_call *ask(struct etcd_cell_job *j, etcd_answered *answer)
+{
+    struct etcd_call *q = hf__etcd_call(&j->e->conn, answer, sizeof(struct etcd_cell_call));
+
+    if (q)
+        container_of(q, struct etcd_cell_call, call)->job = j;
+    else
+        fail(j, HF_ENOMEM, "no memory for a cell");
+    return q;
+}
+
+static bool tell(struct etcd_cell_job *j, const Hf__Etcd__RangeResponse *r)
+{
+    struct cell *cell = j->query.cell;
+
+    cell->value_len = cell->version = 0;
+    if (!r || r->n_kvs == 0)
+        return true;
+    if (r->kvs[0]->value.len > HF_CELL_MAX)
+        return false;
+    cell->version = (uint64_t)r->kvs[0]->mod_revision;
+    cell->value_len = r->kvs[0]->value.len;
+    if (cell->value_len > 0)
+        memcpy(cell->value, r->kvs[0]->value.data, cell->value_len);
+    return true;
+}
+
+/* ---- changing ---------------------------------------------------------------------- */
+
+static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct etcd_cell_job *j = job_of(q);
+    struct cell *cell = j->query.cell;
+    const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
+    hf_error err;
+    int rc = hf__etcd_query_result(etcd_at(c), a, &err);
+
+    if (rc < 0 || !cell) {
+        end(j, rc, &err);
+    } else if (r->succeeded) {
+        memcpy(cell->value, j->next, j->len);
+        cell->value_len = j->len;
+        cell->version = cell->verb == CELL_DEL ? 0 : (uint64_t)hf__etcd_revision(a);
+        end(j, 0, NULL);
+    } else if (cell->verb == CELL_ADD && j->tries++ < TRIES) {
+        read_it(j);
+    } else if (!tell(j, hf__etcd_range_at(r, 0))) {
+        fail(j, HF_EPROTO, "the cell is another program's");
+    } else {
+        fail(j, cell->verb == CELL_ADD ? HF_EBUSYSTORE : HF_EBUSY,
+             "the cell has another version");
+    }
+}
+
+static void change(struct etcd_cell_job *j)
+{
+    const struct cell *cell = j->query.cell;
+    struct etcd_call *q = ask(j, changed);
+    struct etcd_txn txn;
+
+    if (!q)
+        return;
+    hf__etcd_txn(&txn);
+    if (cell->verb == CELL_ADD || !cell->if_any)
+        hf__etcd_if_changed(
+            &txn, &j->key,
+            (int64_t)(cell->verb == CELL_ADD ? cell->version : cell->if_version));
+    if (cell->verb == CELL_DEL)
+        hf__etcd_delete(&txn.then, &j->key);
+    else
+        hf__etcd_put(&txn.then, &j->key, j->next, j->len, j->lease);
+    hf__etcd_get(&txn.otherwise, &j->key, NULL);
+    hf__etcd_txn_send(j->e, &txn, q);
+}
+
+/* The sum of the number that is there and what is to be added; false: there is none. */
+static bool add(struct etcd_cell_job *j)
+{
+    struct cell *cell = j->query.cell;
+    char text[HF_CELL_MAX + 1], *stop = text;
+    int64_t number = 0;
+
+    if (cell->version > 0) {
+        memcpy(text, cell->value, cell->value_len);
+        text[cell->value_len] = '\0';
+        errno = 0;
+        number = strtoll(text, &stop, 10);
+        if (cell->value_len == 0 || *stop != '\0' || errno != 0)
+            return false;
+    }
+    if (__builtin_add_overflow(number, cell->add, &number))
+        return false;
+    cell->number = number;
+    j->len = (size_t)snprintf((char *)j->next, sizeof j->next, "%" PRId64, number);
+    return true;
+}
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct etcd_cell_job *j = job_of(q);
+    hf_error err;
+    int rc = hf__etcd_query_result(etcd_at(c), a, &err);
+
+    if (rc < 0 || !j->query.cell)
+        end(j, rc, &err);
+    else if (!tell(j, a->body))
+        fail(j, HF_EPROTO, "the cell is another program's");
+    else if (j->query.cell->verb == CELL_GET)
+        end(j, 0, NULL);
+    else if (!add(j))
+        fail(j, HF_EINVAL, "the cell holds no number, or the sum is too great");
+    else
+        change(j);
+}
+
+static void read_it(void *with)
+{
+    struct etcd_cell_job *j = with;
+    struct etcd_call *q;
+    Hf__Etcd__RangeRequest r;
+
+    if (!j->query.cell) {
+        end(j, 0, NULL);
+        return;
+    }
+    if (j->query.cell->verb == CELL_PUT || j->query.cell->verb == CELL_DEL) {
+        change(j);
+        return;
+    }
+    q = ask(j, was_read);
+    hf__etcd_range(&r, &j->key, NULL);
+    if (q)
+        hf__etcd_send(&j->e->conn, q, ETCD_RANGE, &r);
+}
+
+static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct etcd_cell_job *j = job_of(q);
+    hf_error err;
+    int rc = hf__etcd_query_result(etcd_at(c), a, &err);
+
+    if (rc < 0) {
+        end(j, rc, &err);
+        return;
+    }
+    j->lease = ((const Hf__Etcd__LeaseGrantResponse *)a->body)->id;
+    read_it(j);
+}
+
+static void begin(void *with)
+{
+    struct etcd_cell_job *j = with;
+    const struct cell *cell = j->query.cell;
+    struct etcd_call *q;
+
+    if (!cell || cell->ttl_ms == 0 || (cell->verb != CELL_PUT && cell->verb != CELL_ADD)) {
+        read_it(j);
+        return;
+    }
+    q = ask(j, has_lease);
+    if (q)
+        hf__etcd_grant(j->e, q, cell->ttl_ms);
+}
+
+void hf__etcd_cell(struct store *s, struct cell *cell)
+{
+    struct etcd_cell_job *j = calloc(1, sizeof *j);
+
+    if (!j) {
+        hf__query_refuse(NULL, cell, HF_ENOMEM, NULL, "no memory for a cell");
+        return;
+    }
+    j->e = etcd_of(s);
+    j->len = cell->verb == CELL_PUT ? cell->value_len : 0;
+    memcpy(j->next, cell->value, j->len);
+    hf__etcd_cell_key(&j->key, j->e, cell->name, cell->name_len);
+    hf__query_begin(&j->query, NULL, cell);
+    hf__etcd_follow(j->e, NULL, cell, begin, j);
+}

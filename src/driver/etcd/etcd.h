@@ -1,0 +1,315 @@
+/* etcd.h: the objects of the etcd driver and what its files offer each other.
+ *
+ * etcd    one opened store: what the URL said, one connection, leases, lines, watches
+ * lease   a lease of etcd: the life of all tickets of one ttl
+ * line    a line in which this client has seats, as kit/ordered.h keeps it, and its keys
+ * seat    one ticket of ours, as kit/ordered.h keeps it, and its key
+ * watch   something that the server tells us the changes of
+ * job     a look, a list or an eviction
+ *
+ * Reading order: wire.h, key.c, txn.c, session.c, lease.c, kit/ordered.h, watch.c, line.c,
+ * ticket.c, amend.c.
+ */
+#ifndef HF_DRIVER_ETCD_ETCD_H
+#define HF_DRIVER_ETCD_ETCD_H
+
+#include "driver/etcd/wire.h"
+#include "kit/opening.h"
+#include "kit/ordered.h"
+#include "kit/query.h"
+#include "kit/ticket_record.h"
+#include "net/tls.h"
+
+struct etcd;
+
+/* ---- keys (key.c) ------------------------------------------------------------------ */
+
+enum { BASE_MAX = 1024, KEY_MAX = BASE_MAX + 3 * HF_NAME_MAX + 128, LEASES_MAX = 8 };
+
+struct etcd_key {
+    size_t len;
+    char at[KEY_MAX];
+};
+
+int hf__etcd_base(struct etcd *, const struct url *, hf_error *);
+void hf__etcd_line_key(struct etcd_key *, const struct etcd *, const char *name,
+                       size_t len); /* of the line, with the slash at its end */
+void hf__etcd_cell_key(struct etcd_key *, const struct etcd *, const char *name, size_t);
+void hf__etcd_epoch_key(struct etcd_key *, const struct etcd *, int64_t lease);
+void hf__etcd_key_add(struct etcd_key *, const char *, size_t);
+/* The name of a ticket's key in its line. */
+void hf__etcd_node(char node[64], int64_t lease, const unsigned char token[HF_TOKEN]);
+/* The name of the line of a key below the base; false: it is none. */
+bool hf__etcd_line_name(const struct etcd *, const ProtobufCBinaryData *key, char *name,
+                        size_t *ret_len);
+void hf__etcd_token(unsigned char token[HF_TOKEN], const struct ticket_record *,
+                    const char *node, size_t len);
+
+static inline ProtobufCBinaryData hf__etcd_bytes(const void *at, size_t len)
+{
+    return (ProtobufCBinaryData){ len, (uint8_t *)(uintptr_t)at };
+}
+
+/* ---- transactions (txn.c) ---------------------------------------------------------- */
+
+enum { TXN_COMPARES = 100, TXN_OPS = 3 };
+
+struct etcd_txn {
+    Hf__Etcd__TxnRequest request;
+    Hf__Etcd__Compare compares[TXN_COMPARES], *compare[TXN_COMPARES];
+    struct etcd_ops {
+        Hf__Etcd__RequestOp ops[TXN_OPS], *op[TXN_OPS];
+        Hf__Etcd__RangeRequest range[TXN_OPS];
+        Hf__Etcd__PutRequest put;
+        Hf__Etcd__DeleteRangeRequest delete;
+        size_t n;
+    } then, otherwise;
+};
+
+/* Of a range: everything that begins with the key. Keys and values are not copied. */
+void hf__etcd_txn(struct etcd_txn *);
+/* Takes the counts, and sends it. */
+void hf__etcd_txn_send(struct etcd *, struct etcd_txn *, struct etcd_call *);
+void hf__etcd_if_created(struct etcd_txn *, const struct etcd_key *, int64_t revision);
+void hf__etcd_if_changed(struct etcd_txn *, const struct etcd_key *, int64_t revision);
+void hf__etcd_if_none(struct etcd_txn *, const struct etcd_key *, char end[KEY_MAX]);
+void hf__etcd_put(struct etcd_ops *, const struct etcd_key *, const void *, size_t,
+                  int64_t lease);
+void hf__etcd_get(struct etcd_ops *, const struct etcd_key *, char *end);
+void hf__etcd_delete(struct etcd_ops *, const struct etcd_key *);
+void hf__etcd_range(Hf__Etcd__RangeRequest *, const struct etcd_key *, char *end);
+void hf__etcd_end_of(char *end, const struct etcd_key *);
+const Hf__Etcd__RangeResponse *hf__etcd_range_at(const Hf__Etcd__TxnResponse *, size_t);
+
+/* ---- the connection (session.c) ---------------------------------------------------- */
+
+/* What an answer says: 1: nothing, and nothing is to be done: the connection is lost, or is
+ * given up here because nobody knows what has become of the request; 0; HF_E*: refused. */
+int hf__etcd_result(struct etcd *, const struct etcd_answer *, hf_error *);
+/* The same of a look or a cell: never 1. */
+int hf__etcd_query_result(struct etcd *, const struct etcd_answer *, hf_error *);
+int64_t hf__etcd_revision(const struct etcd_answer *); /* of one with GRPC_OK */
+bool hf__etcd_no_lease(const struct etcd_answer *);    /* "requested lease not found" */
+void hf__etcd_settled(struct etcd *); /* a lease has been proved, or is over */
+void hf__etcd_next_member(struct etcd *);
+void hf__etcd_shut(struct store *);
+extern const struct link_events hf__etcd_events;
+
+/* ---- leases (lease.c) -------------------------------------------------------------- */
+
+struct etcd_lease {
+    struct list node; /* etcd.leases, or etcd.old */
+    struct etcd *of;
+    struct life *life;
+    int64_t id; /* 0: not granted yet */
+    int64_t ttl_s;
+    int64_t epoch;      /* what its creates compare; see lease.c */
+    bool asked, proved; /* grant or proof under way; creates of before are impossible */
+    bool dead;
+    int64_t alive_at; /* sending of the last answered keep-alive */
+    unsigned seats, idle;
+    bool missed; /* a key of a seat on it */
+};
+
+/* NULL: HF_ENOTSUP, too many, or HF_ENOMEM */
+struct etcd_lease *hf__etcd_lease(struct etcd *, int64_t ttl_ms, hf_error *);
+bool hf__etcd_lease_ready(struct etcd_lease *); /* else hf__etcd_lease_made comes */
+void hf__etcd_lease_prove(struct etcd_lease *);
+void hf__etcd_lease_over(struct etcd_lease *, bool revoke);
+void hf__etcd_lease_check(struct etcd_lease *); /* does it live? hf__etcd_lease_lives */
+bool hf__etcd_lease_late(const struct etcd_lease *);
+void hf__etcd_leases_down(struct etcd *);
+void hf__etcd_leases_tidy(struct etcd *);
+void hf__etcd_leases_end(struct etcd *); /* revokes all, then ev_shut */
+void hf__etcd_lease_free(struct etcd_lease *);
+void hf__etcd_renew(struct store *, struct life *const *, size_t);
+void hf__etcd_pulse(struct timer *);
+void hf__etcd_pulse_later(struct etcd *);
+/* One of its own, for a key that nobody renews. `answer`: of LeaseGrant */
+void hf__etcd_grant(struct etcd *, struct etcd_call *, int64_t ttl_ms);
+
+/* ---- watches (watch.c) ------------------------------------------------------------- */
+
+struct etcd_watch {
+    struct map_node node;   /* etcd.watches, by its id */
+    struct map_node by_seq; /* etcd.tickets, if it is of a ticket */
+    struct list all;        /* etcd_line.watches, or etcd.follows */
+    struct etcd *of;
+    int64_t id;
+    bool created;
+    struct etcd_line *line;    /* of a line or of one of its tickets */
+    struct look *look;         /* a follow */
+    struct cell *cell;         /* likewise */
+    void (*go_on)(void *with); /* when it has been created */
+    void *with;
+    int64_t seq;
+    size_t node_len;
+    char name[]; /* of the ticket; "": the whole line */
+};
+
+struct etcd_watch *hf__etcd_watch(struct etcd *, struct list *all);
+/* Of a ticket; NULL: there is none, or no memory, and the connection is given up. */
+struct etcd_watch *hf__etcd_ticket_watch(struct etcd_line *, const struct ordered_entry *);
+struct etcd_watch *hf__etcd_new_ticket_watch(struct etcd_line *,
+                                             const struct ordered_entry *);
+struct etcd_watch *hf__etcd_watch_of(const struct etcd *, int64_t id);
+void hf__etcd_watch_send(struct etcd_watch *, const struct etcd_key *, bool range);
+void hf__etcd_watch_end(struct etcd_watch *);
+void hf__etcd_watched(struct etcd_conn *, const Hf__Etcd__WatchResponse *);
+void hf__etcd_watches_down(struct etcd *);
+/* Before it is read: the follow is watched. `go_on` is called now or later, not after
+ * `stop`. */
+void hf__etcd_follow(struct etcd *, struct look *, struct cell *, void (*go_on)(void *with),
+                     void *with);
+void hf__etcd_unfollow(struct etcd *, const struct look *, const struct cell *);
+
+/* ---- lines and seats (line.c, ticket.c, amend.c); see kit/ordered.h ---------------- */
+
+struct etcd_line {
+    struct ordered_line line;
+    struct map_node node; /* etcd.lines */
+    struct list watches;  /* etcd_watch.all */
+    struct etcd_watch *whole;
+    struct list to_create; /* etcd_seat.to_create: in the order of their joins */
+    bool creating;         /* one of them is under way */
+    bool list_due;         /* a list was asked for, and is not sent yet */
+    size_t made;           /* tickets of ours since the last list */
+    size_t key_len;
+    char key[];
+};
+
+struct etcd_seat {
+    struct ordered_seat seat;
+    struct etcd_lease *lease; /* NULL: not known */
+    struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
+    struct list to_create;    /* etcd_line.to_create */
+    bool to_amend;            /* when the lease is there */
+    bool marked, confirming;
+    bool tries;      /* its create is to make nothing if it does not hold */
+    int64_t mod;     /* the revision of its value, as last heard of */
+    int64_t since;   /* ms since 1970 */
+    int64_t gone_at; /* its key was missed then; 0: never */
+};
+
+struct seat_call {
+    struct etcd_call call;
+    struct etcd_seat *seat; /* pinned */
+    int64_t least;          /* the answer must not be older */
+};
+
+extern const struct ordered_ops hf__etcd_ordered;
+
+struct etcd_line *hf__etcd_line(struct etcd *, const char *name, size_t len);
+void hf__etcd_line_free(struct ordered_line *);
+void hf__etcd_line_list(struct ordered_line *, bool watch);
+void hf__etcd_line_list_due(struct etcd_line *); /* sends it if it is time */
+bool hf__etcd_line_watch(struct ordered_line *, const struct ordered_entry *);
+/* Takes the tickets of an answer. */
+void hf__etcd_line_listed(struct etcd_line *, const Hf__Etcd__RangeResponse *,
+                          int64_t revision, bool watch);
+void hf__etcd_line_key_of(const struct etcd_line *, struct etcd_key *, const char *node,
+                          size_t len);
+/* The tickets among the keys of a line; NULL: no memory */
+struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *, size_t dir_len);
+void hf__etcd_line_event(struct etcd_watch *, const Hf__Etcd__Event *);
+void hf__etcd_line_refused(struct etcd_watch *);
+void hf__etcd_lines_down(struct etcd *);
+void hf__etcd_lines_over(struct etcd *, struct etcd_lease *);
+void hf__etcd_seat_missed(struct etcd_seat *); /* by a read, or an event */
+/* The lease has been granted or proved (0), or has not; or it lives on. */
+void hf__etcd_lease_made(struct etcd_lease *, int rc, const hf_error *);
+void hf__etcd_lease_lives(struct etcd_lease *);
+
+struct seat_call *hf__etcd_seat_call(struct etcd_seat *, etcd_answered *);
+/* The seat of an answer, unpinned; NULL: nobody cares, or the connection is lost. *rc: as
+ * hf__etcd_result */
+struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *, struct etcd_call *,
+                                         const struct etcd_answer *, int *rc, hf_error *);
+void hf__etcd_seat_key(const struct etcd_seat *, struct etcd_key *);
+size_t hf__etcd_seat_value(const struct etcd_seat *, char value[RECORD_MAX], int64_t ttl_s,
+                           int64_t kept_ms);
+void hf__etcd_create_next(struct etcd_line *);
+void hf__etcd_amend_now(struct etcd_seat *);
+void hf__etcd_join(struct store *, struct ticket *);
+void hf__etcd_leave(struct store *, struct ticket *);
+void hf__etcd_amend(struct store *, struct ticket *);
+
+/* ---- looking, cells (look.c, evict.c, cell.c) --------------------------------------- */
+
+void hf__etcd_look(struct store *, struct look *);
+void hf__etcd_evict(struct store *, struct look *);
+void hf__etcd_cell(struct store *, struct cell *);
+void hf__etcd_stop(struct store *, struct look *, struct cell *);
+
+/* ---- the store --------------------------------------------------------------------- */
+
+struct etcd {
+    struct store store;
+    struct opening open;
+    struct etcd_conn conn;
+    struct list dirty;
+    size_t member;    /* of open.hosts: the present one */
+    size_t visited;   /* of them: before the first UP, until an old release is found */
+    bool old_release; /* an answer about a lease is not certain */
+    bool seen;        /* it has been up */
+    bool shut;
+    int64_t revision; /* the greatest that was heard of */
+    uint64_t cluster; /* its number; 0: not known */
+    bool raw;         /* names=raw */
+    size_t base_len;  /* before the names of lines: "", or with a slash at its end */
+    char base[BASE_MAX + 2];
+
+    struct list leases, old; /* etcd_lease.node; old: over, but not forgotten */
+    struct timer pulse;
+    size_t unproved; /* leases whose proof is awaited before UP */
+
+    struct ordered ordered;
+    struct map lines, watches, tickets; /* tickets: etcd_watch.by_seq */
+    uint64_t hash_key[2];
+    struct list follows; /* etcd_watch.all */
+    int64_t watch_id;
+};
+
+static inline struct etcd *etcd_of(struct store *s)
+{
+    return container_of(s, struct etcd, store);
+}
+
+static inline struct etcd *etcd_in(struct ordered *o)
+{
+    return container_of(o, struct etcd, ordered);
+}
+
+static inline struct etcd *etcd_at(struct etcd_conn *c)
+{
+    return container_of(c, struct etcd, conn);
+}
+
+static inline struct etcd_line *etcd_line(struct ordered_line *l)
+{
+    return container_of(l, struct etcd_line, line);
+}
+
+static inline struct etcd_seat *etcd_seat(struct ordered_seat *s)
+{
+    return container_of(s, struct etcd_seat, seat);
+}
+
+static inline struct etcd_lease *etcd_lease_of(const struct life *l) /* a LIFE_WIDE */
+{
+    return (struct etcd_lease *)(uintptr_t)l->drv[0];
+}
+
+static inline int64_t etcd_now(const struct etcd *e)
+{
+    return e->store.env->now(e->store.env);
+}
+
+static inline int64_t etcd_wall_ms(const struct etcd *e)
+{
+    return e->store.env->wall(e->store.env) / 1000;
+}
+
+extern const struct hf_driver hf__driver_etcd;
+
+#endif

@@ -1,0 +1,239 @@
+/* evict.c: ending a ticket by its token, or letting a kept one last for longer.
+ *
+ * The line is read; what is done is one transaction that compares what was read, and if
+ * that is another meanwhile the line is read again.
+ *
+ * At once, or if it is kept, so nobody's: its key is deleted. Else, if it holds, a mark is
+ * written into its value, which its holder watches; another program's ticket has nobody who
+ * would heed it (HF_ENOTSUP). One that waits is deleted, but only as long as it waits (G1):
+ * with comparisons that tickets ahead of it are there which leave it no room. Whoever
+ * counts it among the holders must have seen one of those end. */
+#include "driver/etcd/etcd.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 10, AHEAD_MAX = TXN_COMPARES - 1 };
+
+struct etcd_evict {
+    struct query query;
+    struct etcd *e;
+    unsigned tries;
+    struct etcd_key key;
+    int64_t mod; /* of a kept one */
+    size_t value_len;
+    char value[RECORD_MAX];
+};
+
+struct etcd_evict_call {
+    struct etcd_call call;
+    struct etcd_evict *job;
+};
+
+static void read_line(struct etcd_evict *);
+
+static void end(struct etcd_evict *j, int rc, const hf_error *err)
+{
+    hf__query_end(&j->query, rc, err);
+    free(j);
+}
+
+static void fail(struct etcd_evict *j, int code, const char *text)
+{
+    hf_error err;
+
+    end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
+}
+
+static struct etcd_call *ask(struct etcd_evict *j, etcd_answered *answer)
+{
+    struct etcd_call *q =
+        hf__etcd_call(&j->e->conn, answer, sizeof(struct etcd_evict_call));
+
+    if (q)
+        container_of(q, struct etcd_evict_call, call)->job = j;
+    else
+        fail(j, HF_ENOMEM, "no memory for an eviction");
+    return q;
+}
+
+static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
+    hf_error err;
+    int rc = hf__etcd_query_result(etcd_at(c), a, &err);
+
+    bool changed = rc == 0 && !((const Hf__Etcd__TxnResponse *)a->body)->succeeded;
+
+    if (changed && j->query.look && j->tries++ < TRIES)
+        read_line(j);
+    else if (changed)
+        fail(j, HF_EBUSYSTORE, "the ticket changes all the time");
+    else if (hf__etcd_no_lease(a))
+        fail(j, HF_ENOENT, "its lease is over");
+    else
+        end(j, rc, &err);
+}
+
+static void key_at(struct etcd_key *k, const Hf__Etcd__KeyValue *kv)
+{
+    k->len = 0;
+    hf__etcd_key_add(k, (const char *)kv->key.data, kv->key.len);
+}
+
+static void put(struct etcd_evict *j, int64_t lease)
+{
+    struct etcd_call *q = ask(j, done);
+    struct etcd_txn txn;
+
+    if (!q)
+        return;
+    hf__etcd_txn(&txn);
+    hf__etcd_if_changed(&txn, &j->key, j->mod);
+    hf__etcd_put(&txn.then, &j->key, j->value, j->value_len, lease);
+    hf__etcd_txn_send(j->e, &txn, q);
+}
+
+/* ahead: those that must be there. */
+static void delete (struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
+                    struct ordered_span ahead, int64_t created)
+{
+    struct etcd_call *q = ask(j, done);
+    struct etcd_key *keys = calloc(ahead.to - ahead.from + 1, sizeof *keys);
+    struct etcd_txn txn;
+
+    if (!q || !keys) {
+        free(keys);
+        if (q)
+            hf__etcd_call_free(q);
+        if (q)
+            fail(j, HF_ENOMEM, "no memory for an eviction");
+        return;
+    }
+    hf__etcd_txn(&txn);
+    hf__etcd_if_created(&txn, &j->key, created);
+    for (size_t i = ahead.from; i < ahead.to; i++) {
+        key_at(&keys[i - ahead.from], r->kvs[i]);
+        /* not of its creation: it may have become shared */
+        hf__etcd_if_changed(&txn, &keys[i - ahead.from], r->kvs[i]->mod_revision);
+    }
+    hf__etcd_delete(&txn.then, &j->key);
+    hf__etcd_txn_send(j->e, &txn, q);
+    free(keys);
+}
+
+static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
+    const Hf__Etcd__LeaseGrantResponse *r = a ? a->body : NULL;
+    char line[64], value[RECORD_MAX];
+    hf_error err;
+    int rc = hf__etcd_query_result(etcd_at(c), a, &err);
+
+    if (rc < 0) {
+        end(j, rc, &err);
+        return;
+    }
+    snprintf(line, sizeof line, "kept %" PRId64 "\n", etcd_wall_ms(j->e) + r->ttl * 1000);
+    rc = (int)hf__record_set(value, j->value, j->value_len, line);
+    j->value_len = (size_t)rc;
+    memcpy(j->value, value, j->value_len);
+    put(j, r->id);
+}
+
+static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
+                  struct ordered_entry **entries, size_t i, const struct ticket_record *rec)
+{
+    const struct look *look = j->query.look;
+    const Hf__Etcd__KeyValue *kv = r->kvs[i];
+    struct ordered_span ahead = { 0, 0 };
+    struct etcd_call *q;
+
+    key_at(&j->key, kv);
+    j->mod = kv->mod_revision;
+    if (look->keep_ms > 0 && (rec->kept_ms == 0 || kv->value.len > RECORD_MAX - 64)) {
+        fail(j, HF_ENOENT, "the ticket is no kept one");
+    } else if (look->keep_ms > 0) {
+        j->value_len = kv->value.len;
+        memcpy(j->value, kv->value.data, kv->value.len);
+        q = ask(j, has_lease);
+        if (q)
+            hf__etcd_grant(j->e, q, look->keep_ms);
+    } else if (look->now || rec->kept_ms > 0) {
+        delete (j, r, ahead, kv->create_revision);
+    } else if (rec->broken) {
+        end(j, 0, NULL);
+    } else if ((j->value_len = hf__record_set(j->value, kv->value.data, kv->value.len,
+                                              "broken\n")) == 0) {
+        fail(j, HF_ENOTSUP, "the ticket is another program's, which would not heed a mark");
+    } else {
+        if (i >= hf__ordered_holders(entries, r->n_kvs))
+            ahead = hf__ordered_whom(entries, i);
+        if (ahead.to > ahead.from && ahead.to - ahead.from <= AHEAD_MAX)
+            delete (j, r, ahead, kv->create_revision);
+        else
+            put(j, kv->lease);
+    }
+}
+
+static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
+    const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
+    struct ordered_entry **entries = NULL;
+    unsigned char token[HF_TOKEN];
+    struct ticket_record rec;
+    hf_error err;
+    size_t i = 0;
+    int rc = hf__etcd_query_result(etcd_at(c), a, &err);
+
+    if (rc < 0 || !j->query.look) {
+        end(j, rc, &err);
+        return;
+    }
+    entries = hf__etcd_entries(r, j->key.len);
+    for (; entries && i < r->n_kvs; i++) {
+        hf__record_read(&rec, r->kvs[i]->value.data, r->kvs[i]->value.len);
+        hf__etcd_token(token, &rec, entries[i]->name, entries[i]->len);
+        if (memcmp(token, j->query.look->token, HF_TOKEN) == 0 &&
+            r->kvs[i]->key.len <= KEY_MAX)
+            break;
+    }
+    if (!entries)
+        fail(j, HF_ENOMEM, "no memory for an eviction");
+    else if (i == r->n_kvs)
+        fail(j, HF_ENOENT, "no such ticket in that line");
+    else
+        evict(j, r, entries, i, &rec);
+    hf__ordered_entries_free(entries, r->n_kvs);
+}
+
+static void read_line(struct etcd_evict *j)
+{
+    struct etcd_call *q = ask(j, has_line);
+    Hf__Etcd__RangeRequest r;
+    char end_of[KEY_MAX];
+
+    if (!q)
+        return;
+    hf__etcd_line_key(&j->key, j->e, j->query.look->name, j->query.look->name_len);
+    hf__etcd_range(&r, &j->key, end_of);
+    r.sort_order = HF__ETCD__RANGE_REQUEST__SORT_ORDER__ASCEND;
+    r.sort_target = HF__ETCD__RANGE_REQUEST__SORT_TARGET__CREATE;
+    hf__etcd_send(&j->e->conn, q, ETCD_RANGE, &r);
+}
+
+void hf__etcd_evict(struct store *s, struct look *look)
+{
+    struct etcd_evict *j = calloc(1, sizeof *j);
+
+    if (!j) {
+        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for an eviction");
+        return;
+    }
+    j->e = etcd_of(s);
+    hf__query_begin(&j->query, look, NULL);
+    read_line(j);
+}

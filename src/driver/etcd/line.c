@@ -1,0 +1,537 @@
+/* line.c: the lines in which this client has seats: what the server tells of their keys, in
+ * the terms of kit/ordered.h, which decides by it. The number of a ticket is the revision
+ * of its creation.
+ *
+ * Reads for the view are serializable: the member that we are connected to answers from
+ * what it has. That is enough, because whoever holds at any revision after its own create
+ * holds until its own key ends; an old answer only makes us wait for longer. But nothing
+ * may be older than what we have been told already (`least`): then a majority is asked.
+ *
+ * A key of ours that is missing (an event, a list, a read) may have been ended by somebody,
+ * or its lease has: then all tickets on it have ended, and the core must hear of that
+ * (ev_dead) before it hears of anything else. So the lease is asked first, and nothing is
+ * decided in that line until a list has come afterwards. */
+#include "driver/etcd/etcd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct line_call {
+    struct etcd_call call;
+    struct etcd_line *line; /* pinned */
+    bool watch, strict;
+    int64_t least, watch_id;
+};
+
+static void send_list(struct etcd_line *, bool watch, bool strict);
+static void read_ticket(struct etcd_watch *, bool strict);
+
+static struct etcd *etcd_with(const struct etcd_line *line)
+{
+    return etcd_in(line->line.of);
+}
+
+/* ---- lines ------------------------------------------------------------------------- */
+
+struct etcd_line *hf__etcd_line(struct etcd *e, const char *name, size_t len)
+{
+    struct etcd_line *line;
+    struct etcd_key k;
+    uint64_t hash;
+
+    hf__etcd_line_key(&k, e, name, len);
+    hash = hf__hash_keyed(e->hash_key, k.at, k.len);
+    for (struct map_node *n = map_chain(&e->lines, hash); n; n = n->next) {
+        line = container_of(n, struct etcd_line, node);
+        if (n->hash == hash && line->key_len == k.len &&
+            memcmp(line->key, k.at, k.len) == 0)
+            return line;
+    }
+    line = calloc(1, sizeof *line + k.len);
+    if (!line)
+        return NULL;
+    line->key_len = k.len;
+    memcpy(line->key, k.at, k.len);
+    list_init(&line->watches);
+    list_init(&line->to_create);
+    hf__map_insert(&e->lines, &line->node, hash);
+    hf__ordered_line_init(&e->ordered, &line->line);
+    return line;
+}
+
+void hf__etcd_line_free(struct ordered_line *l)
+{
+    struct etcd_line *line = etcd_line(l);
+    struct list *n;
+
+    while ((n = list_first(&line->watches)) != NULL)
+        hf__etcd_watch_end(container_of(n, struct etcd_watch, all));
+    hf__map_remove(&etcd_with(line)->lines, &line->node);
+    free(line);
+}
+
+void hf__etcd_line_key_of(const struct etcd_line *line, struct etcd_key *k,
+                          const char *node, size_t len)
+{
+    k->len = 0;
+    hf__etcd_key_add(k, line->key, line->key_len);
+    hf__etcd_key_add(k, node, len);
+}
+
+static struct line_call *line_call(struct etcd_line *line, etcd_answered *answer,
+                                   bool strict)
+{
+    struct etcd *e = etcd_with(line);
+    struct etcd_call *q = hf__etcd_call(&e->conn, answer, sizeof(struct line_call));
+    struct line_call *k;
+
+    if (!q)
+        return NULL;
+    k = container_of(q, struct line_call, call);
+    k->line = line;
+    k->strict = strict;
+    k->least = e->revision;
+    line->line.pins++;
+    return k;
+}
+
+static void unpin(struct etcd_line *line)
+{
+    line->line.pins--;
+    hf__ordered_line_drop(&line->line);
+}
+
+/* It says less than we know: asked again, a majority answers. */
+static bool too_old(struct etcd *e, const struct line_call *k, const struct etcd_answer *a)
+{
+    if (hf__etcd_revision(a) >= k->least)
+        return false;
+    if (k->strict)
+        hf__link_fail(&e->conn.link, HF_EUNREACHABLE, "the servers were set back");
+    return true;
+}
+
+/* ---- lists ------------------------------------------------------------------------- */
+
+struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *r, size_t dir_len)
+{
+    struct ordered_entry **entries = calloc(r->n_kvs + 1, sizeof *entries);
+    struct ticket_record rec;
+    size_t n = 0;
+
+    for (; entries && n < r->n_kvs; n++) {
+        const Hf__Etcd__KeyValue *kv = r->kvs[n];
+        struct ordered_place place = { .seq = kv->create_revision };
+
+        hf__record_read(&rec, kv->value.data, kv->value.len);
+        place.kind = rec.kind;
+        place.weight = rec.weight;
+        place.capacity = rec.capacity;
+        entries[n] = hf__ordered_entry(&place, (const char *)kv->key.data + dir_len,
+                                       kv->key.len - dir_len);
+        if (!entries[n])
+            break;
+    }
+    if (entries && n < r->n_kvs) {
+        hf__ordered_entries_free(entries, n);
+        return NULL;
+    }
+    return entries;
+}
+
+/* Watches of tickets that are in the view no more. */
+static void tidy_watches(struct etcd_line *line)
+{
+    list_for_safe(n, &line->watches) {
+        struct etcd_watch *w = container_of(n, struct etcd_watch, all);
+
+        if (w != line->whole &&
+            !hf__ordered_find(&line->line, w->seq, w->name, w->node_len))
+            hf__etcd_watch_end(w);
+    }
+}
+
+/* A key of ours is missing, and it is not known why. */
+static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_t n,
+                   int64_t revision)
+{
+    const struct ordered_line list = { .entries = entries, .n = n };
+    bool any = false;
+
+    list_for(at, &line->line.seats) {
+        struct ordered_seat *s = container_of(at, struct ordered_seat, in_line);
+        struct etcd_lease *l = etcd_seat(s)->lease;
+
+        if ((s->state != SEAT_CREATED && s->state != SEAT_WAITING &&
+             s->state != SEAT_HELD) ||
+            s->fence > (uint64_t)revision || !l || l->dead ||
+            hf__ordered_find(&list, (int64_t)s->fence, s->name, strlen(s->name)))
+            continue;
+        if (etcd_seat(s)->gone_at == 0 || etcd_seat(s)->gone_at > l->alive_at) {
+            hf__etcd_seat_missed(etcd_seat(s));
+            any = true;
+        }
+    }
+    return any;
+}
+
+void hf__etcd_line_listed(struct etcd_line *line, const Hf__Etcd__RangeResponse *r,
+                          int64_t revision, bool watch)
+{
+    struct ordered_entry **entries = hf__etcd_entries(r, line->key_len);
+
+    line->line.pins++;
+    if (!entries) {
+        hf__link_fail(&etcd_with(line)->conn.link, HF_ENOMEM, "no memory for a line");
+    } else {
+        hf__ordered_sort(entries, r->n_kvs);
+        if (misses(line, entries, r->n_kvs, revision)) {
+            line->line.lists -= line->line.lists > 0;
+            hf__ordered_entries_free(entries, r->n_kvs);
+        } else {
+            hf__ordered_listed(&line->line, entries, r->n_kvs, (uint64_t)revision, watch);
+            tidy_watches(line);
+        }
+    }
+    unpin(line);
+}
+
+static void listed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    struct line_call *k = container_of(q, struct line_call, call);
+    struct etcd *e = etcd_at(c);
+    hf_error err;
+    int rc = a ? hf__etcd_query_result(e, a, &err) : 1;
+
+    if (rc == 0 && too_old(e, k, a))
+        send_list(k->line, k->watch, true);
+    else if (rc == 0)
+        hf__etcd_line_listed(k->line, a->body, hf__etcd_revision(a), k->watch);
+    else if (rc < 0 && rc != HF_EUNREACHABLE)
+        hf__ordered_not_listed(&k->line->line, rc, k->watch);
+    unpin(k->line);
+}
+
+static void send_list(struct etcd_line *line, bool watch, bool strict)
+{
+    struct line_call *k = line_call(line, listed, strict);
+    Hf__Etcd__RangeRequest r;
+    struct etcd_key key;
+    char end[KEY_MAX];
+
+    if (!k)
+        return;
+    k->watch = watch;
+    hf__etcd_line_key_of(line, &key, "", 0);
+    hf__etcd_range(&r, &key, end);
+    r.serializable = !strict;
+    hf__etcd_send(&etcd_with(line)->conn, &k->call, ETCD_RANGE, &r);
+}
+
+static void list_watched(void *with)
+{
+    send_list(((struct etcd_watch *)with)->line, true, false);
+}
+
+/* Many that join a long line, one after the other: a list for each would be more than a
+ * server can bear. */
+void hf__etcd_line_list_due(struct etcd_line *line)
+{
+    if (!line->list_due || ((line->creating || !list_empty(&line->to_create)) &&
+                            !line->line.stale && line->made < 16 + line->line.n / 8))
+        return;
+    line->list_due = false;
+    line->made = 0;
+    send_list(line, false, false);
+}
+
+/* The watch stays: only the first list of it waits. */
+void hf__etcd_line_list(struct ordered_line *l, bool watch)
+{
+    struct etcd_line *line = etcd_line(l);
+    struct etcd_key key;
+
+    if (!watch) {
+        line->list_due = true;
+        hf__etcd_line_list_due(line);
+        return;
+    }
+    if (line->whole) {
+        send_list(line, watch, false);
+        return;
+    }
+    line->whole = hf__etcd_watch(etcd_with(line), &line->watches);
+    if (!line->whole)
+        return;
+    line->whole->line = line;
+    line->whole->go_on = list_watched;
+    line->whole->with = line->whole;
+    hf__etcd_line_key_of(line, &key, "", 0);
+    hf__etcd_watch_send(line->whole, &key, true);
+}
+
+/* ---- one ticket -------------------------------------------------------------------- */
+
+/* What it is now, by a read or an event. */
+static void is_there(struct etcd_line *line, struct ordered_entry *entry,
+                     const Hf__Etcd__KeyValue *kv)
+{
+    struct etcd_seat *s = entry->seat ? etcd_seat(entry->seat) : NULL;
+    int64_t weight = entry->form.weight;
+    struct ticket_record rec;
+    bool broken = false;
+
+    hf__record_read(&rec, kv->value.data, kv->value.len);
+    if (rec.weight < weight) /* it only becomes less */
+        weight = rec.weight;
+    if (s && kv->mod_revision >= s->mod) {
+        s->mod = kv->mod_revision;
+        broken = s->marked = s->marked || rec.broken;
+    }
+    hf__ordered_seen(&line->line, entry, broken ? SEEN_MARKED : SEEN_THERE, weight);
+}
+
+static bool leaves(const struct ordered_seat *s)
+{
+    return s->state == SEAT_DELETING || s->state == SEAT_WITHDRAWING;
+}
+
+static void is_gone(struct etcd_line *line, struct ordered_entry *entry)
+{
+    if (entry->seat && !leaves(entry->seat))
+        hf__etcd_seat_missed(etcd_seat(entry->seat));
+    else
+        hf__ordered_seen(&line->line, entry, SEEN_GONE, 0);
+}
+
+static void ticket_read(struct etcd_conn *c, struct etcd_call *q,
+                        const struct etcd_answer *a)
+{
+    struct line_call *k = container_of(q, struct line_call, call);
+    const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
+    struct etcd *e = etcd_at(c);
+    struct etcd_watch *w = hf__etcd_watch_of(e, k->watch_id);
+    struct ordered_entry *entry;
+    hf_error err;
+    int rc = a ? hf__etcd_query_result(e, a, &err) : 1;
+
+    entry = w ? hf__ordered_find(&k->line->line, w->seq, w->name, w->node_len) : NULL;
+    if (entry && rc == 0 && too_old(e, k, a)) {
+        read_ticket(w, true);
+    } else if (entry && rc == 0 && r->n_kvs == 1 && r->kvs[0]->create_revision == w->seq) {
+        is_there(k->line, entry, r->kvs[0]);
+    } else if (entry && rc == 0) {
+        hf__etcd_watch_end(w);
+        is_gone(k->line, entry);
+    } else if (entry && rc < 0 && rc != HF_EUNREACHABLE) {
+        hf__etcd_line_refused(w);
+    }
+    unpin(k->line);
+}
+
+static void read_ticket(struct etcd_watch *w, bool strict)
+{
+    struct line_call *k = line_call(w->line, ticket_read, strict);
+    Hf__Etcd__RangeRequest r;
+    struct etcd_key key;
+
+    if (!k)
+        return;
+    k->watch_id = w->id;
+    hf__etcd_line_key_of(w->line, &key, w->name, w->node_len);
+    hf__etcd_range(&r, &key, NULL);
+    r.serializable = !strict;
+    hf__etcd_send(&w->of->conn, &k->call, ETCD_RANGE, &r);
+}
+
+static void read_watched(void *with)
+{
+    read_ticket(with, false);
+}
+
+/* The rights to watch are missing. */
+void hf__etcd_line_refused(struct etcd_watch *w)
+{
+    struct etcd_line *line = w->line;
+    struct ordered_entry *entry =
+        hf__ordered_find(&line->line, w->seq, w->name, w->node_len);
+    bool whole = line->whole == w;
+
+    hf__etcd_watch_end(w);
+    if (whole)
+        hf__ordered_not_listed(&line->line, HF_EAUTH, true);
+    else if (entry)
+        hf__ordered_seen(&line->line, entry, SEEN_REFUSED, 0);
+}
+
+/* One that is watched is only read: it is looked at again. */
+bool hf__etcd_line_watch(struct ordered_line *l, const struct ordered_entry *entry)
+{
+    struct etcd_line *line = etcd_line(l);
+    struct etcd_watch *w = hf__etcd_ticket_watch(line, entry);
+    struct etcd_key key;
+
+    if (entry->len > KEY_MAX - line->key_len)
+        return false; /* another program's */
+    if (w && w->created)
+        read_ticket(w, false);
+    if (w)
+        return true;
+    w = hf__etcd_new_ticket_watch(line, entry);
+    if (!w)
+        return true; /* the connection is given up */
+    w->go_on = read_watched;
+    w->with = w;
+    hf__etcd_line_key_of(line, &key, entry->name, entry->len);
+    hf__etcd_watch_send(w, &key, false);
+    return true;
+}
+
+void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev)
+{
+    struct etcd_line *line = w->line;
+    struct ordered_entry *entry =
+        hf__ordered_find(&line->line, w->seq, w->name, w->node_len);
+
+    if ((uint64_t)ev->kv->mod_revision > line->line.revision)
+        line->line.revision = (uint64_t)ev->kv->mod_revision;
+    if (w == line->whole) {
+        hf__ordered_line_changed(&line->line, false);
+    } else if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT) {
+        if (entry)
+            is_there(line, entry, ev->kv);
+    } else {
+        hf__etcd_watch_end(w);
+        if (entry)
+            is_gone(line, entry);
+    }
+}
+
+/* ---- leases and the connection ----------------------------------------------------- */
+
+void hf__etcd_seat_missed(struct etcd_seat *s)
+{
+    struct etcd *e = etcd_in(s->seat.of);
+
+    s->seat.line->stale = true;
+    hf__etcd_line_list_due(etcd_line(s->seat.line));
+    s->gone_at = etcd_now(e);
+    if (!s->lease || s->lease->dead) {
+        hf__ordered_list(s->seat.line);
+        return;
+    }
+    s->lease->missed = true;
+    hf__etcd_lease_check(s->lease);
+}
+
+/* Every seat on it, in every line; those may go meanwhile. */
+static void each_seat(struct etcd_lease *l,
+                      void (*call)(struct etcd_seat *, int, const hf_error *), int rc,
+                      const hf_error *err)
+{
+    list_for_safe(n, &l->of->ordered.lines) {
+        struct etcd_line *line = container_of(n, struct etcd_line, line.all);
+
+        line->line.pins++;
+        list_for_safe(k, &line->line.seats) {
+            struct etcd_seat *s = container_of(k, struct etcd_seat, seat.in_line);
+
+            if (s->lease == l || s->moves == l)
+                call(s, rc, err);
+        }
+        unpin(line);
+    }
+}
+
+static void lives(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    (void)rc;
+    (void)err;
+    if (s->gone_at != 0)
+        hf__ordered_list(s->seat.line);
+}
+
+void hf__etcd_lease_lives(struct etcd_lease *l)
+{
+    l->missed = false;
+    each_seat(l, lives, 0, NULL);
+}
+
+/* What waits for it is refused. */
+static void not_made(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    bool amends = s->to_amend;
+
+    s->to_amend = false;
+    if (amends && s->seat.state == SEAT_HELD)
+        ev_amended(s->seat.t, rc);
+    if (list_empty(&s->to_create))
+        return;
+    list_remove(&s->to_create);
+    hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, err);
+}
+
+static void made(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    bool amends = s->to_amend;
+
+    (void)rc;
+    (void)err;
+    s->to_amend = false;
+    if (amends && s->seat.state == SEAT_HELD)
+        hf__etcd_amend_now(s);
+    hf__etcd_create_next(etcd_line(s->seat.line));
+}
+
+void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
+{
+    each_seat(l, rc < 0 ? not_made : made, rc, err);
+}
+
+/* Those that `break` has marked live on a life of their own. */
+static void over(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    struct ordered_seat *seat = &s->seat;
+
+    if (s->lease->dead && seat->state == SEAT_HELD && seat->t->life != s->lease->life)
+        ev_dead(seat->t->life);
+    seat->line->stale = true;
+    if (s->to_amend || !list_empty(&s->to_create))
+        not_made(s, rc, err);
+    else if (s->lease->dead)
+        hf__ordered_step(seat, SEAT_SESSION_OVER, 0, NULL);
+}
+
+/* Others of ours in those lines wait on. */
+void hf__etcd_lines_over(struct etcd *e, struct etcd_lease *l)
+{
+    each_seat(l, over, HF_ELOST, NULL);
+    list_for_safe(n, &e->ordered.lines) {
+        struct ordered_line *line = container_of(n, struct ordered_line, all);
+
+        if (line->stale && hf__ordered_line_waits(line))
+            hf__ordered_list(line);
+    }
+}
+
+/* The watches are gone: everything is read anew when the store is up. */
+void hf__etcd_lines_down(struct etcd *e)
+{
+    list_for(n, &e->ordered.lines) {
+        struct ordered_line *line = container_of(n, struct ordered_line, all);
+
+        line->stale = true;
+        line->revision = 0;
+        line->watch = WATCH_NONE;
+        for (size_t i = 0; i < line->n; i++)
+            line->entries[i]->watch = WATCH_NONE;
+        list_for(k, &line->seats) {
+            struct etcd_seat *s = container_of(k, struct etcd_seat, seat.in_line);
+
+            s->confirming = s->to_amend = false;
+            list_remove(&s->to_create);
+        }
+        etcd_line(line)->creating = etcd_line(line)->list_due = false;
+    }
+    hf__ordered_down(&e->ordered);
+}

@@ -1,0 +1,496 @@
+/* ticket.c: what a seat asks for: create, find, confirm, delete. What follows from the
+ * answers is decided by kit/ordered.h.
+ *
+ *   join:   one transaction: if there is no such key, and the epoch of the lease is ours
+ *           (lease.c), put it, and read the line; else read the key and the line
+ *   try:    the same, if there is nothing in the line besides. If there is something, and
+ *           the ticket would hold beside it, as a join, and it withdraws if it does not
+ * hold after all: a failed try leaves nothing, and writes nothing if the line is taken
+ *   leave:  delete, if the key is of the same creation (G8). With keep_ms: a lease of its
+ *           own is granted, and the key put on it
+ *
+ * The line is read within the transaction, so the list is as new as the create: usually a
+ * ticket is granted by that answer. Where others of ours wait already it is read
+ * afterwards, once for many that join.
+ *
+ * The server carries requests of one connection out in any order. So the creates of one
+ * line go one after the other: who joins first stands first (FIFO also within a client).
+ *
+ * The key of a ticket is known before it is made, and its token is in it: a create that was
+ * not answered is looked for by its key. If it is not there it never will be (lease.c), and
+ * is made. */
+#include "driver/etcd/etcd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- seats ------------------------------------------------------------------------- */
+
+static void send_create(struct etcd_seat *);
+
+static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
+{
+    struct etcd_seat *s = calloc(1, sizeof *s);
+    struct etcd_line *line = s ? hf__etcd_line(etcd_in(o), t->name, t->name_len) : NULL;
+
+    if (!line) {
+        free(s);
+        return NULL;
+    }
+    s->seat.line = &line->line;
+    list_init(&s->to_create);
+    if (t->life && t->life->kind == LIFE_WIDE) {
+        s->lease = etcd_lease_of(t->life);
+        s->lease->seats++;
+    }
+    return &s->seat;
+}
+
+static void free_seat(struct ordered_seat *seat)
+{
+    struct etcd_seat *s = etcd_seat(seat);
+
+    if (s->lease)
+        s->lease->seats--;
+    if (s->moves)
+        s->moves->seats--;
+    list_remove(&s->to_create);
+    free(s);
+}
+
+struct seat_call *hf__etcd_seat_call(struct etcd_seat *s, etcd_answered *answer)
+{
+    struct etcd_conn *c = &etcd_in(s->seat.of)->conn;
+    struct etcd_call *q = hf__etcd_call(c, answer, sizeof(struct seat_call));
+
+    if (!q)
+        return NULL;
+    container_of(q, struct seat_call, call)->seat = s;
+    hf__ordered_pin(&s->seat);
+    return container_of(q, struct seat_call, call);
+}
+
+struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *c, struct etcd_call *q,
+                                         const struct etcd_answer *a, int *rc,
+                                         hf_error *err)
+{
+    struct etcd_seat *s = container_of(q, struct seat_call, call)->seat;
+    bool wanted = hf__ordered_unpin(&s->seat);
+
+    *rc = hf__etcd_result(etcd_at(c), a, err);
+    return wanted && *rc <= 0 ? s : NULL;
+}
+
+void hf__etcd_seat_key(const struct etcd_seat *s, struct etcd_key *k)
+{
+    hf__etcd_line_key_of(etcd_line(s->seat.line), k, s->seat.name, strlen(s->seat.name));
+}
+
+size_t hf__etcd_seat_value(const struct etcd_seat *s, char value[RECORD_MAX], int64_t ttl_s,
+                           int64_t kept_ms)
+{
+    const struct etcd *e = etcd_in(s->seat.of);
+    const struct ticket_facts facts = { .host = e->open.host,
+                                        .pid = e->open.pid,
+                                        .since_ms = s->since,
+                                        .ttl_ms = ttl_s * 1000,
+                                        .broken = s->marked,
+                                        .kept_ms = kept_ms };
+
+    return hf__record_write(value, s->seat.t, &facts);
+}
+
+/* The lease that its key was made with stays in its name, whatever lease it hangs on. */
+static bool set_name(struct etcd_seat *s)
+{
+    char node[64];
+
+    free(s->seat.name);
+    hf__etcd_node(node, (int64_t)s->seat.t->drv[0], s->seat.t->token);
+    s->seat.name = strdup(node);
+    if (!s->seat.name)
+        hf__link_fail(&etcd_in(s->seat.of)->conn.link, HF_ENOMEM, "no memory for a name");
+    return s->seat.name;
+}
+
+static void explain(const struct ordered_seat *s, int why, hf_error *err)
+{
+    const struct ordered_place *head = s->line->n > 0 ? &s->line->entries[0]->form : NULL;
+    const char *shown = etcd_in(s->of)->open.shown;
+
+    if (why == HF_EMISMATCH)
+        hf__mismatch(err, shown, s->t->name, head ? head->kind : LINE_LOCK,
+                     head ? head->capacity : HF_FULL);
+    else
+        hf__fail(err, why, 0, shown, "%s", hf_strerror(why));
+}
+
+/* ---- creating ---------------------------------------------------------------------- */
+
+static void is_made(struct etcd_seat *s, enum seat_event event, int64_t create, int64_t mod,
+                    int64_t weight)
+{
+    const struct ticket *t = s->seat.t;
+    const struct ordered_place place = { create, t->kind, weight, t->capacity };
+
+    etcd_line(s->seat.line)->made++;
+    s->seat.fence = (uint64_t)create;
+    s->mod = mod;
+    s->gone_at = 0;
+    hf__ordered_there(&s->seat, event, &place, false, false);
+}
+
+/* 0: it may be made although there are others. */
+static int would_hold(struct etcd_seat *s, const Hf__Etcd__RangeResponse *r, hf_error *err)
+{
+    struct etcd *e = etcd_in(s->seat.of);
+    struct ordered_entry **entries = hf__etcd_entries(r, etcd_line(s->seat.line)->key_len);
+    int rc;
+
+    if (!entries)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a line");
+    hf__ordered_sort(entries, r->n_kvs);
+    rc = hf__ordered_would_hold(entries, r->n_kvs, s->seat.t);
+    if (rc == HF_EMISMATCH)
+        hf__mismatch(err, e->open.shown, s->seat.t->name, entries[0]->form.kind,
+                     entries[0]->form.capacity);
+    hf__ordered_entries_free(entries, r->n_kvs);
+    return rc;
+}
+
+/* Its conditions were not met. */
+static void not_made(struct etcd_seat *s, const Hf__Etcd__RangeResponse *line)
+{
+    hf_error err;
+    int rc;
+
+    if (s->tries && line && line->n_kvs > 0) {
+        rc = would_hold(s, line, &err);
+        s->tries = false;
+        if (rc < 0)
+            hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, rc == HF_EBUSY ? NULL : &err);
+        else if (s->seat.state == SEAT_CREATING)
+            send_create(s);
+        else
+            hf__ordered_step(&s->seat, SEAT_NOT_MADE, 0, NULL);
+        return;
+    }
+    s->lease->proved = false; /* the epoch is another, or has gone with the lease */
+    list_push(&etcd_line(s->seat.line)->to_create, &s->to_create);
+}
+
+static void answer_create(struct etcd_conn *c, struct etcd_call *q,
+                          const struct etcd_answer *a)
+{
+    bool with_list = container_of(q, struct seat_call, call)->least != 0;
+    const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
+    const Hf__Etcd__RangeResponse *key, *list;
+    struct ordered_line *line;
+    hf_error err;
+    int rc;
+    struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+
+    if (!s)
+        return;
+    line = s->seat.line;
+    line->pins++;
+    etcd_line(line)->creating = false;
+    key = r && !r->succeeded ? hf__etcd_range_at(r, 0) : NULL;
+    list = r && with_list ? hf__etcd_range_at(r, 1) : NULL;
+    if (rc < 0 || !(r->succeeded || (key && key->n_kvs == 1))) {
+        line->lists -= with_list && line->lists > 0;
+        if (hf__etcd_no_lease(a))
+            hf__etcd_lease_over(s->lease, false);
+        if (rc < 0)
+            hf__ordered_step(&s->seat, SEAT_NOT_MADE, hf__etcd_no_lease(a) ? HF_ELOST : rc,
+                             &err);
+        else
+            not_made(s, list);
+    } else {
+        if (r->succeeded)
+            is_made(s, SEAT_MADE, hf__etcd_revision(a), hf__etcd_revision(a),
+                    s->seat.t->weight);
+        else
+            is_made(s, SEAT_MADE, key->kvs[0]->create_revision, key->kvs[0]->mod_revision,
+                    s->seat.t->weight);
+        if (list)
+            hf__etcd_line_listed(etcd_line(line), list, hf__etcd_revision(a), false);
+    }
+    hf__etcd_create_next(etcd_line(line));
+    hf__etcd_line_list_due(etcd_line(line));
+    line->pins--;
+    hf__ordered_line_drop(line);
+}
+
+static void send_create(struct etcd_seat *s)
+{
+    struct etcd *e = etcd_in(s->seat.of);
+    struct ordered_line *l = s->seat.line;
+    struct seat_call *q = hf__etcd_seat_call(s, answer_create);
+    struct etcd_key key, line, epoch;
+    char value[RECORD_MAX], end[3][KEY_MAX];
+    struct etcd_txn txn;
+
+    etcd_line(l)->creating = true;
+    if (!q)
+        return;
+    s->seat.t->drv[0] = (uint64_t)s->lease->id;
+    if (!set_name(s)) /* the connection is given up, with this call */
+        s->seat.name = strdup("");
+    s->since = etcd_wall_ms(e);
+    hf__etcd_seat_key(s, &key);
+    hf__etcd_line_key_of(etcd_line(l), &line, "", 0);
+    hf__etcd_epoch_key(&epoch, e, s->lease->id);
+    hf__etcd_txn(&txn);
+    hf__etcd_if_created(&txn, &key, 0);
+    hf__etcd_if_changed(&txn, &epoch, s->lease->epoch);
+    if (s->tries)
+        hf__etcd_if_none(&txn, &line, end[0]);
+    hf__etcd_put(&txn.then, &key, value, hf__etcd_seat_value(s, value, s->lease->ttl_s, 0),
+                 s->lease->id);
+    hf__etcd_get(&txn.otherwise, &key, NULL);
+    q->least = s->tries || !hf__ordered_line_waits(l);
+    if (q->least) {
+        l->lists++;
+        hf__etcd_get(&txn.then, &line, end[1]);
+        hf__etcd_get(&txn.otherwise, &line, end[2]);
+    }
+    hf__etcd_txn_send(e, &txn, &q->call);
+}
+
+/* The first whose lease is there: that of another may take a moment. */
+void hf__etcd_create_next(struct etcd_line *line)
+{
+    list_for_safe(n, &line->to_create) {
+        struct etcd_seat *s = container_of(n, struct etcd_seat, to_create);
+
+        if (line->creating)
+            return;
+        if (s->seat.state == SEAT_CREATING && !hf__etcd_lease_ready(s->lease))
+            continue;
+        list_remove(n);
+        if (s->seat.state == SEAT_CREATING)
+            send_create(s);
+        else /* it leaves before it was sent */
+            hf__ordered_step(&s->seat, SEAT_NOT_MADE, 0, NULL);
+    }
+}
+
+static void create(struct ordered_seat *seat)
+{
+    struct etcd_seat *s = etcd_seat(seat);
+
+    s->tries = seat->t->try_only;
+    list_push(&etcd_line(seat->line)->to_create, &s->to_create);
+    hf__etcd_create_next(etcd_line(seat->line));
+}
+
+/* ---- reading its key --------------------------------------------------------------- */
+
+static struct seat_call *read_key(struct etcd_seat *s, etcd_answered *answer, bool strict)
+{
+    struct etcd *e = etcd_in(s->seat.of);
+    struct seat_call *q = hf__etcd_seat_call(s, answer);
+    Hf__Etcd__RangeRequest r;
+    struct etcd_key key;
+
+    if (!q)
+        return NULL;
+    q->least = strict ? 0 : e->revision;
+    hf__etcd_seat_key(s, &key);
+    hf__etcd_range(&r, &key, NULL);
+    r.serializable = !strict;
+    hf__etcd_send(&e->conn, &q->call, ETCD_RANGE, &r);
+    return q;
+}
+
+static void answer_find(struct etcd_conn *c, struct etcd_call *q,
+                        const struct etcd_answer *a)
+{
+    const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
+    const Hf__Etcd__KeyValue *kv;
+    hf_error err;
+    int rc;
+    struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+
+    if (!s)
+        return;
+    kv = rc == 0 && r->n_kvs == 1 ? r->kvs[0] : NULL;
+    if (rc < 0) {
+        hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
+    } else if (!kv) {
+        hf__ordered_step(&s->seat, SEAT_FOUND_NONE, 0, NULL);
+    } else if (s->seat.state == SEAT_FINDING && s->lease && kv->lease != s->lease->id) {
+        s->seat.fence = (uint64_t)kv->create_revision;
+        hf__ordered_step(&s->seat, SEAT_FOUND_OLD, HF_ELOST, NULL);
+    } else {
+        is_made(s, SEAT_FOUND, kv->create_revision, kv->mod_revision, s->seat.t->weight);
+    }
+}
+
+static void find(struct ordered_seat *seat)
+{
+    if (set_name(etcd_seat(seat)))
+        read_key(etcd_seat(seat), answer_find, true);
+}
+
+static void send_confirm(struct etcd_seat *, bool strict);
+
+static void answer_confirm(struct etcd_conn *c, struct etcd_call *q,
+                           const struct etcd_answer *a)
+{
+    const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
+    int64_t least = container_of(q, struct seat_call, call)->least;
+    hf_error err;
+    int rc;
+    struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+
+    if (!s)
+        return;
+    s->confirming = false;
+    if (rc < 0)
+        hf__ordered_list(s->seat.line); /* which says what is to be done then */
+    else if (s->seat.state != SEAT_WAITING)
+        return;
+    else if (hf__etcd_revision(a) < least)
+        send_confirm(s, true);
+    else if (r->n_kvs == 1 && r->kvs[0]->create_revision == (int64_t)s->seat.fence)
+        hf__ordered_confirmed(&s->seat);
+    else
+        hf__etcd_seat_missed(s);
+}
+
+static void send_confirm(struct etcd_seat *s, bool strict)
+{
+    s->confirming = true;
+    read_key(s, answer_confirm, strict);
+}
+
+static void confirm(struct ordered_seat *seat)
+{
+    if (!etcd_seat(seat)->confirming)
+        send_confirm(etcd_seat(seat), false);
+}
+
+/* ---- deleting ---------------------------------------------------------------------- */
+
+static void answer_erase(struct etcd_conn *c, struct etcd_call *q,
+                         const struct etcd_answer *a)
+{
+    hf_error err;
+    int rc;
+    struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+
+    if (s)
+        hf__ordered_step(&s->seat, rc == 0 ? SEAT_DELETED : SEAT_NOT_DELETED, rc,
+                         rc < 0 ? &err : NULL);
+}
+
+/* It stays in the view, as somebody else's. */
+static void answer_keep(struct etcd_conn *c, struct etcd_call *q,
+                        const struct etcd_answer *a)
+{
+    const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
+    struct etcd_seat *s = container_of(q, struct seat_call, call)->seat;
+
+    if (r && r->succeeded && s->seat.entry) {
+        s->seat.entry->seat = NULL;
+        s->seat.entry = NULL;
+    }
+    answer_erase(c, q, a);
+}
+
+static void answer_keep_lease(struct etcd_conn *c, struct etcd_call *q,
+                              const struct etcd_answer *a)
+{
+    const Hf__Etcd__LeaseGrantResponse *r = a ? a->body : NULL;
+    struct etcd *e = etcd_at(c);
+    struct seat_call *next;
+    char value[RECORD_MAX];
+    struct etcd_txn txn;
+    struct etcd_key key;
+    hf_error err;
+    int rc;
+    struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+
+    if (!s)
+        return;
+    next = rc == 0 ? hf__etcd_seat_call(s, answer_keep) : NULL;
+    if (rc < 0)
+        hf__ordered_step(&s->seat, SEAT_NOT_DELETED, rc, &err);
+    if (!next)
+        return;
+    hf__etcd_seat_key(s, &key);
+    hf__etcd_txn(&txn);
+    hf__etcd_if_created(&txn, &key, (int64_t)s->seat.fence);
+    hf__etcd_put(&txn.then, &key, value,
+                 hf__etcd_seat_value(s, value, r->ttl, etcd_wall_ms(e) + r->ttl * 1000),
+                 r->id);
+    hf__etcd_txn_send(e, &txn, &next->call);
+}
+
+static void erase(struct ordered_seat *seat, bool placed)
+{
+    struct etcd_seat *s = etcd_seat(seat);
+    struct etcd *e = etcd_in(seat->of);
+    bool keeps = seat->state == SEAT_DELETING && seat->t && seat->t->keep_ms > 0;
+    struct seat_call *q = hf__etcd_seat_call(s, keeps ? answer_keep_lease : answer_erase);
+    struct etcd_txn txn;
+    struct etcd_key key;
+
+    (void)placed;
+    if (!q)
+        return;
+    if (keeps) {
+        hf__etcd_grant(e, &q->call, seat->t->keep_ms);
+        return;
+    }
+    hf__etcd_seat_key(s, &key);
+    hf__etcd_txn(&txn);
+    hf__etcd_if_created(&txn, &key, (int64_t)seat->fence);
+    hf__etcd_delete(&txn.then, &key);
+    hf__etcd_txn_send(e, &txn, &q->call);
+}
+
+/* ---- verbs ------------------------------------------------------------------------- */
+
+static void no_memory(struct ordered *o)
+{
+    hf__link_fail(&etcd_in(o)->conn.link, HF_ENOMEM, "no memory for a line");
+}
+
+const struct ordered_ops hf__etcd_ordered = {
+    .seat = new_seat,
+    .seat_free = free_seat,
+    .line_free = hf__etcd_line_free,
+    .find = find,
+    .create = create,
+    .erase = erase,
+    .list = hf__etcd_line_list,
+    .watch = hf__etcd_line_watch,
+    .confirm = confirm,
+    .explain = explain,
+    .no_memory = no_memory,
+};
+
+void hf__etcd_join(struct store *store, struct ticket *t)
+{
+    struct etcd *e = etcd_of(store);
+    struct etcd_lease *l;
+    hf_error err;
+
+    if (!t->drv_ptr) {
+        l = hf__etcd_lease(e, t->ttl_ms, &err);
+        if (!l) {
+            ev_gone(t, err.code, -1, &err);
+            return;
+        }
+        hf__hang(t, l->life);
+    }
+    hf__ordered_join(&e->ordered, t);
+}
+
+void hf__etcd_leave(struct store *store, struct ticket *t)
+{
+    hf__ordered_leave(&etcd_of(store)->ordered, t);
+}

@@ -1,0 +1,196 @@
+/* ticket_record.c: writing and reading the text of ticket_record.h. What is read may be
+ * anything. */
+#include "kit/ticket_record.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char head[] = "holdfast 1\n";
+enum { HEAD = sizeof head - 1 };
+
+/* ---- writing --------------------------------------------------------------------- */
+
+static size_t put_name(char *to, const char *name)
+{
+    size_t n = 0;
+
+    for (; *name; name++)
+        if (*name == '%' || (unsigned char)*name < 0x20)
+            n += (size_t)sprintf(to + n, "%%%02x", (unsigned)(unsigned char)*name);
+        else
+            to[n++] = *name;
+    return n;
+}
+
+size_t hf__record_write(char to[RECORD_MAX], const struct ticket *t,
+                        const struct ticket_facts *f)
+{
+    char token[2 * HF_TOKEN + 1];
+    size_t n;
+
+    hf__hex(token, t->token, HF_TOKEN);
+    n = (size_t)sprintf(to, "%s%s", head, f->broken ? "broken\n" : "");
+    if (f->kept_ms > 0)
+        n += (size_t)sprintf(to + n, "kept %" PRId64 "\n", f->kept_ms);
+    if (t->kind == LINE_PERMITS)
+        n += (size_t)sprintf(to + n, "permits %" PRId64 " %" PRId64 "\n", t->weight,
+                             t->capacity);
+    else
+        n += (size_t)sprintf(to + n, "lock %" PRId64 "\n", t->weight);
+    n += (size_t)sprintf(to + n,
+                         "token %s\nowner %016" PRIx64 " %" PRIu64 "\nhost %.255s\n"
+                         "pid %" PRId64 "\nsince %" PRId64 "\nttl %" PRId64 "\n",
+                         token, t->owner.process, t->owner.number, f->host, f->pid,
+                         f->since_ms, f->ttl_ms);
+    for (size_t i = 0; i < t->hints_len; i += strlen(t->hints + i) + 1) {
+        n += (size_t)sprintf(to + n, "holds ");
+        n += put_name(to + n, t->hints + i);
+        to[n++] = '\n';
+    }
+    if (t->note[0])
+        n += (size_t)sprintf(to + n, "note %s", t->note);
+    return n;
+}
+
+/* ---- reading --------------------------------------------------------------------- */
+
+static void read_hint(struct ticket_record *rec, const char *s, size_t len)
+{
+    size_t n = rec->hints_len;
+
+    for (size_t i = 0; i < len; i++) {
+        char digits[3] = { 0 };
+
+        if (n + 1 >= sizeof rec->hints || n - rec->hints_len == HF_NAME_MAX)
+            return;
+        if (s[i] == '%' && i + 2 < len) {
+            memcpy(digits, s + i + 1, 2);
+            if (!hf__unhex(rec->hints + n, 1, digits) || rec->hints[n] == '\0')
+                return;
+            n++;
+            i += 2;
+        } else {
+            rec->hints[n++] = s[i];
+        }
+    }
+    if (n == rec->hints_len)
+        return;
+    rec->hints[n++] = '\0';
+    rec->hints_len = n;
+}
+
+/* A weight that no ticket of ours has would let others in: then it is exclusive. */
+static void read_form(struct ticket_record *rec, const char *text)
+{
+    int64_t weight, capacity;
+
+    if (sscanf(text, "permits %" SCNd64 " %" SCNd64, &weight, &capacity) == 2 &&
+        weight > 0 && weight <= capacity && capacity <= HF_FULL) {
+        rec->kind = LINE_PERMITS;
+        rec->weight = weight;
+        rec->capacity = capacity;
+    } else if (strcmp(text, "lock 1") == 0) {
+        rec->weight = 1;
+    }
+}
+
+static void read_field(struct ticket_record *rec, const char *line, size_t len)
+{
+    char text[300];
+
+    if (len >= 6 && memcmp(line, "holds ", 6) == 0) {
+        read_hint(rec, line + 6, len - 6);
+        return;
+    }
+    if (len >= sizeof text)
+        return;
+    memcpy(text, line, len);
+    text[len] = '\0';
+    if (strcmp(text, "broken") == 0)
+        rec->broken = true;
+    else if (strncmp(text, "lock ", 5) == 0 || strncmp(text, "permits ", 8) == 0)
+        read_form(rec, text);
+    else if (strncmp(text, "host ", 5) == 0)
+        snprintf(rec->host, sizeof rec->host, "%.255s", text + 5);
+    else if (strncmp(text, "token ", 6) == 0)
+        hf__unhex(rec->token, HF_TOKEN, text + 6);
+    else if (sscanf(text, "owner %" SCNx64 " %" SCNu64, &rec->owner.process,
+                    &rec->owner.number) == 2 ||
+             sscanf(text, "kept %" SCNd64, &rec->kept_ms) == 1 ||
+             sscanf(text, "pid %" SCNd64, &rec->pid) == 1 ||
+             sscanf(text, "since %" SCNd64, &rec->since_ms) == 1 ||
+             sscanf(text, "ttl %" SCNd64, &rec->ttl_ms) == 1)
+        return;
+}
+
+static bool is_ours(const char *data, size_t len)
+{
+    return len >= HEAD && memcmp(data, head, HEAD) == 0;
+}
+
+/* The end of the line that begins here. */
+static const char *line_end(const char *at, const char *end)
+{
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+
+    return stop ? stop : end;
+}
+
+static bool is_note(const char *at, const char *end)
+{
+    return end - at >= 5 && memcmp(at, "note ", 5) == 0;
+}
+
+void hf__record_read(struct ticket_record *rec, const void *value, size_t len)
+{
+    const char *data = value, *end = data + len, *stop;
+
+    memset(rec, 0, offsetof(struct ticket_record, host));
+    rec->host[0] = rec->note[0] = '\0';
+    rec->hints_len = 0;
+    rec->ttl_ms = -1;
+    rec->weight = rec->capacity = HF_FULL;
+    rec->ours = is_ours(data, len);
+    if (!rec->ours)
+        return;
+    for (const char *at = data + HEAD; at < end; at = stop + 1) {
+        size_t n = (size_t)(end - at) - 5;
+
+        stop = line_end(at, end);
+        if (!is_note(at, end)) {
+            read_field(rec, at, (size_t)(stop - at));
+            continue;
+        }
+        if (n <= HF_NOTE_MAX && !memchr(at + 5, '\0', n)) {
+            memcpy(rec->note, at + 5, n);
+            rec->note[n] = '\0';
+        }
+        break;
+    }
+}
+
+size_t hf__record_set(char to[RECORD_MAX], const void *value, size_t len, const char *line)
+{
+    const char *data = value, *end = data + len, *next;
+    size_t word = strcspn(line, " \n"), n = HEAD + strlen(line);
+
+    if (!is_ours(data, len) || len + strlen(line) > RECORD_MAX)
+        return 0;
+    memcpy(to, data, HEAD);
+    memcpy(to + HEAD, line, strlen(line));
+    for (const char *at = data + HEAD; at < end; at = next) {
+        bool note = is_note(at, end);
+
+        next = note ? end : line_end(at, end);
+        next += next < end;
+        if (!note && (size_t)(next - at) > word && memcmp(at, line, word) == 0 &&
+            (at[word] == ' ' || at[word] == '\n'))
+            continue;
+        memcpy(to + n, at, (size_t)(next - at));
+        n += (size_t)(next - at);
+    }
+    return n;
+}

@@ -1,0 +1,285 @@
+/* etcd_keys.c: what others do to our keys and leases: deleted and revoked by hand,
+ * compacted away, a full database, changed rights; other programs that lock; and leases
+ * that are too many. */
+#include "etcd_fault.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void holder_key_deleted(void)
+{
+    struct two t;
+    char key[256];
+
+    use_members(1, "");
+    t = hold_and_wait();
+    ctl("del %s", key_of(t.a, 0, key));
+    two_lost(&t);
+    done();
+}
+
+/* The one that waited behind it gets on, and not before the holder has gone. */
+static void waiter_key_deleted(void)
+{
+    struct two t;
+    struct pend *middle;
+    hf_lease *none = NULL;
+    char key[256];
+
+    use_members(1, "");
+    t = hold_and_wait();
+    middle = t.waits;
+    t.waits = queued(t.b, "n", 2, NULL);
+    ctl("del %s", key_of(t.a, 1, key));
+    CHECK_RC(pend_end(middle, &none), HF_EEVICTED);
+    STAYS(!pend_done(t.waits), 200);
+    two_go_on(&t);
+    done();
+}
+
+static void holder_lease_revoked(void)
+{
+    struct two t;
+    char key[256];
+
+    use_members(1, "");
+    t = hold_and_wait();
+    ctl("lease revoke %llx", lease_in(key_of(t.a, 0, key)));
+    two_lost(&t);
+    done();
+}
+
+/* It joins again, and never holds by the old ticket. */
+static void waiter_lease_revoked(void)
+{
+    struct two t;
+    char key[256], again[256];
+
+    use_members(1, "");
+    t = hold_and_wait();
+    key_of(t.a, 1, key);
+    ctl("lease revoke %llx", lease_in(key));
+    AWAIT(line_is(t.a, "n", 1, 1));
+    CHECK(strcmp(key_of(t.a, 1, again), key) != 0);
+    two_go_on(&t);
+    done();
+}
+
+/* A waiter in the middle that gives up is no grant for the one behind it. */
+static void middle_cancels(void)
+{
+    struct two t;
+    struct pend *middle;
+    hf_client *c;
+    hf_lease *none = NULL;
+
+    use_members(1, "");
+    t = hold_and_wait();
+    middle = t.waits;
+    c = opened_past();
+    t.waits = queued(c, "n", 2, NULL);
+    closed(t.b); /* its lease is revoked */
+    CHECK(pend_end(middle, &none) < 0);
+    t.b = c;
+    STAYS(!pend_done(t.waits), 300);
+    two_go_on(&t);
+    done();
+}
+
+static void compacted(void)
+{
+    struct two t;
+    long long revision;
+    const char *at;
+
+    use_members(1, "");
+    t = hold_and_wait();
+    for (int i = 0; i < 20; i++)
+        ctl("put other %d", i);
+    at = strstr(ctl("get other -w json"), "\"revision\":");
+    CHECK(at && sscanf(at, "\"revision\":%lld", &revision) == 1);
+    ctl("compact %lld", revision);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 300);
+    two_go_on(&t);
+    done();
+}
+
+static void fill_up(void)
+{
+    for (int i = 0; i < 40 && !strstr(ctl("alarm list"), "NOSPACE"); i++)
+        ctl("put fill%d \"$(head -c 100000 /dev/zero | tr '\\0' x)\" 2>&1 || true", i);
+    CHECK(strstr(ctl("alarm list"), "NOSPACE"));
+}
+
+/* What is held stays held and can be given; nothing new is made; it goes on afterwards. */
+static void database_full(void)
+{
+    struct two t;
+    hf_lease *none = NULL;
+
+    setenv("ETCD_QUOTA_BACKEND_BYTES", "1000000", 1);
+    use_members(1, "");
+    t = hold_and_wait();
+    fill_up();
+    CHECK_RC(rig.face->acquire(t.a, "m", LIMIT_MS, NULL, &none, E()), HF_EFULL);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), TTL_MS * 3 / 2);
+    proxy_drop(fronts[0]); /* no proof can be written now */
+    AWAIT(rig.face->acquire(t.a, "m", LIMIT_MS, NULL, &none, E()) == HF_EFULL);
+    CHECK_RC(hf_lease_check(t.held), 0);
+    CHECK_RC(rig.face->release(t.held, E()), 0);
+    given(pend_granted(t.waits));
+    ctl("del --prefix fill");
+    ctl("defrag");
+    ctl("alarm disarm");
+    AWAIT(tried(t.a, "m", NULL) == 0);
+    closed(t.a);
+    closed(t.b);
+    done();
+}
+
+/* ---- leases ---------------------------------------------------------------------- */
+
+static void ninth_lease(void)
+{
+    hf_lease *l[8], *more = NULL;
+    hf_client *c;
+
+    use_members(1, "");
+    c = opened();
+    for (int i = 0; i < 8; i++) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "n%d", i);
+        l[i] = taken(c, name, HF_REQUEST(.ttl_ms = 10000 + i * 1000));
+    }
+    CHECK_RC(rig.face->acquire(c, "n", LIMIT_MS, HF_REQUEST(.ttl_ms = 20000), &more, E()),
+             HF_ENOTSUP);
+    CHECK(strstr(last_error()->text, "leases"));
+    CHECK_RC(rig.face->renew(l[0], 20000, E()), HF_ENOTSUP);
+    CHECK_RC(hf_lease_check(l[0]), 0);
+    CHECK_NUM(hf_lease_ttl_ms(l[0]), ==, 10000);
+    given(taken(c, "m", HF_REQUEST(.ttl_ms = 9500))); /* rounded up: one of the eight */
+    given(l[7]);
+    l[7] = taken(c, "n7", HF_REQUEST(.ttl_ms = 20000)); /* in the place of the other */
+    CHECK_RC(rig.face->renew(l[0], 20000, E()), 0);
+    CHECK_NUM(hf_lease_ttl_ms(l[0]), ==, 20000);
+    for (int i = 0; i < 8; i++)
+        given(l[i]);
+    closed(c);
+    done();
+}
+
+/* ---- rights ---------------------------------------------------------------------- */
+
+/* Every change of users and roles makes the tokens of all others old. */
+static void rights_changed(void)
+{
+    hf_client *c;
+    hf_lease *l;
+
+    use_members(1, "");
+    etcd_auth(members);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "etcd://locker:s3cr%%40t@127.0.0.1:%d/locks?ttl=4s", proxy_port(fronts[0]));
+    c = prompted();
+    l = taken(c, "n", NULL);
+    for (int i = 0; i < 3; i++) {
+        ctl("--user root:s3cr@t role add other%d", i);
+        CHECK_RC(hf_lease_check(l), 0);
+        AWAIT(tried(c, "m", NULL) == 0);
+    }
+    given(l);
+    ctl("--user root:s3cr@t role revoke-permission locks --prefix=true locks");
+    AWAIT(tried(c, "m", NULL) == HF_EAUTH);
+    closed(c);
+    done();
+}
+
+static void wrong_password(void)
+{
+    hf_client *c;
+    hf_lease *none = NULL;
+
+    use_members(1, "");
+    etcd_auth(members);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "etcd://locker:wrong@127.0.0.1:%d/locks", proxy_port(fronts[0]));
+    c = opened();
+    CHECK_RC(rig.face->acquire(c, "n", LIMIT_MS, NULL, &none, E()), HF_EAUTH);
+    CHECK(!strstr(last_error()->text, "wrong@"));
+    closed(c);
+    done();
+}
+
+/* ---- other programs -------------------------------------------------------------- */
+
+static FILE *etcdctl_lock(void)
+{
+    char command[512];
+    FILE *f;
+
+    snprintf(command, sizeof(command),
+             "ETCDCTL_API=3 exec etcdctl --endpoints=127.0.0.1:%d lock fault/n --ttl=10 -- "
+             "sh -c "
+             "'echo got; read x <%s/go; echo gone'",
+             members->servers[0].port, members->servers[0].dir);
+    f = popen(command, "r");
+    CHECK(f);
+    return f;
+}
+
+static void heard(FILE *f, const char *word)
+{
+    char line[64];
+
+    CHECK(fgets(line, sizeof(line), f));
+    CHECK(strncmp(line, word, strlen(word)) == 0);
+}
+
+/* etcdctl waits for us, and we for it: in the order of joining. */
+static void beside_etcdctl(void)
+{
+    char command[256];
+    struct pend *p;
+    hf_client *c;
+    hf_lease *l;
+    FILE *f;
+
+    use_members(1, "");
+    snprintf(command, sizeof(command), "mkfifo '%s/go'", members->servers[0].dir);
+    CHECK_NUM(system(command), ==, 0);
+    c = opened_past();
+    l = taken(c, "n", NULL);
+    f = etcdctl_lock();
+    await_line(c, "n", 1, 1);
+    p = queued(c, "n", 2, NULL);
+    given(l);
+    heard(f, "got");
+    CHECK(!pend_done(p));
+    CHECK_RC(tried(c, "n", NULL), HF_EBUSY);
+    snprintf(command, sizeof(command), "echo >'%s/go'", members->servers[0].dir);
+    CHECK_NUM(system(command), ==, 0);
+    heard(f, "gone");
+    given(pend_granted(p));
+    pclose(f);
+    AWAIT(line_is(c, "n", 0, 0));
+    closed(c);
+    done();
+}
+
+const struct test_case etcd_keys_cases[] = {
+    { "holder-key-deleted", holder_key_deleted, ON_BLOCKING, 0, 0 },
+    { "waiter-key-deleted", waiter_key_deleted, ON_BLOCKING, 0, 0 },
+    { "holder-lease-revoked", holder_lease_revoked, ON_BLOCKING, 0, 0 },
+    { "waiter-lease-revoked", waiter_lease_revoked, ON_BLOCKING, 0, 0 },
+    { "middle-cancels", middle_cancels, ON_BLOCKING, 0, 0 },
+    { "compacted", compacted, ON_BLOCKING, 0, 0 },
+    { "database-full", database_full, ON_BLOCKING, 0, 0 },
+    { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
+    { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },
+    { "wrong-password", wrong_password, ON_BLOCKING, 0, 0 },
+    { "beside-etcdctl", beside_etcdctl, ON_BLOCKING, 0, 0 },
+    { NULL, NULL, 0, 0, 0 },
+};

@@ -1,0 +1,212 @@
+/* etcd_net.c: faults between client and member: replies cut at every byte, replies that
+ * never come, requests that come late, silence for longer than a lease, processes and
+ * members that stop. An answer that never came is neither yes nor no (G7). */
+#include "broken.h"
+#include "etcd_fault.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The call survives it, and there is never more than one ticket of it. */
+static void cut_one(hf_client *c, hf_client *past, long bytes)
+{
+    size_t cuts = proxy_cuts(fronts[0]);
+    struct pend *p;
+    hf_lease *l;
+
+    proxy_cut_after(fronts[0], bytes);
+    p = begun(c, "n", HF_FOREVER, NULL);
+    AWAIT(pend_done(p) || proxy_cuts(fronts[0]) > cuts);
+    proxy_cut_after(fronts[0], -1);
+    l = pend_granted(p);
+    CHECK_RC(hf_lease_check(l), 0);
+    CHECK(line_is(past, "n", 1, 0));
+    release_cut(fronts[0], bytes, l);
+    AWAIT(line_is(past, "n", 0, 0));
+}
+
+static void replies_cut(void)
+{
+    enum { LONGEST = 640, STEP = 16 };
+    hf_client *c, *past;
+
+    use_members(1, "");
+    c = opened();
+    past = opened_past();
+    given(taken(c, "n", NULL));
+    for (long bytes = 0; bytes < LONGEST; bytes += STEP)
+        cut_one(c, past, bytes);
+    CHECK_NUM(proxy_cuts(fronts[0]), >, LONGEST / STEP / 2); /* they were cut indeed */
+    closed(c);
+    closed(past);
+    done();
+}
+
+/* Executed, and its answer never seen: found again by its key, not made twice. */
+static void create_unanswered(void)
+{
+    hf_client *c, *past;
+    struct pend *p;
+    hf_lease *l;
+    struct seen first, s;
+
+    use_members(1, "");
+    c = opened();
+    past = opened_past();
+    given(taken(c, "n", NULL));
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_DOWN);
+    p = begun(c, "n", HF_FOREVER, NULL);
+    AWAIT(see(past, "n", 0, &first));
+    CHECK(!pend_done(p));
+    proxy_drop(fronts[0]);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0);
+    l = pend_granted(p);
+    CHECK(see(past, "n", 0, &s));
+    CHECK_STR(s.id, first.id);
+    CHECK(hf_lease_fence(l) == first.fence);
+    CHECK(line_is(past, "n", 1, 0));
+    given(l);
+    AWAIT(line_is(past, "n", 0, 0));
+    closed(c);
+    closed(past);
+    done();
+}
+
+/* A join that comes when its caller has given up, and the client is long on another
+ * connection: the lease is alive, so such a ticket would stand in line for ever. */
+static void create_late(void)
+{
+    hf_client *c, *past;
+    hf_lease *other;
+
+    use_members(1, "&connect_timeout=1s");
+    c = prompted();
+    past = opened_past();
+    other = taken(c, "other", NULL); /* the lease is used, and renewed */
+    for (int i = 0; i < 10; i++) {
+        hf_lease *l = NULL;
+
+        proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_UP);
+        CHECK(rig.face->acquire(c, "n", 1500, NULL, &l, E()) < 0 || l);
+        if (l)
+            given(l);
+        AWAIT(rig.face->state(c, "n", E()) == HF_FREE);
+        proxy_freeze(fronts[0], PROXY_PRESENT, 0); /* now it comes */
+        STAYS(line_is(past, "n", 0, 0), 200);
+    }
+    CHECK_RC(hf_lease_check(other), 0);
+    given(other);
+    closed(c);
+    closed(past);
+    done();
+}
+
+static void silence_beyond_ttl(void)
+{
+    struct two t;
+
+    use_members(1, "&connect_timeout=1s");
+    t = hold_and_wait();
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
+    AWAIT((two_are_right(&t), hf_lease_check(t.held) == HF_ELOST));
+    AWAIT((two_are_right(&t), pend_done(t.waits)));
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, 0);
+    two_lost(&t);
+    done();
+}
+
+static void silence_within_ttl(void)
+{
+    struct two t;
+
+    use_members(1, "&connect_timeout=1s");
+    t = hold_and_wait();
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), TTL_MS / 3);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, 0);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), TTL_MS * 3 / 2);
+    two_go_on(&t);
+    done();
+}
+
+/* A process that stands still for longer than its lease. */
+static void process_stopped(void)
+{
+    struct kid k;
+    hf_client *b;
+    struct pend *p;
+
+    use_members(1, "");
+    k = kid_new();
+    CHECK_RC(kid_acquire(&k, 0, "n", LIMIT_MS, NULL, NULL), 0);
+    b = opened_past();
+    p = queued(b, "n", 1, NULL);
+    kid_stop(&k);
+    AWAIT(pend_done(p));
+    kid_continue(&k);
+    CHECK_RC(kid_check(&k, 0).check, HF_ELOST);
+    CHECK_RC(kid_release(&k, 0).rc, HF_ELOST);
+    CHECK_RC(kid_acquire(&k, 0, "m", LIMIT_MS, NULL, NULL), 0); /* it goes on */
+    kid_end(&k);
+    given(pend_granted(p));
+    closed(b);
+    done();
+}
+
+static void member_stopped(void)
+{
+    struct two t;
+
+    use_members(1, "&connect_timeout=1s");
+    t = hold_and_wait();
+    server_freeze(&members->servers[0]);
+    AWAIT((two_are_right(&t), hf_lease_check(t.held) == HF_ELOST));
+    server_continue(&members->servers[0]);
+    two_lost(&t);
+    done();
+}
+
+static void member_killed(void)
+{
+    struct two t;
+
+    use_members(1, "");
+    t = hold_and_wait();
+    server_kill(&members->servers[0]);
+    etcd_start_all(members); /* leases begin anew with all of their ttl */
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), TTL_MS * 3 / 2);
+    two_go_on(&t);
+    done();
+}
+
+/* Longer than any timer: the lease has been revoked, and the next acquire is as fast as
+ * the first. */
+static void idle(void)
+{
+    hf_client *c;
+    int64_t begun_ms;
+
+    use_members(1, "");
+    c = prompted();
+    given(taken(c, "n", HF_REQUEST(.ttl_ms = 2000)));
+    AWAIT(strstr(ctl("lease list"), "found 0 leases"));
+    begun_ms = now_ms();
+    given(taken(c, "n", HF_REQUEST(.ttl_ms = 2000)));
+    CHECK_NUM(now_ms() - begun_ms, <, 1000 * TEST_SLOW);
+    closed(c);
+    AWAIT(strstr(ctl("lease list"), "found 0 leases"));
+    done();
+}
+
+const struct test_case etcd_net_cases[] = {
+    { "replies-cut", replies_cut, ON_BLOCKING, 0, CASE_LONG },
+    { "create-unanswered", create_unanswered, ON_BLOCKING, 0, 0 },
+    { "create-late", create_late, ON_BLOCKING, 0, CASE_LONG },
+    { "silence-beyond-ttl", silence_beyond_ttl, ON_BLOCKING, 0, 0 },
+    { "silence-within-ttl", silence_within_ttl, ON_BLOCKING, 0, 0 },
+    { "process-stopped", process_stopped, ON_BLOCKING, 0, 0 },
+    { "member-stopped", member_stopped, ON_BLOCKING, 0, 0 },
+    { "member-killed", member_killed, ON_BLOCKING, 0, 0 },
+    { "idle", idle, ON_BLOCKING, 0, CASE_LONG },
+    { NULL, NULL, 0, 0, 0 },
+};
