@@ -19,8 +19,9 @@ static void send(struct zk_seat *);
 
 /* ---- what somebody else has written ---------------------------------------------- */
 
-static void answer_read(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_read(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
     struct jute_text data;
     struct jute_stat stat;
@@ -47,14 +48,14 @@ static void read_first(struct zk_seat *s)
     struct request *q = hf__zk_seat_request(s, answer_read);
 
     if (q)
-        hf__zk_send_path(zk_in(s->seat.of), q, JUTE_GET_DATA, path,
-                         hf__zk_seat_path(s, path));
+        hf__zk_send_path(q, JUTE_GET_DATA, path, hf__zk_seat_path(s, path), false);
 }
 
 /* ---- a note, an owner ------------------------------------------------------------ */
 
-static void answer_note(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_note(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
     struct jute_stat stat;
     hf_error err;
@@ -81,19 +82,14 @@ static size_t record(const struct zk_seat *s, char data[RECORD_MAX], uint64_t fe
 
 static void send_note(struct zk_seat *s)
 {
-    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q = hf__zk_seat_request(s, answer_note);
-    struct jute_out *o;
 
     if (!q)
         return;
-    q->renews = true;
-    o = hf__zk_begin(z, q, JUTE_SET_DATA);
-    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_text(o, data, record(s, data, s->renamed ? s->seat.fence : 0));
-    hf__jute_put_int(o, s->version);
-    hf__zk_send(z, q);
+    hf__jute_put_set(hf__zk_begin(q, JUTE_SET_DATA), path, hf__zk_seat_path(s, path), data,
+                     record(s, data, s->renamed ? s->seat.fence : 0), s->version);
+    hf__zk_send(q);
 }
 
 /* ---- becoming shared ------------------------------------------------------------- */
@@ -147,12 +143,13 @@ static bool is_ours(const struct zk *z, struct jute_reply *reply)
 /* The seat of an answer about it; NULL: nothing follows from it. */
 static struct zk_seat *answered(struct request *q, const struct jute_reply *reply)
 {
-    container_of(q, struct seat_request, q)->seat->shares--;
+    ((struct zk_seat *)q->about)->shares--;
     return hf__zk_seat_answered(q, reply);
 }
 
-static void answer_shared_there(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_shared_there(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = answered(q, reply);
 
     if (!s)
@@ -166,8 +163,9 @@ static void answer_shared_there(struct zk *z, struct request *q, struct jute_rep
     hf__ordered_step(&s->seat, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
-static void answer_has_shared(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_has_shared(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = answered(q, reply);
 
     if (!s)
@@ -179,7 +177,7 @@ static void answer_has_shared(struct zk *z, struct request *q, struct jute_reply
 }
 
 static void ask_shared(struct zk_seat *s,
-                       void (*answer)(struct zk *, struct request *, struct jute_reply *))
+                       void answer(struct request *, struct jute_reply *))
 {
     const char *name = s->becomes ? s->becomes : s->seat.name;
     char path[NODE_PATH_MAX];
@@ -188,8 +186,8 @@ static void ask_shared(struct zk_seat *s,
     if (!q)
         return;
     s->shares++;
-    hf__zk_send_path(zk_in(s->seat.of), q, JUTE_EXISTS, path,
-                     hf__zk_line_path(line_of(s), path, name, strlen(name)));
+    hf__zk_send_path(q, JUTE_EXISTS, path,
+                     hf__zk_line_path(line_of(s), path, name, strlen(name)), false);
 }
 
 /* The connection was lost. Until this is known, the end of the exclusive node means
@@ -199,8 +197,9 @@ void hf__zk_seat_check(struct ordered_seat *s)
     ask_shared(zk_seat(s), answer_has_shared);
 }
 
-static void answer_share(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_share(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = answered(q, reply);
     int32_t failed;
     hf_error err;
@@ -239,19 +238,17 @@ static void send_share(struct zk_seat *s)
         ev_amended(s->seat.t, HF_ENOMEM);
         return;
     }
-    q->renews = true;
     s->shares++;
     hf__ordered_step(&s->seat, SEAT_RENAME, 0, NULL);
-    o = hf__zk_begin(z, q, JUTE_MULTI);
+    o = hf__zk_begin(q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CREATE);
     hf__jute_put_create(
         o, path, hf__zk_line_path(line_of(s), path, s->becomes, strlen(s->becomes)), data,
         record(s, data, s->seat.fence), z->login != NULL, JUTE_EPHEMERAL);
     hf__jute_put_part(o, JUTE_DELETE);
-    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_int(o, s->version);
+    hf__jute_put_delete(o, path, hf__zk_seat_path(s, path), s->version);
     hf__jute_put_part(o, 0);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
 static void send(struct zk_seat *s)

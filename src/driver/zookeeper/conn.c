@@ -46,35 +46,43 @@ int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *e
 
 /* ---- sending --------------------------------------------------------------------- */
 
-struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
-                                                  struct jute_reply *),
-                                   size_t size)
+struct request *hf__zk_try_request(struct zk *z,
+                                   void answer(struct request *, struct jute_reply *),
+                                   void *about, const char *name, size_t len)
 {
-    struct request *q = calloc(1, size);
+    struct request *q = calloc(1, sizeof *q + len + 1);
 
-    if (q)
-        q->answer = answer;
+    if (!q)
+        return NULL;
+    q->zk = z;
+    q->answer = answer;
+    q->about = about;
+    q->len = len;
+    memcpy(q->name, name, len);
     return q;
 }
 
 struct request *hf__zk_request(struct zk *z,
-                               void (*answer)(struct zk *, struct request *,
-                                              struct jute_reply *),
-                               size_t size)
+                               void answer(struct request *, struct jute_reply *),
+                               void *about)
 {
-    struct request *q = hf__zk_try_request(answer, size);
+    struct request *q = hf__zk_try_request(z, answer, about, "", 0);
 
     if (!q)
         hf__zk_break(z, HF_ENOMEM, "no memory for a request");
     return q;
 }
 
-struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
+struct jute_out *hf__zk_begin(struct request *q, enum jute_op op)
 {
+    struct zk *z = q->zk;
+
     z->out.len = 0;
     z->out.failed = false;
     z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
     q->xid = z->xid;
+    q->renews =
+        op == JUTE_CREATE2 || op == JUTE_DELETE || op == JUTE_SET_DATA || op == JUTE_MULTI;
     q->multi = op == JUTE_MULTI;
     q->sync = op == JUTE_SYNC;
     hf__jute_begin(&z->out);
@@ -82,49 +90,36 @@ struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
     return &z->out;
 }
 
-void hf__zk_send(struct zk *z, struct request *q)
+void hf__zk_send(struct request *q)
 {
-    hf__jute_end(&z->out, 0);
-    hf__link_send(&z->link, &q->call);
+    hf__jute_end(&q->zk->out, 0);
+    hf__link_send(&q->zk->link, &q->call);
 }
 
-static void send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
-                      size_t len, bool watch)
+void hf__zk_send_path(struct request *q, enum jute_op op, const char *path, size_t len,
+                      bool watch)
 {
-    struct jute_out *out = hf__zk_begin(z, q, op);
+    struct jute_out *out = hf__zk_begin(q, op);
 
     hf__jute_put_text(out, path, len);
     if (op != JUTE_SYNC)
         hf__jute_put_bool(out, watch);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
-void hf__zk_send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
-                      size_t len)
+void hf__zk_ignore(struct request *q, struct jute_reply *reply)
 {
-    send_path(z, q, op, path, len, false);
-}
-
-void hf__zk_send_watch(struct zk *z, struct request *q, enum jute_op op, const char *path,
-                       size_t len)
-{
-    send_path(z, q, op, path, len, true);
-}
-
-void hf__zk_ignore(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    (void)z;
     (void)q;
     (void)reply;
 }
 
 void hf__zk_sync(struct zk *z, const char *path, size_t len,
-                 void (*answer)(struct zk *, struct request *, struct jute_reply *))
+                 void answer(struct request *, struct jute_reply *))
 {
-    struct request *q = hf__zk_request(z, answer, sizeof *q);
+    struct request *q = hf__zk_request(z, answer, NULL);
 
     if (q)
-        hf__zk_send_path(z, q, JUTE_SYNC, path, len);
+        hf__zk_send_path(q, JUTE_SYNC, path, len, false);
 }
 
 /* ---- what comes ------------------------------------------------------------------ */
@@ -176,7 +171,7 @@ static void take_answer(struct zk *z, struct jute_reply *reply)
     }
     hf__link_answered(&z->link);
     hf__zk_session_answered(z, q, reply);
-    q->answer(z, q, reply);
+    q->answer(q, reply);
     free(q);
 }
 
@@ -329,7 +324,8 @@ static void unanswered(struct link *k, struct link_call *c)
 {
     struct request *q = container_of(c, struct request, call);
 
-    q->answer(zk_at(k), q, NULL);
+    (void)k;
+    q->answer(q, NULL);
     free(q);
 }
 

@@ -23,8 +23,9 @@ static void refused(struct zk *z, struct zk_seat *s, const struct jute_reply *re
     hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
 }
 
-static void answer_found(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_found(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
     struct ordered_place place;
     struct jute_stat stat;
@@ -45,13 +46,13 @@ static void answer_found(struct zk *z, struct request *q, struct jute_reply *rep
     }
 }
 
-static void look_at(struct zk *z, struct zk_seat *s)
+static void look_at(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
     struct request *q = hf__zk_seat_request(s, answer_found);
 
     if (q)
-        hf__zk_send_path(z, q, JUTE_EXISTS, path, hf__zk_seat_path(s, path));
+        hf__zk_send_path(q, JUTE_EXISTS, path, hf__zk_seat_path(s, path), false);
 }
 
 /* ---- all of a line --------------------------------------------------------------- */
@@ -100,14 +101,15 @@ static void found(struct zk *z, struct zk_seat *s, const struct child *child, bo
     free(s->seat.name);
     s->seat.name = strndup(child->name.at, child->name.len);
     if (s->seat.name)
-        look_at(z, s);
+        look_at(s);
     else
         hf__zk_break(z, HF_ENOMEM, "no memory for a name");
 }
 
-static void answer_find(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_find(struct request *q, struct jute_reply *reply)
 {
-    struct zk_line *line = container_of(q, struct line_request, q)->line;
+    struct zk *z = q->zk;
+    struct zk_line *line = zk_line(q->about);
     bool none = reply && reply->err == JUTE_NO_NODE;
     struct child *all = NULL;
     size_t n = 0;
@@ -143,17 +145,14 @@ void hf__zk_seat_find(struct ordered_seat *seat)
 {
     struct zk_seat *s = zk_seat(seat);
     struct zk_line *line = line_of(s);
-    struct zk *z = zk_in(seat->of);
     struct request *q;
 
     s->sought = true;
     if (line->finding)
         return;
-    q = hf__zk_request(z, answer_find, sizeof(struct line_request));
+    q = hf__zk_line_request(&line->line, answer_find, "", 0);
     if (!q)
         return;
-    container_of(q, struct line_request, q)->line = line;
     line->finding = true;
-    line->line.pins++;
-    hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+    hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
 }

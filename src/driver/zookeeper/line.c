@@ -59,12 +59,7 @@ void hf__zk_line_free_ops(struct ordered_line *l)
 size_t hf__zk_line_path(const struct zk_line *line, char path[NODE_PATH_MAX],
                         const char *node, size_t len)
 {
-    if (len > NODE_MAX - 1)
-        len = NODE_MAX - 1;
-    memcpy(path, line->dir, line->dir_len);
-    path[line->dir_len] = '/';
-    memcpy(path + line->dir_len + 1, node, len);
-    return line->dir_len + 1 + len;
+    return hf__zk_path(path, line->dir, line->dir_len, node, len);
 }
 
 bool hf__zk_place(struct ordered_place *ret, const char *node, size_t len)
@@ -106,54 +101,47 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
     return true;
 }
 
-static void answer_list(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_list(struct request *q, struct jute_reply *reply)
 {
-    struct line_request *k = container_of(q, struct line_request, q);
-    struct ordered_line *line = &k->line->line;
+    struct zk *z = q->zk;
+    struct ordered_line *line = q->about;
     bool none = reply && reply->err == JUTE_NO_NODE; /* and no watch was set */
     struct ordered_entry **entries = NULL;
     hf_error err;
     size_t n = 0;
 
     if (reply && reply->err != 0 && !none)
-        hf__ordered_not_listed(line, hf__zk_error(z, reply, &err), k->watch);
+        hf__ordered_not_listed(line, hf__zk_error(z, reply, &err), q->flag);
     else if (reply && !none && !hf__zk_line_read(&reply->body, &entries, &n))
         hf__zk_break(z, HF_ENOMEM, "no memory for a line");
     else if (reply)
-        hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, k->watch && !none);
+        hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, q->flag && !none);
     line->pins--;
     hf__ordered_line_drop(line);
 }
 
-static struct line_request *line_request(struct zk_line *line,
-                                         void (*answer)(struct zk *, struct request *,
-                                                        struct jute_reply *),
-                                         const char *name, size_t len)
+struct request *hf__zk_line_request(struct ordered_line *line,
+                                    void answer(struct request *, struct jute_reply *),
+                                    const char *name, size_t len)
 {
-    struct request *q =
-        hf__zk_request(zk_in(line->line.of), answer, sizeof(struct line_request) + len);
-    struct line_request *k;
+    struct request *q = hf__zk_try_request(zk_in(line->of), answer, line, name, len);
 
-    if (!q)
-        return NULL;
-    k = container_of(q, struct line_request, q);
-    k->line = line;
-    k->len = len;
-    memcpy(k->name, name, len);
-    line->line.pins++;
-    return k;
+    if (q)
+        line->pins++;
+    else
+        hf__zk_break(zk_in(line->of), HF_ENOMEM, "no memory for a request");
+    return q;
 }
 
 void hf__zk_line_list(struct ordered_line *l, bool watch)
 {
-    struct zk_line *line = zk_line(l);
-    struct line_request *k = line_request(line, answer_list, "", 0);
+    const struct zk_line *line = zk_line(l);
+    struct request *q = hf__zk_line_request(l, answer_list, "", 0);
 
-    if (!k)
+    if (!q)
         return;
-    k->watch = watch;
-    (watch ? hf__zk_send_watch : hf__zk_send_path)(zk_in(l->of), &k->q, JUTE_GET_CHILDREN2,
-                                                   line->dir, line->dir_len);
+    q->flag = watch;
+    hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, watch);
 }
 
 /* ---- one ticket ------------------------------------------------------------------ */
@@ -169,11 +157,11 @@ static struct ordered_entry *find(const struct zk_line *line, const char *name, 
 
 static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_reply *reply)
 {
-    struct jute_text data = hf__jute_text(&reply->body);
+    struct jute_text data;
     struct jute_stat stat;
     struct record rec;
 
-    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id)
+    if (!hf__jute_node(reply, &data, &stat) || stat.owner != z->session.id)
         return SEEN_FOREIGN;
     hf__zk_record_read(&rec, data.at, data.len);
     s->version = stat.version;
@@ -181,11 +169,11 @@ static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_r
     return rec.broken ? SEEN_MARKED : SEEN_THERE;
 }
 
-static void answer_watch(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_watch(struct request *q, struct jute_reply *reply)
 {
-    struct line_request *k = container_of(q, struct line_request, q);
-    struct zk_line *line = k->line;
-    struct ordered_entry *e = reply ? find(line, k->name, k->len) : NULL;
+    struct zk *z = q->zk;
+    struct zk_line *line = zk_line(q->about);
+    struct ordered_entry *e = reply ? find(line, q->name, q->len) : NULL;
     enum ordered_seen what = SEEN_THERE;
     hf_error err;
 
@@ -206,16 +194,15 @@ static void answer_watch(struct zk *z, struct request *q, struct jute_reply *rep
 
 bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
 {
-    struct zk_line *line = zk_line(l);
     char path[NODE_PATH_MAX];
-    struct line_request *k;
+    struct request *q;
 
     if (entry_unreadable(e))
         return false;
-    k = line_request(line, answer_watch, e->name, e->len);
-    if (k)
-        hf__zk_send_watch(zk_in(l->of), &k->q, JUTE_GET_DATA, path,
-                          hf__zk_line_path(line, path, e->name, e->len));
+    q = hf__zk_line_request(l, answer_watch, e->name, e->len);
+    if (q)
+        hf__zk_send_path(q, JUTE_GET_DATA, path,
+                         hf__zk_line_path(zk_line(l), path, e->name, e->len), true);
     return true; /* else the connection is given up */
 }
 

@@ -132,6 +132,19 @@ size_t hf__zk_dir(const struct zk *z, char path[DIR_MAX], const char *name, size
     return to;
 }
 
+size_t hf__zk_path(char path[NODE_PATH_MAX], const char *dir, size_t dir_len,
+                   const char *node, size_t len)
+{
+    if (len > NODE_MAX - 1)
+        len = NODE_MAX - 1;
+    memmove(path, dir, dir_len);
+    if (len == 0)
+        return dir_len;
+    path[dir_len] = '/';
+    memcpy(path + dir_len + 1, node, len);
+    return dir_len + 1 + len;
+}
+
 /* The root as the URL gives it, which is not escaped: it may be another program's. */
 int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns)
 {

@@ -30,12 +30,6 @@ struct quiet {
     char dir[];
 };
 
-struct quiet_request {
-    struct request q;
-    size_t len;
-    char dir[];
-};
-
 static struct quiet *find(struct zk *z, const char *dir, size_t len)
 {
     uint64_t hash = hf__hash_keyed(z->hash_key, dir, len);
@@ -82,10 +76,10 @@ bool hf__zk_quiet_expected(const struct zk_line *line)
 
 /* ---- the watch ------------------------------------------------------------------- */
 
-static void answer_watch(struct zk *z, struct request *r, struct jute_reply *reply)
+static void answer_watch(struct request *r, struct jute_reply *reply)
 {
-    const struct quiet_request *k = container_of(r, struct quiet_request, q);
-    struct quiet *q = reply && reply->err == 0 ? find(z, k->dir, k->len) : NULL;
+    struct zk *z = r->zk;
+    struct quiet *q = reply && reply->err == 0 ? find(z, r->name, r->len) : NULL;
 
     if (q)
         q->same = true;
@@ -94,16 +88,10 @@ static void answer_watch(struct zk *z, struct request *r, struct jute_reply *rep
 /* Without memory for it there is no watch, and lists go on. */
 static void watch(struct zk *z, const struct quiet *q)
 {
-    struct request *r =
-        hf__zk_try_request(answer_watch, sizeof(struct quiet_request) + q->dir_len);
-    struct quiet_request *k;
+    struct request *r = hf__zk_try_request(z, answer_watch, NULL, q->dir, q->dir_len);
 
-    if (!r)
-        return;
-    k = container_of(r, struct quiet_request, q);
-    k->len = q->dir_len;
-    memcpy(k->dir, q->dir, q->dir_len);
-    hf__zk_send_watch(z, r, JUTE_GET_DATA, q->dir, q->dir_len);
+    if (r)
+        hf__zk_send_path(r, JUTE_GET_DATA, q->dir, q->dir_len, true);
 }
 
 /* ---- coming and going ------------------------------------------------------------ */

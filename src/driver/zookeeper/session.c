@@ -182,34 +182,30 @@ bool hf__zk_session_attach_if_stale(struct zk *z)
 /* A write that changes nothing. Also if it fails it has been through a majority, unless it
  * was refused because the session is over. That it was answered is counted for every write
  * (conn.c). */
-static void prove(struct zk *z,
-                  void (*answer)(struct zk *, struct request *, struct jute_reply *))
+static void prove(struct zk *z, void answer(struct request *, struct jute_reply *))
 {
-    static const char top[] = "/";
-    struct request *q = hf__zk_request(z, answer, sizeof *q);
+    struct request *q = hf__zk_request(z, answer, NULL);
     struct jute_out *o;
 
     if (!q)
         return;
-    q->renews = true;
-    o = hf__zk_begin(z, q, JUTE_MULTI);
+    o = hf__zk_begin(q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CHECK);
-    hf__jute_put_text(o, top, sizeof top - 1);
-    hf__jute_put_int(o, -1);
+    hf__jute_put_delete(o, "/", 1, -1);
     hf__jute_put_part(o, 0);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
-static void heard(struct zk *z, struct request *q, struct jute_reply *reply)
+static void heard(struct request *q, struct jute_reply *reply)
 {
-    (void)q;
+    struct zk *z = q->zk;
     if (reply)
         tell_if_asked(z);
 }
 
-static void confirm(struct zk *z, struct request *q, struct jute_reply *reply)
+static void confirm(struct request *q, struct jute_reply *reply)
 {
-    (void)q;
+    struct zk *z = q->zk;
     if (reply)
         hf__zk_sync(z, z->root, z->root_len, heard);
 }
@@ -234,9 +230,9 @@ static void pulse_later(struct zk *z)
     env->timer(env, &z->pulse, z->recent.heard_at + quarter_us(z));
 }
 
-static void pulse_answered(struct zk *z, struct request *q, struct jute_reply *reply)
+static void pulse_answered(struct request *q, struct jute_reply *reply)
 {
-    (void)q;
+    struct zk *z = q->zk;
     if (!reply)
         return;
     z->store.awaits = false;
@@ -244,9 +240,9 @@ static void pulse_answered(struct zk *z, struct request *q, struct jute_reply *r
     pulse_later(z);
 }
 
-static void pulse_confirm(struct zk *z, struct request *q, struct jute_reply *reply)
+static void pulse_confirm(struct request *q, struct jute_reply *reply)
 {
-    (void)q;
+    struct zk *z = q->zk;
     if (reply)
         hf__zk_sync(z, z->root, z->root_len, pulse_answered);
 }
@@ -254,13 +250,13 @@ static void pulse_confirm(struct zk *z, struct request *q, struct jute_reply *re
 /* The server answers it in its turn, as it does any request. */
 static void ping(struct zk *z)
 {
-    struct request *q = hf__zk_request(z, pulse_answered, sizeof *q);
+    struct request *q = hf__zk_request(z, pulse_answered, NULL);
 
     if (!q)
         return;
     q->xid = JUTE_XID_PING;
     begin_special(z, q->xid, JUTE_PING);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
 /* Other requests are heard, too: only a write can use that. */
@@ -331,9 +327,9 @@ static void session_over(struct zk *z)
 
 /* ---- ending it ------------------------------------------------------------------- */
 
-static void ended(struct zk *z, struct request *q, struct jute_reply *reply)
+static void ended(struct request *q, struct jute_reply *reply)
 {
-    (void)q;
+    struct zk *z = q->zk;
     if (reply)
         ev_shut(&z->store); /* else hf__zk_session_lost does, or nobody waits any more */
 }
@@ -352,13 +348,13 @@ void hf__zk_session_end(struct zk *z)
     if (link_open(&z->link) && z->link.state == LINK_GREETING)
         return;
     if (link_open(&z->link))
-        q = hf__zk_try_request(ended, sizeof *q);
+        q = hf__zk_try_request(z, ended, NULL, "", 0);
     if (!q) {
         ev_shut(&z->store);
         return;
     }
-    hf__zk_begin(z, q, JUTE_CLOSE);
-    hf__zk_send(z, q);
+    hf__zk_begin(q, JUTE_CLOSE);
+    hf__zk_send(q);
 }
 
 /* ---- coming and going ------------------------------------------------------------ */
@@ -543,11 +539,11 @@ static void over(struct zk *z, const char *why)
     hf__zk_break(z, HF_EUNREACHABLE, "%s", why);
 }
 
-static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
+static void settled(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     hf_error err;
 
-    (void)q;
     if (!reply || z->shut)
         return;
     if (!hf__zk_was_agreed(reply)) {

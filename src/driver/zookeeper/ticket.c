@@ -47,22 +47,18 @@ static void free_seat(struct ordered_seat *s)
 }
 
 struct request *hf__zk_seat_request(struct zk_seat *s,
-                                    void (*answer)(struct zk *, struct request *,
-                                                   struct jute_reply *))
+                                    void answer(struct request *, struct jute_reply *))
 {
-    struct request *q =
-        hf__zk_request(zk_in(s->seat.of), answer, sizeof(struct seat_request));
+    struct request *q = hf__zk_request(zk_in(s->seat.of), answer, s);
 
-    if (!q)
-        return NULL;
-    container_of(q, struct seat_request, q)->seat = s;
-    hf__ordered_pin(&s->seat);
+    if (q)
+        hf__ordered_pin(&s->seat);
     return q;
 }
 
 struct zk_seat *hf__zk_seat_answered(struct request *q, const struct jute_reply *reply)
 {
-    struct zk_seat *s = container_of(q, struct seat_request, q)->seat;
+    struct zk_seat *s = q->about;
 
     return hf__ordered_unpin(&s->seat) && reply ? s : NULL;
 }
@@ -91,8 +87,9 @@ static void explain(const struct ordered_seat *s, int why, hf_error *err)
 
 /* ---- deleting -------------------------------------------------------------------- */
 
-static void answer_erase(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_erase(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
     hf_error err;
 
@@ -102,8 +99,7 @@ static void answer_erase(struct zk *z, struct request *q, struct jute_reply *rep
         hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(z, reply, &err), &err);
         return;
     }
-    if (reply->err == 0 && container_of(q, struct seat_request, q)->placed &&
-        s->seat.state == SEAT_DELETING)
+    if (reply->err == 0 && q->flag && s->seat.state == SEAT_DELETING)
         hf__zk_quiet_left(s);
     hf__ordered_step(&s->seat, SEAT_DELETED, 0, NULL);
 }
@@ -111,27 +107,23 @@ static void answer_erase(struct zk *z, struct request *q, struct jute_reply *rep
 static void erase(struct ordered_seat *seat, bool placed)
 {
     struct zk_seat *s = zk_seat(seat);
-    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX];
     struct request *q = hf__zk_seat_request(s, answer_erase);
-    struct jute_out *o;
 
     if (!q)
         return;
-    container_of(q, struct seat_request, q)->placed = placed;
-    q->renews = true;
-    o = hf__zk_begin(z, q, JUTE_DELETE);
-    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_int(o, -1);
-    hf__zk_send(z, q);
+    q->flag = placed;
+    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), path, hf__zk_seat_path(s, path), -1);
+    hf__zk_send(q);
 }
 
 /* ---- creating -------------------------------------------------------------------- */
 
 /* A level that is there makes good for those above it: they are there, too, and may have
  * been refused for want of rights. */
-static void level_made(struct zk *z, struct request *q, struct jute_reply *reply)
+static void level_made(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     (void)q;
     if (!reply || reply->err == 0 || reply->err == JUTE_NODE_EXISTS)
         z->level_error = 0;
@@ -147,12 +139,12 @@ void hf__zk_mkdirs(struct zk *z, const char *dir, size_t len)
 
         if (n < len && dir[n] != '/')
             continue;
-        q = hf__zk_request(z, level_made, sizeof *q);
+        q = hf__zk_request(z, level_made, NULL);
         if (!q)
             return;
-        hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE_CONTAINER), dir, n, "", 0,
+        hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE_CONTAINER), dir, n, "", 0,
                             z->login != NULL, JUTE_CONTAINER);
-        hf__zk_send(z, q);
+        hf__zk_send(q);
     }
 }
 
@@ -220,8 +212,9 @@ static void create_failed(struct zk_seat *s, struct jute_reply *reply)
     }
 }
 
-static void answer_create(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_create(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
     struct ordered_place place;
     bool quiet, used_up;
@@ -256,12 +249,11 @@ static void send_create(struct zk_seat *s, bool levels)
     q = hf__zk_seat_request(s, answer_create);
     if (!q)
         return;
-    q->renews = true;
-    hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE2), path,
+    hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), path,
                         hf__zk_line_path(line, path, node, hf__zk_node(z, node, s->seat.t)),
                         data, hf__zk_record_write(data, z, s->seat.t, 0, false),
                         z->login != NULL, JUTE_EPHEMERAL_SEQUENTIAL);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
 static void create(struct ordered_seat *s)
@@ -301,8 +293,9 @@ static int would_hold(struct zk *z, const struct ticket *t, struct jute_reply *r
     return rc;
 }
 
-static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_try(struct request *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
     hf_error err;
     int rc;
@@ -325,7 +318,7 @@ static void try(struct ordered_seat *seat)
     hf__zk_sync(z, line->dir, line->dir_len, hf__zk_ignore);
     q = hf__zk_seat_request(zk_seat(seat), answer_try);
     if (q)
-        hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+        hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */

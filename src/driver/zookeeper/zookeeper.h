@@ -44,6 +44,9 @@ struct form { /* what the name of a ticket's node says */
 };
 
 size_t hf__zk_dir(const struct zk *, char path[DIR_MAX], const char *name, size_t len);
+/* A node below `dir`, which may be `path` itself; "" is `dir`. */
+size_t hf__zk_path(char path[NODE_PATH_MAX], const char *dir, size_t dir_len,
+                   const char *node, size_t len);
 int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns);
 /* The last level of `path` as a part of a name; false: it is none. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len);
@@ -57,33 +60,37 @@ size_t hf__zk_node(const struct zk *, char node[NODE_MAX], const struct ticket *
 
 struct request {
     struct link_call call;
-    /* NULL: no answer will come. The request is freed afterwards. */
-    void (*answer)(struct zk *, struct request *, struct jute_reply *);
+    struct zk *zk;
+    /* reply NULL: no answer will come. The request is freed afterwards. */
+    void (*answer)(struct request *, struct jute_reply *);
+    void *about; /* the caller's own: whom the answer concerns */
+    size_t index;
+    bool flag;
     int32_t xid;
     bool renews; /* a write: answered it proves the session alive at the leader */
     bool sync;   /* the leader answers it, and need not be the leader any more */
     bool multi;  /* what failed stands in the body of its answer */
+    size_t len;
+    char name[]; /* of the node that is meant */
 };
 
 /* NULL: no memory. The second one gives the connection up then, and all is repeated. */
-struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
-                                                  struct jute_reply *),
-                                   size_t size);
+struct request *hf__zk_try_request(struct zk *,
+                                   void answer(struct request *, struct jute_reply *),
+                                   void *about, const char *name, size_t len);
 struct request *hf__zk_request(struct zk *,
-                               void (*answer)(struct zk *, struct request *,
-                                              struct jute_reply *),
-                               size_t size);
+                               void answer(struct request *, struct jute_reply *),
+                               void *about);
 /* begin, put the body, send. Nothing is answered inside (link.h). */
-struct jute_out *hf__zk_begin(struct zk *, struct request *, enum jute_op);
-void hf__zk_send(struct zk *, struct request *);
-void hf__zk_send_path(struct zk *, struct request *, enum jute_op, const char *path,
-                      size_t len); /* exists, getData, getChildren2 without a watch; sync */
-void hf__zk_send_watch(struct zk *, struct request *, enum jute_op, const char *path,
-                       size_t len);
+struct jute_out *hf__zk_begin(struct request *, enum jute_op);
+void hf__zk_send(struct request *);
+/* exists, getData, getChildren2; sync, which has no watch */
+void hf__zk_send_path(struct request *, enum jute_op, const char *path, size_t len,
+                      bool watch);
 void hf__zk_sync(struct zk *, const char *path, size_t len,
-                 void (*answer)(struct zk *, struct request *, struct jute_reply *));
-void hf__zk_ignore(struct zk *, struct request *, struct jute_reply *); /* an answer */
-bool hf__zk_was_agreed(const struct jute_reply *);                      /* to a write */
+                 void answer(struct request *, struct jute_reply *));
+void hf__zk_ignore(struct request *, struct jute_reply *); /* an answer */
+bool hf__zk_was_agreed(const struct jute_reply *);         /* to a write */
 void hf__zk_flush(struct zk *);
 /* Gives the connection up at the next flush: code, format ... */
 #define hf__zk_break(z, ...) hf__link_fail(&(z)->link, __VA_ARGS__)
@@ -132,20 +139,6 @@ struct zk_seat {
     char *becomes;        /* the name as shared while that is under way */
 };
 
-struct seat_request {
-    struct request q;
-    struct zk_seat *seat; /* pinned */
-    bool placed;
-};
-
-struct line_request {
-    struct request q;
-    struct zk_line *line; /* pinned */
-    bool watch;
-    size_t len;
-    char name[];
-};
-
 /* It counts, but its name is too long to ask for it: of its end only lists tell. */
 static inline bool entry_unreadable(const struct ordered_entry *e)
 {
@@ -183,6 +176,10 @@ bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, siz
 /* What the name of a ticket's node says of its place; false: not a ticket's. */
 bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
 void hf__zk_line_free_ops(struct ordered_line *);
+/* Pins the line, for an answer about this node of it. */
+struct request *hf__zk_line_request(struct ordered_line *,
+                                    void answer(struct request *, struct jute_reply *),
+                                    const char *name, size_t len);
 void hf__zk_line_list(struct ordered_line *, bool watch);
 bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
 enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordered_entry **);
@@ -201,8 +198,7 @@ static inline struct zk_seat *zk_seat(struct ordered_seat *s)
 /* The seat of an answer, unpinned; NULL: nobody cares, or the connection was lost. */
 struct zk_seat *hf__zk_seat_answered(struct request *, const struct jute_reply *);
 struct request *hf__zk_seat_request(struct zk_seat *,
-                                    void (*)(struct zk *, struct request *,
-                                             struct jute_reply *));
+                                    void answer(struct request *, struct jute_reply *));
 size_t hf__zk_seat_path(const struct zk_seat *, char path[NODE_PATH_MAX]);
 void hf__zk_seat_find(struct ordered_seat *);
 void hf__zk_seat_check(struct ordered_seat *); /* amend.c */
@@ -216,6 +212,8 @@ void hf__zk_amend(struct store *, struct ticket *);
 void hf__zk_renew(struct store *, struct life *const *, size_t);
 
 /* ---- ?mode=ephemeral (ephemeral.c) ----------------------------------------------- */
+
+#define ALONE_NODE "_ephemeral" /* below the node of the line */
 
 void hf__zk_alone_join(struct zk *, struct ticket *);
 void hf__zk_alone_leave(struct zk *, struct ticket *);
@@ -253,8 +251,8 @@ void hf__zk_evict(struct store *, struct look *);
 char *hf__zk_admin(const struct url *, hf_error *); /* admin.c */
 void hf__zk_cell(struct store *, struct cell *);
 void hf__zk_stop(struct store *, struct look *, struct cell *);
-void hf__zk_brief(struct zk *, struct look *);
 void hf__zk_list(struct zk *, struct look *);
+int64_t hf__zk_age(const struct zk *, const struct jute_stat *); /* ms, by our clock */
 void hf__zk_follow_start(struct zk *, struct look *, struct cell *);
 void hf__zk_follow_event(struct zk *, const char *path, size_t len);
 
