@@ -21,24 +21,14 @@ static void send(struct zk_seat *);
 
 static void answer_read(struct request *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = hf__zk_seat_answered(q, reply);
-    struct jute_text data;
-    struct jute_stat stat;
-    struct record rec;
 
     if (!s || s->seat.state != SEAT_HELD)
         return; /* the core repeats it, or gives the ticket up */
-    data = hf__jute_text(&reply->body);
-    if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
-        stat.owner != z->session.id) {
+    if (reply->err != 0 || hf__zk_seat_read(s, reply) == SEEN_FOREIGN)
         ev_amended(s->seat.t, HF_ELOST); /* that it is, its watch tells */
-        return;
-    }
-    hf__zk_record_read(&rec, data.at, data.len);
-    s->version = stat.version;
-    s->marked = s->marked || rec.broken; /* the core is told by the watch */
-    send(s);
+    else
+        send(s); /* that it is marked, too */
 }
 
 /* Its data is not what we have written: that must not be lost if it is the mark. */

@@ -73,21 +73,26 @@ struct request *hf__zk_request(struct zk *z,
     return q;
 }
 
+struct jute_out *hf__zk_begin_as(struct zk *z, int32_t xid, enum jute_op op)
+{
+    z->out.len = 0;
+    z->out.failed = false;
+    hf__jute_begin(&z->out);
+    hf__jute_put_header(&z->out, xid, op);
+    return &z->out;
+}
+
 struct jute_out *hf__zk_begin(struct request *q, enum jute_op op)
 {
     struct zk *z = q->zk;
 
-    z->out.len = 0;
-    z->out.failed = false;
     z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
     q->xid = z->xid;
     q->renews =
         op == JUTE_CREATE2 || op == JUTE_DELETE || op == JUTE_SET_DATA || op == JUTE_MULTI;
     q->multi = op == JUTE_MULTI;
     q->sync = op == JUTE_SYNC;
-    hf__jute_begin(&z->out);
-    hf__jute_put_header(&z->out, q->xid, op);
-    return &z->out;
+    return hf__zk_begin_as(z, q->xid, op);
 }
 
 void hf__zk_send(struct request *q)
@@ -196,7 +201,8 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
         take_event(z, &reply.body);
         break;
     case JUTE_XID_AUTH:
-        hf__zk_session_auth(z, reply.err);
+        if (reply.err != 0)
+            hf__zk_break(z, HF_EAUTH, "the login was refused");
         break;
     case JUTE_XID_WATCHES:
         break;

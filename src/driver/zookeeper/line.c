@@ -45,6 +45,8 @@ struct zk_line *hf__zk_line_get(struct zk *z, const char *name, size_t len)
     line->name = line->dir + n;
     memcpy(line->dir, dir, n);
     memcpy(line->name, name, len);
+    list_init(&line->quiet);
+    line->last = line->before = -1;
     hf__map_insert(&z->lines, &line->node, hf__hash_keyed(z->hash_key, dir, n));
     hf__ordered_line_init(&z->ordered, &line->line);
     return line;
@@ -155,13 +157,13 @@ static struct ordered_entry *find(const struct zk_line *line, const char *name, 
                : NULL;
 }
 
-static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_reply *reply)
+enum ordered_seen hf__zk_seat_read(struct zk_seat *s, struct jute_reply *reply)
 {
     struct jute_text data;
     struct jute_stat stat;
     struct record rec;
 
-    if (!hf__jute_node(reply, &data, &stat) || stat.owner != z->session.id)
+    if (!hf__jute_node(reply, &data, &stat) || stat.owner != zk_in(s->seat.of)->session.id)
         return SEEN_FOREIGN;
     hf__zk_record_read(&rec, data.at, data.len);
     s->version = stat.version;
@@ -184,7 +186,7 @@ static void answer_watch(struct request *q, struct jute_reply *reply)
         z->store.env->log(z->store.env, HF_LOG_WARN, line->name, err.text);
         what = SEEN_REFUSED;
     } else if (e && e->seat) {
-        what = read_own(z, zk_seat(e->seat), reply);
+        what = hf__zk_seat_read(zk_seat(e->seat), reply);
     }
     if (e)
         hf__ordered_seen(&line->line, e, what, 0);
@@ -239,10 +241,10 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
         hf__zk_alone_event(z, type, path, len);
         return;
     }
-    if (type != JUTE_CHILDREN)
-        hf__zk_quiet_event(z, path, len);
     if (line && (type == JUTE_CHILDREN || type == JUTE_DELETED))
         hf__ordered_line_changed(&line->line, type == JUTE_DELETED);
+    if (line && type != JUTE_CHILDREN)
+        hf__zk_quiet_changed(line);
     while (at > 0 && path[at - 1] != '/')
         at--;
     line = at > 1 && type != JUTE_CHILDREN ? line_of_dir(z, path, at - 1) : NULL;

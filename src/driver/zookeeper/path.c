@@ -30,16 +30,6 @@ enum { MARKS = sizeof marks / sizeof marks[0] };
 
 /* ---- levels ---------------------------------------------------------------------- */
 
-static size_t put_escaped(char *dst, unsigned char byte)
-{
-    static const char digits[] = "0123456789ABCDEF";
-
-    dst[0] = '=';
-    dst[1] = digits[byte >> 4];
-    dst[2] = digits[byte & 15];
-    return 3;
-}
-
 static bool mark_at(const char *s, size_t len)
 {
     for (size_t i = 0; i < MARKS; i++)
@@ -48,20 +38,15 @@ static bool mark_at(const char *s, size_t len)
     return false;
 }
 
-/* The bytes of the character here, which is UTF-8; *bad: the server would not take it. */
+/* The bytes of the character here; *bad: the server would not take it. */
 static size_t character(const char *s, size_t len, bool *bad)
 {
-    unsigned char c = (unsigned char)s[0];
-    size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    uint32_t code = n == 1 ? c : c & (0xffu >> (n + 1));
+    uint32_t code = 0;
+    size_t n = hf__utf8_char(s, len, &code);
 
-    if (n > len)
-        n = len;
-    for (size_t i = 1; i < n; i++)
-        code = code << 6 | ((unsigned char)s[i] & 0x3f);
-    *bad = code < 0x20 || (code >= 0x7f && code <= 0x9f) ||
+    *bad = n == 0 || code < 0x20 || (code >= 0x7f && code <= 0x9f) ||
            (code >= 0xd800 && code <= 0xf8ff) || code >= 0xfff0;
-    return n;
+    return n > 0 ? n : 1;
 }
 
 static size_t put_level(char *dst, const char *s, size_t len)
@@ -76,7 +61,7 @@ static size_t put_level(char *dst, const char *s, size_t len)
         if (bad || s[i] == '=' || s[i] == '/' || mark_at(s + i, len - i) ||
             (i == 0 && (s[0] == '_' || ((unsigned char)s[0] <= '9')))) {
             for (size_t k = 0; k < n; k++)
-                to += put_escaped(dst + to, (unsigned char)s[i + k]);
+                to += (size_t)sprintf(dst + to, "=%02X", (unsigned char)s[i + k]);
         } else {
             memcpy(dst + to, s + i, n);
             to += n;
@@ -85,31 +70,28 @@ static size_t put_level(char *dst, const char *s, size_t len)
     return to;
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Only what put_level gives is a level of ours: two nodes never mean the same name. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
 {
-    char again[3 * HF_NAME_MAX];
+    char again[3 * HF_NAME_MAX + 1];
     size_t n = 0;
 
-    if (len == 0 || len > sizeof again)
+    if (len == 0 || len >= sizeof again)
         return false;
-    for (size_t i = 0; i < len; i++) {
-        if (level[i] == '=' && len == 1)
-            break;
+    for (size_t i = len == 1 && level[0] == '='; i < len; i++) {
+        int high, low;
+
         if (n == HF_NAME_MAX)
             return false;
         if (level[i] != '=') {
             dst[n++] = level[i];
             continue;
         }
-        if (i + 2 >= len || hex(level[i + 1]) < 0 || hex(level[i + 2]) < 0)
+        high = i + 2 < len ? hf__hex_digit(level[i + 1]) : -1;
+        low = high < 0 ? -1 : hf__hex_digit(level[i + 2]);
+        if (low < 0)
             return false;
-        dst[n++] = (char)(hex(level[i + 1]) << 4 | hex(level[i + 2]));
+        dst[n++] = (char)(high << 4 | low);
         i += 2;
     }
     *ret = n;
@@ -189,20 +171,16 @@ void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN])
 
 size_t hf__zk_node(const struct zk *z, char node[NODE_MAX], const struct ticket *t)
 {
+    bool full = t->weight == HF_FULL;
+    const char *mark = z->names == NAMES_RW ? (full ? "__WRIT__" : "__READ__")
+                                            : (full ? "lock-" : "read-lock-");
     char uuid[UUID_TEXT + 1];
-    int n;
 
     hf__zk_uuid(uuid, t->token);
-    if (t->kind == LINE_PERMITS)
-        n = snprintf(node, NODE_MAX, "_c_%s-permits.%lld.%lld-lock-", uuid,
-                     (long long)t->weight, (long long)t->capacity);
-    else if (z->names == NAMES_RW)
-        n = snprintf(node, NODE_MAX, "_c_%s-%s", uuid,
-                     t->weight == HF_FULL ? "__WRIT__" : "__READ__");
-    else
-        n = snprintf(node, NODE_MAX, "_c_%s-%s", uuid,
-                     t->weight == HF_FULL ? "lock-" : "read-lock-");
-    return (size_t)n;
+    if (t->kind == LINE_LOCK)
+        return (size_t)snprintf(node, NODE_MAX, "_c_%s-%s", uuid, mark);
+    return (size_t)snprintf(node, NODE_MAX, "_c_%s-permits.%lld.%lld-lock-", uuid,
+                            (long long)t->weight, (long long)t->capacity);
 }
 
 static bool ends(const char *s, size_t len, const char *with)

@@ -83,6 +83,7 @@ struct request *hf__zk_request(struct zk *,
                                void *about);
 /* begin, put the body, send. Nothing is answered inside (link.h). */
 struct jute_out *hf__zk_begin(struct request *, enum jute_op);
+struct jute_out *hf__zk_begin_as(struct zk *, int32_t xid, enum jute_op);
 void hf__zk_send(struct request *);
 /* exists, getData, getChildren2; sync, which has no watch */
 void hf__zk_send_path(struct request *, enum jute_op, const char *path, size_t len,
@@ -105,7 +106,6 @@ int hf__zk_error(const struct zk *, const struct jute_reply *, hf_error *);
 
 void hf__zk_session_greet(struct link *);
 void hf__zk_session_greeted(struct zk *, const void *message, size_t len);
-void hf__zk_session_auth(struct zk *, int32_t err);
 void hf__zk_session_down(struct link *, const hf_error *);
 void hf__zk_session_lost(struct link *, const hf_error *);
 void hf__zk_session_answered(struct zk *, const struct request *,
@@ -123,6 +123,11 @@ struct zk_line {
     struct ordered_line line;
     struct map_node node; /* zk.lines */
     bool finding;         /* a list is under way for those that are looked for */
+    struct list quiet;    /* quiet.c: zk.quiets, the longest unused first; then pinned */
+    int64_t last;         /* the number after which the line was empty; -1: not known */
+    int64_t before;       /* the same without the watch: a hint */
+    bool alone;           /* nobody came before our last one */
+    bool same;            /* the node of the line is watched */
     size_t name_len, dir_len;
     char *name;
     char dir[];
@@ -187,8 +192,8 @@ enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordere
 bool hf__zk_quiet_expected(const struct zk_line *); /* a ticket needs no list, as a rule */
 bool hf__zk_quiet_created(struct zk_seat *);        /* nobody stands before it */
 void hf__zk_quiet_left(struct zk_seat *);
-void hf__zk_quiet_event(struct zk *, const char *path, size_t len);
-void hf__zk_quiet_forget(struct zk *); /* all, with the connection */
+void hf__zk_quiet_changed(struct zk_line *); /* may free it */
+void hf__zk_quiet_forget(struct zk *);       /* all, with the connection */
 
 static inline struct zk_seat *zk_seat(struct ordered_seat *s)
 {
@@ -200,6 +205,8 @@ struct zk_seat *hf__zk_seat_answered(struct request *, const struct jute_reply *
 struct request *hf__zk_seat_request(struct zk_seat *,
                                     void answer(struct request *, struct jute_reply *));
 size_t hf__zk_seat_path(const struct zk_seat *, char path[NODE_PATH_MAX]);
+/* What its own node says of it: THERE, MARKED, FOREIGN. */
+enum ordered_seen hf__zk_seat_read(struct zk_seat *, struct jute_reply *);
 void hf__zk_seat_find(struct ordered_seat *);
 void hf__zk_seat_check(struct ordered_seat *); /* amend.c */
 void hf__zk_mkdirs(struct zk *, const char *dir, size_t len);
@@ -301,10 +308,9 @@ struct zk {
     struct timer pulse;
 
     struct ordered ordered;
-    struct map lines;       /* zk_line.node, by dir */
-    struct map quiet_lines; /* quiet.c */
-    uint64_t hash_key[2];   /* for names */
-    struct list quiets;
+    struct map lines;     /* zk_line.node, by dir */
+    uint64_t hash_key[2]; /* for names */
+    struct list quiets;   /* zk_line.quiet */
     size_t nquiet;
     struct list alones;       /* ephemeral.c */
     struct list looks, cells; /* follows: drv_node */
