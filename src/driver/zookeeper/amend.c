@@ -21,9 +21,9 @@ static void send(struct zk_seat *);
 
 static void answer_read(struct request *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk_seat *s = q->about;
 
-    if (!s || s->seat.state != SEAT_HELD)
+    if (s->seat.state != SEAT_HELD)
         return; /* the core repeats it, or gives the ticket up */
     if (reply->err != 0 || hf__zk_seat_read(s, reply) == SEEN_FOREIGN)
         ev_amended(s->seat.t, HF_ELOST); /* that it is, its watch tells */
@@ -46,12 +46,10 @@ static void read_first(struct zk_seat *s)
 static void answer_note(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk_seat *s = q->about;
     struct jute_stat stat;
     hf_error err;
 
-    if (!s)
-        return; /* the core repeats it */
     if (reply->err == JUTE_BAD_VERSION) {
         read_first(s);
     } else if (reply->err == JUTE_NO_NODE) {
@@ -130,20 +128,12 @@ static bool is_ours(const struct zk *z, struct jute_reply *reply)
            stat.owner == z->session.id;
 }
 
-/* The seat of an answer about it; NULL: nothing follows from it. */
-static struct zk_seat *answered(struct request *q, const struct jute_reply *reply)
-{
-    ((struct zk_seat *)q->about)->shares--;
-    return hf__zk_seat_answered(q, reply);
-}
-
 static void answer_shared_there(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = answered(q, reply);
+    struct zk_seat *s = q->about;
 
-    if (!s)
-        return;
+    s->shares--;
     if (is_ours(z, reply)) {
         amended(s, true, 0);
         return;
@@ -156,10 +146,9 @@ static void answer_shared_there(struct request *q, struct jute_reply *reply)
 static void answer_has_shared(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = answered(q, reply);
+    struct zk_seat *s = q->about;
 
-    if (!s)
-        return;
+    s->shares--;
     if (is_ours(z, reply))
         settled(s, true);
     else if (s->shares == 0)
@@ -180,22 +169,22 @@ static void ask_shared(struct zk_seat *s,
                      hf__zk_line_path(line_of(s), path, name, strlen(name)), false);
 }
 
-/* The connection was lost. Until this is known, the end of the exclusive node means
- * nothing. */
+/* The connection was lost, and with it all answers. Until this is known, the end of the
+ * exclusive node means nothing. */
 void hf__zk_seat_check(struct ordered_seat *s)
 {
+    zk_seat(s)->shares = 0;
     ask_shared(zk_seat(s), answer_has_shared);
 }
 
 static void answer_share(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = answered(q, reply);
+    struct zk_seat *s = q->about;
     int32_t failed;
     hf_error err;
 
-    if (!s)
-        return; /* RENAMING, until it is known */
+    s->shares--;
     failed = reply->err != 0 ? reply->err : hf__jute_multi_error(&reply->body);
     if (failed == 0) {
         amended(s, true, 0);

@@ -25,16 +25,16 @@ enum { CELL, DIR, NODES }; /* what is read: the entries of the job */
 
 static void answer_change(struct request *q, struct jute_reply *reply)
 {
-    struct job *j = hf__zk_job_answered(q, reply);
+    struct job *j = q->about;
     struct cell *cell = j->query.cell;
-    struct jute_reply part = { 0 };
+    struct jute_reply part = { .err = reply->err };
 
-    if (reply)
-        part.err = reply->err ? reply->err : hf__jute_multi_error(&reply->body);
+    if (part.err == 0)
+        part.err = hf__jute_multi_error(&reply->body);
     hf__zk_no_level(j->zk, &part, !j->seen[DIR].data);
     switch (part.err) {
     case 0:
-        if (reply && cell)
+        if (cell)
             cell->version = cell->verb == CELL_DEL ? 0 : (uint64_t)reply->zxid;
         break;
     case JUTE_NO_NODE:
@@ -48,7 +48,6 @@ static void answer_change(struct request *q, struct jute_reply *reply)
     default:
         hf__zk_job_fail(j, &part);
     }
-    hf__zk_job_go_on(j);
 }
 
 /* To what stands in the cell's struct. */

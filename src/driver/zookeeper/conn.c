@@ -365,11 +365,7 @@ void hf__zk_conn_close(struct zk *z)
 
 void hf__zk_conn_done(struct zk *z)
 {
-    struct link_call *c;
-
     hf__link_done(&z->link);
-    while ((c = hf__link_take(&z->link)) != NULL)
-        free(container_of(c, struct request, call));
     hf__stream_done(&z->stream);
     free(z->in);
     free(z->out.buf);

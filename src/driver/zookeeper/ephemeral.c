@@ -22,8 +22,7 @@ enum { TRIES = 10 };
 
 enum alone_state {
     ALONE_NEW,
-    ALONE_UNSURE, /* the connection was lost: the node may be ours */
-    ALONE_ASKING, /* the node is read, perhaps after a create */
+    ALONE_ASKING, /* the node is read, perhaps after a create; or will be, after UP */
     ALONE_WAITING,
     ALONE_HELD,
     ALONE_LEAVING, /* the node is read, or deleted: the answer ends it */
@@ -101,36 +100,34 @@ static void refuse(struct alone *a, const struct jute_reply *reply)
         gone(a, rc, &err);
 }
 
-static struct request *request(struct alone *a,
-                               void answer(struct request *, struct jute_reply *))
-{
-    struct request *q = hf__zk_request(a->zk, answer, a);
-
-    if (q)
-        a->pins++;
-    return q;
-}
-
-/* NULL: nobody cares, or the connection was lost. */
-static struct alone *answered(struct request *q, const struct jute_reply *reply)
+static void answer(struct request *q, struct jute_reply *reply)
 {
     struct alone *a = q->about;
 
     a->pins--;
     if (a->t && reply)
-        return a;
-    free_alone(a);
-    return NULL;
+        q->then(q, reply);
+    else
+        free_alone(a);
+}
+
+static struct request *request(struct alone *a,
+                               void then(struct request *, struct jute_reply *))
+{
+    struct request *q = hf__zk_request(a->zk, answer, a);
+
+    if (!q)
+        return NULL;
+    q->then = then;
+    a->pins++;
+    return q;
 }
 
 /* ---- requests -------------------------------------------------------------------- */
 
 static void answer_delete(struct request *q, struct jute_reply *reply)
 {
-    struct alone *a = answered(q, reply);
-
-    if (a)
-        left(a, reply->err == 0 || reply->err == JUTE_NO_NODE ? 0 : HF_EUNKNOWN);
+    left(q->about, reply->err == 0 || reply->err == JUTE_NO_NODE ? 0 : HF_EUNKNOWN);
 }
 
 static void send_delete(struct alone *a)
@@ -152,8 +149,6 @@ static void read_node(struct alone *a)
     struct request *q = request(a, answer_read);
 
     a->made = JUTE_NODE_EXISTS;
-    if (a->state == ALONE_NEW || a->state == ALONE_UNSURE)
-        a->state = ALONE_ASKING;
     if (!q)
         return;
     a->reads++;
@@ -162,10 +157,8 @@ static void read_node(struct alone *a)
 
 static void answer_create(struct request *q, struct jute_reply *reply)
 {
-    struct alone *a = answered(q, reply);
+    struct alone *a = q->about;
 
-    if (!a)
-        return;
     hf__zk_no_level(a->zk, reply, a->tries > 0);
     a->made = reply->err;
 }
@@ -234,9 +227,7 @@ static void answer_read(struct request *q, struct jute_reply *reply)
     struct jute_stat stat;
     struct record rec;
 
-    a->reads--;
-    a = answered(q, reply);
-    if (!a || a->reads > 0 || (a->state == ALONE_LEAVING && a->pins > 0))
+    if (--a->reads > 0 || (a->state == ALONE_LEAVING && a->pins > 0))
         return; /* the answer to that says more */
     if (reply->err == JUTE_NO_NODE) {
         is_nobodys(a);
@@ -266,8 +257,6 @@ void hf__zk_alone_join(struct zk *z, struct ticket *t)
         ev_gone(t, HF_ENOMEM, -1, &err);
     } else if (a->state == ALONE_NEW) {
         create(a, false);
-    } else if (a->state == ALONE_UNSURE) {
-        read_node(a);
     } else if (a->state == ALONE_WAITING) {
         ev_waiting(t, 0, -1);
     }
@@ -317,20 +306,19 @@ void hf__zk_alone_down(struct zk *z)
     list_for_safe(n, &z->alones) {
         struct alone *a = container_of(n, struct alone, all);
 
+        a->reads = 0;
         if (a->state == ALONE_LEAVING)
             left(a, HF_EUNKNOWN);
-        else if (a->state == ALONE_ASKING)
-            a->state = ALONE_UNSURE;
     }
 }
 
-/* Those that wait are not asked for again by the core: UNSURE ones may be among them. */
+/* Also those that the core does not ask for again, because they wait. */
 void hf__zk_alone_up(struct zk *z)
 {
     list_for_safe(n, &z->alones) {
         struct alone *a = container_of(n, struct alone, all);
 
-        if (a->state == ALONE_HELD || a->state == ALONE_WAITING || a->state == ALONE_UNSURE)
+        if (a->state >= ALONE_ASKING && a->state <= ALONE_HELD)
             read_node(a);
     }
 }

@@ -32,17 +32,16 @@ static void again(struct job *j)
 
 static void answer_ended(struct request *q, struct jute_reply *reply)
 {
-    struct job *j = hf__zk_job_answered(q, reply);
-    int32_t failed = reply ? reply->err : 0;
+    struct job *j = q->about;
+    int32_t failed = reply->err;
 
-    if (reply && failed == 0 && q->multi)
+    if (failed == 0 && q->multi)
         failed = hf__jute_multi_error(&reply->body);
     j->marks = q->multi && failed != 0 && failed != JUTE_NO_NODE;
     if (failed == JUTE_NO_NODE || failed == JUTE_BAD_VERSION || j->marks)
         again(j);
     else if (failed != 0)
         hf__zk_job_fail(j, reply);
-    hf__zk_job_go_on(j);
 }
 
 static void end_it(struct job *j, int32_t version)

@@ -35,7 +35,7 @@ static void forget(struct job *j)
     j->n = 0;
 }
 
-void hf__zk_job_go_on(struct job *j)
+static void go_on(struct job *j)
 {
     while (j->open == 0 && j->next && j->rc == 0 && query_wanted(&j->query)) {
         void (*step)(struct job *) = j->next;
@@ -60,26 +60,30 @@ bool hf__zk_job_again(struct job *j)
     return true;
 }
 
-struct request *hf__zk_job_request(struct job *j,
-                                   void answer(struct request *, struct jute_reply *))
-{
-    struct request *q = hf__zk_try_request(j->zk, answer, j, "", 0);
-
-    if (q)
-        j->open++;
-    else
-        hf__zk_job_no_memory(j);
-    return q;
-}
-
-struct job *hf__zk_job_answered(struct request *q, const struct jute_reply *reply)
+static void answer_job(struct request *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
 
     j->open--;
-    if (!reply)
+    if (reply)
+        q->then(q, reply);
+    else
         hf__zk_job_fail(j, NULL);
-    return j;
+    go_on(j);
+}
+
+struct request *hf__zk_job_request(struct job *j,
+                                   void then(struct request *, struct jute_reply *))
+{
+    struct request *q = hf__zk_try_request(j->zk, answer_job, j, "", 0);
+
+    if (!q) {
+        hf__zk_job_no_memory(j);
+        return NULL;
+    }
+    q->then = then;
+    j->open++;
+    return q;
 }
 
 /* ---- reading --------------------------------------------------------------------- */
@@ -91,11 +95,10 @@ static bool follows(const struct job *j)
 
 static void answer_absent(struct request *q, struct jute_reply *reply)
 {
-    struct job *j = hf__zk_job_answered(q, reply);
+    struct job *j = q->about;
 
-    if (reply && reply->err == 0 && query_wanted(&j->query))
+    if (reply->err == 0 && query_wanted(&j->query))
         ev_changed(j->query.look, j->query.cell); /* it came into being meanwhile */
-    hf__zk_job_go_on(j);
 }
 
 /* To hear of it when there is one. */
@@ -109,14 +112,14 @@ static void await(struct job *j, const char *path, size_t len)
 
 static void answer_data(struct request *q, struct jute_reply *reply)
 {
-    struct job *j = hf__zk_job_answered(q, reply);
+    struct job *j = q->about;
     struct zk_seen *s = &j->seen[q->index];
     char path[NODE_PATH_MAX];
     struct jute_text data;
 
-    if (reply && reply->err == JUTE_NO_NODE && q->flag && follows(j)) {
+    if (reply->err == JUTE_NO_NODE && q->flag && follows(j)) {
         await(j, path, hf__zk_job_path(j, q->index, path));
-    } else if (reply && reply->err != JUTE_NO_NODE) {
+    } else if (reply->err != JUTE_NO_NODE) {
         if (!hf__jute_node(reply, &data, &s->stat)) {
             hf__zk_job_fail(j, reply);
         } else if ((s->data = malloc(data.len + 1)) == NULL) {
@@ -126,7 +129,6 @@ static void answer_data(struct request *q, struct jute_reply *reply)
             s->len = data.len;
         }
     }
-    hf__zk_job_go_on(j);
 }
 
 size_t hf__zk_job_path(const struct job *j, size_t index, char path[NODE_PATH_MAX])
@@ -188,21 +190,20 @@ static void cut_behind(struct job *j)
 
 static void answer_children(struct request *q, struct jute_reply *reply)
 {
-    struct job *j = hf__zk_job_answered(q, reply);
-    bool none = reply && reply->err == JUTE_NO_NODE;
+    struct job *j = q->about;
+    bool none = reply->err == JUTE_NO_NODE;
 
     if (none && follows(j)) {
         await(j, j->dir, j->dir_len);
-    } else if (reply && reply->err != 0 && !none) {
+    } else if (reply->err != 0 && !none) {
         hf__zk_job_fail(j, reply);
-    } else if (reply && !none && query_wanted(&j->query)) {
+    } else if (!none && query_wanted(&j->query)) {
         if (!hf__zk_line_read(&reply->body, &j->entries, &j->n) ||
             (j->seen = calloc(j->n + 1, sizeof *j->seen)) == NULL)
             hf__zk_job_no_memory(j);
         else if (j->query.look->front)
             cut_behind(j);
     }
-    hf__zk_job_go_on(j);
 }
 
 void hf__zk_job_list(struct job *j)
@@ -229,5 +230,5 @@ void hf__zk_job_start(struct zk *z, struct look *look, struct cell *cell,
     j->dir_len = hf__zk_dir(z, j->dir, look ? look->name : cell->name,
                             look ? look->name_len : cell->name_len);
     begin(j);
-    hf__zk_job_go_on(j); /* if there was no memory to ask */
+    go_on(j); /* if there was no memory to ask */
 }

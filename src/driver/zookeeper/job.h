@@ -32,16 +32,12 @@ struct job {
 void hf__zk_job_start(struct zk *, struct look *, struct cell *, void begin(struct job *));
 /* Requests: a step may make several. What cannot be asked for is a failure of the job. */
 struct request *hf__zk_job_request(struct job *,
-                                   void answer(struct request *, struct jute_reply *));
+                                   void then(struct request *, struct jute_reply *));
 void hf__zk_job_list(struct job *); /* the line's tickets become the entries */
 void hf__zk_job_read(struct job *, size_t index); /* an entry's node */
 /* These nodes become the entries, and each is read; "" is the line's own. The first one is
  * watched, if somebody follows, also before it is there. */
 void hf__zk_job_read_nodes(struct job *, const char *const *names, size_t n);
-
-/* Answers: the first and the last call of each. */
-struct job *hf__zk_job_answered(struct request *, const struct jute_reply *);
-void hf__zk_job_go_on(struct job *);
 
 bool hf__zk_job_again(
     struct job *); /* from the beginning; false: often enough, or stopped */

@@ -105,33 +105,42 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
 
 static void answer_list(struct request *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct ordered_line *line = q->about;
-    bool none = reply && reply->err == JUTE_NO_NODE; /* and no watch was set */
+    bool none = reply->err == JUTE_NO_NODE; /* and no watch was set */
     struct ordered_entry **entries = NULL;
     hf_error err;
     size_t n = 0;
 
-    if (reply && reply->err != 0 && !none)
-        hf__ordered_not_listed(line, hf__zk_error(z, reply, &err), q->flag);
-    else if (reply && !none && !hf__zk_line_read(&reply->body, &entries, &n))
-        hf__zk_break(z, HF_ENOMEM, "no memory for a line");
-    else if (reply)
+    if (reply->err != 0 && !none)
+        hf__ordered_not_listed(line, hf__zk_error(q->zk, reply, &err), q->flag);
+    else if (!none && !hf__zk_line_read(&reply->body, &entries, &n))
+        hf__zk_break(q->zk, HF_ENOMEM, "no memory for a line");
+    else
         hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, q->flag && !none);
+}
+
+static void answer_line(struct request *q, struct jute_reply *reply)
+{
+    struct ordered_line *line = q->about;
+
+    if (reply)
+        q->then(q, reply);
     line->pins--;
     hf__ordered_line_drop(line);
 }
 
 struct request *hf__zk_line_request(struct ordered_line *line,
-                                    void answer(struct request *, struct jute_reply *),
+                                    void then(struct request *, struct jute_reply *),
                                     const char *name, size_t len)
 {
-    struct request *q = hf__zk_try_request(zk_in(line->of), answer, line, name, len);
+    struct request *q = hf__zk_try_request(zk_in(line->of), answer_line, line, name, len);
 
-    if (q)
-        line->pins++;
-    else
+    if (!q) {
         hf__zk_break(zk_in(line->of), HF_ENOMEM, "no memory for a request");
+        return NULL;
+    }
+    q->then = then;
+    line->pins++;
     return q;
 }
 
@@ -173,25 +182,24 @@ enum ordered_seen hf__zk_seat_read(struct zk_seat *s, struct jute_reply *reply)
 
 static void answer_watch(struct request *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_line *line = zk_line(q->about);
-    struct ordered_entry *e = reply ? find(line, q->name, q->len) : NULL;
+    struct ordered_entry *e = find(line, q->name, q->len);
+    struct env *env = q->zk->store.env;
     enum ordered_seen what = SEEN_THERE;
     hf_error err;
 
-    if (e && reply->err == JUTE_NO_NODE) {
+    if (!e)
+        return;
+    if (reply->err == JUTE_NO_NODE) {
         what = SEEN_GONE;
-    } else if (e && reply->err != 0) {
-        hf__zk_error(z, reply, &err);
-        z->store.env->log(z->store.env, HF_LOG_WARN, line->name, err.text);
+    } else if (reply->err != 0) {
+        hf__zk_error(q->zk, reply, &err);
+        env->log(env, HF_LOG_WARN, line->name, err.text);
         what = SEEN_REFUSED;
-    } else if (e && e->seat) {
+    } else if (e->seat) {
         what = hf__zk_seat_read(zk_seat(e->seat), reply);
     }
-    if (e)
-        hf__ordered_seen(&line->line, e, what, 0);
-    line->line.pins--;
-    hf__ordered_line_drop(&line->line);
+    hf__ordered_seen(&line->line, e, what, 0);
 }
 
 bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
@@ -259,6 +267,8 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
 void hf__zk_line_down(struct zk *z)
 {
     hf__zk_quiet_forget(z);
+    list_for(n, &z->ordered.lines)
+        zk_line_in(n)->finding = false;
     hf__ordered_down(&z->ordered);
     hf__zk_alone_down(z);
 }

@@ -63,10 +63,7 @@ static void answer_watch(struct request *q, struct jute_reply *reply)
 {
     struct zk_line *line = zk_line(q->about);
 
-    if (reply && reply->err == 0 && is_quiet(line))
-        line->same = true;
-    line->line.pins--;
-    hf__ordered_line_drop(&line->line);
+    line->same = reply->err == 0 && is_quiet(line);
 }
 
 static void watch(struct zk_line *line)

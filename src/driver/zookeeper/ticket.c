@@ -46,21 +46,22 @@ static void free_seat(struct ordered_seat *s)
     free(zk_seat(s));
 }
 
-struct request *hf__zk_seat_request(struct zk_seat *s,
-                                    void answer(struct request *, struct jute_reply *))
+static void answer_seat(struct request *q, struct jute_reply *reply)
 {
-    struct request *q = hf__zk_request(zk_in(s->seat.of), answer, s);
-
-    if (q)
-        hf__ordered_pin(&s->seat);
-    return q;
+    if (hf__ordered_unpin(&((struct zk_seat *)q->about)->seat) && reply)
+        q->then(q, reply);
 }
 
-struct zk_seat *hf__zk_seat_answered(struct request *q, const struct jute_reply *reply)
+struct request *hf__zk_seat_request(struct zk_seat *s,
+                                    void then(struct request *, struct jute_reply *))
 {
-    struct zk_seat *s = q->about;
+    struct request *q = hf__zk_request(zk_in(s->seat.of), answer_seat, s);
 
-    return hf__ordered_unpin(&s->seat) && reply ? s : NULL;
+    if (!q)
+        return NULL;
+    q->then = then;
+    hf__ordered_pin(&s->seat);
+    return q;
 }
 
 size_t hf__zk_seat_path(const struct zk_seat *s, char path[NODE_PATH_MAX])
@@ -90,11 +91,9 @@ static void explain(const struct ordered_seat *s, int why, hf_error *err)
 static void answer_erase(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk_seat *s = q->about;
     hf_error err;
 
-    if (!s)
-        return;
     if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
         hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(z, reply, &err), &err);
         return;
@@ -215,12 +214,10 @@ static void create_failed(struct zk_seat *s, struct jute_reply *reply)
 static void answer_create(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk_seat *s = q->about;
     struct ordered_place place;
     bool quiet, used_up;
 
-    if (!s)
-        return;
     if (reply->err != 0) {
         create_failed(s, reply);
     } else if (!take_created(z, s, reply, &place)) {
@@ -296,11 +293,11 @@ static int would_hold(struct zk *z, const struct ticket *t, struct jute_reply *r
 static void answer_try(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk_seat *s = q->about;
     hf_error err;
     int rc;
 
-    if (!s || s->seat.state != SEAT_TRYING)
+    if (s->seat.state != SEAT_TRYING)
         return;
     s->tries = reply->err == JUTE_NO_NODE; /* no levels: they are made first */
     rc = would_hold(z, s->seat.t, reply, &err);

@@ -63,7 +63,9 @@ struct request {
     struct zk *zk;
     /* reply NULL: no answer will come. The request is freed afterwards. */
     void (*answer)(struct request *, struct jute_reply *);
-    void *about; /* the caller's own: whom the answer concerns */
+    void *about; /* whom the answer concerns: a seat, a line, a job ... */
+    /* Its own handling of an answer, if there is one and somebody cares. */
+    void (*then)(struct request *, struct jute_reply *);
     size_t index;
     bool flag;
     int32_t xid;
@@ -181,9 +183,9 @@ bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, siz
 /* What the name of a ticket's node says of its place; false: not a ticket's. */
 bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
 void hf__zk_line_free_ops(struct ordered_line *);
-/* Pins the line, for an answer about this node of it. */
+/* Pins the line, for an answer about this node of it. `then` comes only with one. */
 struct request *hf__zk_line_request(struct ordered_line *,
-                                    void answer(struct request *, struct jute_reply *),
+                                    void then(struct request *, struct jute_reply *),
                                     const char *name, size_t len);
 void hf__zk_line_list(struct ordered_line *, bool watch);
 bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
@@ -200,10 +202,9 @@ static inline struct zk_seat *zk_seat(struct ordered_seat *s)
     return container_of(s, struct zk_seat, seat);
 }
 
-/* The seat of an answer, unpinned; NULL: nobody cares, or the connection was lost. */
-struct zk_seat *hf__zk_seat_answered(struct request *, const struct jute_reply *);
+/* Pins the seat. `then` comes only if there is an answer, and the seat is still there. */
 struct request *hf__zk_seat_request(struct zk_seat *,
-                                    void answer(struct request *, struct jute_reply *));
+                                    void then(struct request *, struct jute_reply *));
 size_t hf__zk_seat_path(const struct zk_seat *, char path[NODE_PATH_MAX]);
 /* What its own node says of it: THERE, MARKED, FOREIGN. */
 enum ordered_seen hf__zk_seat_read(struct zk_seat *, struct jute_reply *);
