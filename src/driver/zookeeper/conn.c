@@ -20,28 +20,28 @@ enum { IN_ROOM = 4096 };
 
 int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *err)
 {
+    static const struct {
+        int32_t err;
+        int code;
+        const char *text;
+    } known[] = {
+        { 0, HF_EPROTO, "an answer of an unexpected form" },
+        { JUTE_NO_AUTH, HF_EAUTH, "the node's ACL does not allow it" },
+        { JUTE_INVALID_ACL, HF_EAUTH, "the login was refused" },
+        { JUTE_AUTH_FAILED, HF_EAUTH, "the login was refused" },
+        { JUTE_QUOTA, HF_EFULL, "the quota of the node is used up" },
+        { JUTE_THROTTLED, HF_EFULL, "the server has too much to do" },
+        { JUTE_NO_CHILDREN, HF_EDAMAGED,
+          "a level of the path is an ephemeral node of another program" },
+        { JUTE_UNIMPLEMENTED, HF_EVERSION, "the server is older than 3.5" },
+    };
+
     if (!reply)
         return hf__fail(err, HF_EUNREACHABLE, 0, z->shown, "the connection was lost");
-    switch (reply->err) {
-    case 0:
-        return hf__fail(err, HF_EPROTO, 0, z->shown, "an answer of an unexpected form");
-    case JUTE_NO_AUTH:
-        return hf__fail(err, HF_EAUTH, 0, z->shown, "the node's ACL does not allow it");
-    case JUTE_INVALID_ACL:
-    case JUTE_AUTH_FAILED:
-        return hf__fail(err, HF_EAUTH, 0, z->shown, "the login was refused");
-    case JUTE_QUOTA:
-        return hf__fail(err, HF_EFULL, 0, z->shown, "the quota of the node is used up");
-    case JUTE_THROTTLED:
-        return hf__fail(err, HF_EFULL, 0, z->shown, "the server has too much to do");
-    case JUTE_NO_CHILDREN:
-        return hf__fail(err, HF_EDAMAGED, 0, z->shown,
-                        "a level of the path is an ephemeral node of another program");
-    case JUTE_UNIMPLEMENTED:
-        return hf__fail(err, HF_EVERSION, 0, z->shown, "the server is older than 3.5");
-    default:
-        return hf__fail(err, HF_EPROTO, 0, z->shown, "error %d of the server", reply->err);
-    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].err == reply->err)
+            return hf__fail(err, known[i].code, 0, z->shown, "%s", known[i].text);
+    return hf__fail(err, HF_EPROTO, 0, z->shown, "error %d of the server", reply->err);
 }
 
 /* ---- sending --------------------------------------------------------------------- */

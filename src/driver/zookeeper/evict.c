@@ -147,13 +147,8 @@ static void evict_found(struct job *j)
 
 static void begin(struct job *j)
 {
-    static const char *const node = ALONE_NODE;
-
     hf__zk_sync(j->zk, j->dir, j->dir_len, hf__zk_ignore);
-    if (j->zk->alone)
-        hf__zk_job_read_nodes(j, &node, 1);
-    else
-        hf__zk_job_list(j);
+    hf__zk_job_list(j);
     j->next = j->zk->alone ? evict_read : evict_found;
 }
 

@@ -208,8 +208,14 @@ static void answer_children(struct request *q, struct jute_reply *reply)
 
 void hf__zk_job_list(struct job *j)
 {
-    struct request *q = hf__zk_job_request(j, answer_children);
+    static const char *const alone = ALONE_NODE;
+    struct request *q;
 
+    if (j->zk->alone) {
+        hf__zk_job_read_nodes(j, &alone, 1);
+        return;
+    }
+    q = hf__zk_job_request(j, answer_children);
     if (q)
         hf__zk_send_path(q, JUTE_GET_CHILDREN2, j->dir, j->dir_len, follows(j));
 }

@@ -33,7 +33,9 @@ void hf__zk_job_start(struct zk *, struct look *, struct cell *, void begin(stru
 /* Requests: a step may make several. What cannot be asked for is a failure of the job. */
 struct request *hf__zk_job_request(struct job *,
                                    void then(struct request *, struct jute_reply *));
-void hf__zk_job_list(struct job *); /* the line's tickets become the entries */
+/* The line's tickets become the entries; with mode=ephemeral the one node, which is read.
+ */
+void hf__zk_job_list(struct job *);
 void hf__zk_job_read(struct job *, size_t index); /* an entry's node */
 /* These nodes become the entries, and each is read; "" is the line's own. The first one is
  * watched, if somebody follows, also before it is there. */

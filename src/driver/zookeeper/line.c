@@ -125,8 +125,7 @@ static void answer_line(struct request *q, struct jute_reply *reply)
 
     if (reply)
         q->then(q, reply);
-    line->pins--;
-    hf__ordered_line_drop(line);
+    hf__ordered_line_unpin(line);
 }
 
 struct request *hf__zk_line_request(struct ordered_line *line,
@@ -252,7 +251,7 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
     if (line && (type == JUTE_CHILDREN || type == JUTE_DELETED))
         hf__ordered_line_changed(&line->line, type == JUTE_DELETED);
     if (line && type != JUTE_CHILDREN)
-        hf__zk_quiet_changed(line);
+        hf__zk_quiet_end(line);
     while (at > 0 && path[at - 1] != '/')
         at--;
     line = at > 1 && type != JUTE_CHILDREN ? line_of_dir(z, path, at - 1) : NULL;
@@ -273,13 +272,6 @@ void hf__zk_line_down(struct zk *z)
     hf__zk_alone_down(z);
 }
 
-/* The watches have been set again, and what they had to tell has come. */
-void hf__zk_line_up(struct zk *z)
-{
-    hf__ordered_up(&z->ordered);
-    hf__zk_alone_up(z);
-}
-
 /* Those that `break` has marked live on a life of their own. */
 void hf__zk_lines_over(struct zk *z, const struct life *life)
 {
@@ -292,10 +284,4 @@ void hf__zk_lines_over(struct zk *z, const struct life *life)
         }
     hf__ordered_over(&z->ordered);
     hf__zk_alone_over(z);
-}
-
-void hf__zk_lines_look_again(struct zk *z)
-{
-    hf__ordered_look_again(&z->ordered);
-    hf__zk_alone_up(z);
 }

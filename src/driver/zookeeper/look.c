@@ -135,15 +135,11 @@ static void read_all(struct job *j)
 
 static void begin(struct job *j)
 {
-    static const char *const node = ALONE_NODE;
     bool brief = j->query.look->brief;
 
     if (!brief)
         hf__zk_sync(j->zk, j->dir, j->dir_len, hf__zk_ignore);
-    if (j->zk->alone)
-        hf__zk_job_read_nodes(j, &node, 1);
-    else
-        hf__zk_job_list(j);
+    hf__zk_job_list(j);
     j->next = brief ? show_brief : j->zk->alone ? show_all : read_all;
 }
 

@@ -70,6 +70,14 @@ static size_t put_level(char *dst, const char *s, size_t len)
     return to;
 }
 
+int hf__zk_byte(const char *digits, size_t left)
+{
+    int high = left < 2 ? -1 : hf__hex_digit(digits[0]);
+    int low = high < 0 ? -1 : hf__hex_digit(digits[1]);
+
+    return low < 0 ? -1 : high << 4 | low;
+}
+
 /* Only what put_level gives is a level of ours: two nodes never mean the same name. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
 {
@@ -79,7 +87,7 @@ bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
     if (len == 0 || len >= sizeof again)
         return false;
     for (size_t i = len == 1 && level[0] == '='; i < len; i++) {
-        int high, low;
+        int byte;
 
         if (n == HF_NAME_MAX)
             return false;
@@ -87,11 +95,10 @@ bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
             dst[n++] = level[i];
             continue;
         }
-        high = i + 2 < len ? hf__hex_digit(level[i + 1]) : -1;
-        low = high < 0 ? -1 : hf__hex_digit(level[i + 2]);
-        if (low < 0)
+        byte = hf__zk_byte(level + i + 1, len - i - 1);
+        if (byte < 0)
             return false;
-        dst[n++] = (char)(high << 4 | low);
+        dst[n++] = (char)byte;
         i += 2;
     }
     *ret = n;
@@ -160,27 +167,23 @@ int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns)
 
 /* ---- tickets --------------------------------------------------------------------- */
 
-void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN])
-{
-    char digits[2 * HF_TOKEN + 1];
-
-    hf__hex(digits, token, HF_TOKEN);
-    snprintf(text, UUID_TEXT + 1, "%.8s-%.4s-%.4s-%.4s-%.12s", digits, digits + 8,
-             digits + 12, digits + 16, digits + 20);
-}
-
 size_t hf__zk_node(const struct zk *z, char node[NODE_MAX], const struct ticket *t)
 {
     bool full = t->weight == HF_FULL;
     const char *mark = z->names == NAMES_RW ? (full ? "__WRIT__" : "__READ__")
                                             : (full ? "lock-" : "read-lock-");
-    char uuid[UUID_TEXT + 1];
+    char digits[2 * HF_TOKEN + 1];
+    int n;
 
-    hf__zk_uuid(uuid, t->token);
+    hf__hex(digits, t->token, HF_TOKEN);
+    n = snprintf(node, NODE_MAX, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", digits, digits + 8,
+                 digits + 12, digits + 16, digits + 20);
     if (t->kind == LINE_LOCK)
-        return (size_t)snprintf(node, NODE_MAX, "_c_%s-%s", uuid, mark);
-    return (size_t)snprintf(node, NODE_MAX, "_c_%s-permits.%lld.%lld-lock-", uuid,
-                            (long long)t->weight, (long long)t->capacity);
+        n += snprintf(node + n, (size_t)(NODE_MAX - n), "%s", mark);
+    else
+        n += snprintf(node + n, (size_t)(NODE_MAX - n), "permits.%lld.%lld-lock-",
+                      (long long)t->weight, (long long)t->capacity);
+    return (size_t)n;
 }
 
 static bool ends(const char *s, size_t len, const char *with)

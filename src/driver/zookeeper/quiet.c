@@ -24,8 +24,7 @@ static bool is_quiet(const struct zk_line *line)
     return !list_empty(&line->quiet);
 }
 
-/* It may be freed by this. */
-static void forget(struct zk_line *line)
+void hf__zk_quiet_end(struct zk_line *line)
 {
     struct zk *z = zk_in(line->line.of);
 
@@ -35,8 +34,7 @@ static void forget(struct zk_line *line)
     z->nquiet--;
     line->last = line->before = -1;
     line->alone = line->same = false;
-    line->line.pins--;
-    hf__ordered_line_drop(&line->line);
+    hf__ordered_line_unpin(&line->line);
 }
 
 void hf__zk_quiet_forget(struct zk *z)
@@ -44,12 +42,7 @@ void hf__zk_quiet_forget(struct zk *z)
     struct list *n;
 
     while ((n = list_first(&z->quiets)) != NULL)
-        forget(container_of(n, struct zk_line, quiet));
-}
-
-void hf__zk_quiet_changed(struct zk_line *line)
-{
-    forget(line);
+        hf__zk_quiet_end(container_of(n, struct zk_line, quiet));
 }
 
 bool hf__zk_quiet_expected(const struct zk_line *line)
@@ -112,13 +105,13 @@ void hf__zk_quiet_left(struct zk_seat *s)
 
     if (view->stale || view->lists > 0 || view->n > 1 ||
         (view->n == 1 && view->entries[0] != s->seat.entry)) {
-        forget(line);
+        hf__zk_quiet_end(line);
         return;
     }
     if (!is_quiet(line)) {
         line->line.pins++;
         if (++z->nquiet > QUIET_MAX)
-            forget(container_of(list_first(&z->quiets), struct zk_line, quiet));
+            hf__zk_quiet_end(container_of(list_first(&z->quiets), struct zk_line, quiet));
     }
     list_remove(&line->quiet);
     list_push(&z->quiets, &line->quiet);

@@ -129,7 +129,6 @@ void hf__zk_record_read(struct record *rec, const char *data, size_t len)
     rec->ttl_ms = -1;
     if (len < sizeof head - 1 || memcmp(data, head, sizeof head - 1) != 0)
         return;
-    rec->ours = true;
     for (const char *at = data + sizeof head - 1; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t n = (size_t)((stop ? stop : end) - at);

@@ -262,7 +262,8 @@ void hf__zk_session_pulse(struct timer *t)
         return;
     hf__ordered_erase_again(&z->ordered);
     if (zk_now(z) >= z->look_at) {
-        hf__zk_lines_look_again(z);
+        hf__ordered_look_again(&z->ordered);
+        hf__zk_alone_up(z);
         z->look_at = zk_now(z) + 3 * quarter_us(z);
     }
     if (!z->store.awaits && pulse_due(z)) { /* conn.c has a limit for the answer */
@@ -425,7 +426,8 @@ static void up(struct zk *z)
     z->look_at = zk_now(z) + 3 * quarter_us(z);
     pulse_later(z);
     ev_store(&z->store, STORE_UP, NULL);
-    hf__zk_line_up(z);
+    hf__ordered_up(&z->ordered); /* what the watches had to tell has come */
+    hf__zk_alone_up(z);
     if (z->life->ntickets == 0) {
         tell_alive(z);
         return;

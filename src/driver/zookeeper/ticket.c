@@ -118,8 +118,8 @@ static void erase(struct ordered_seat *seat, bool placed)
 
 /* ---- creating -------------------------------------------------------------------- */
 
-/* A level that is there makes good for those above it: they are there, too, and may have
- * been refused for want of rights. */
+/* If a level exists, those above it do, too: ignore earlier errors for them, which may have
+ * been for missing rights. */
 static void level_made(struct request *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;

@@ -27,7 +27,7 @@ struct request;
 /* ---- names of nodes (path.c) ----------------------------------------------------- */
 
 enum { ROOT_MAX = 1024, DIR_MAX = ROOT_MAX + 2 * HF_NAME_MAX * 3, NODE_MAX = 1024 };
-enum { NODE_PATH_MAX = DIR_MAX + NODE_MAX, UUID_TEXT = 36 };
+enum { NODE_PATH_MAX = DIR_MAX + NODE_MAX };
 
 enum form_style {
     FORM_LOCK,  /* "-lock-": if it becomes shared, then as "-read-lock-" of the same uuid */
@@ -50,9 +50,10 @@ size_t hf__zk_path(char path[NODE_PATH_MAX], const char *dir, size_t dir_len,
 int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns);
 /* The last level of `path` as a part of a name; false: it is none. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len);
+/* The byte that two hexadecimal digits of either case give; -1: they are none. */
+int hf__zk_byte(const char *digits, size_t left);
 bool hf__zk_form(struct form *, const char *node, size_t len); /* false: not a ticket's */
 void hf__zk_form_token(unsigned char token[HF_TOKEN], const char *node, size_t len);
-void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN]);
 /* The node without its number; `weight` may be smaller than the ticket's. */
 size_t hf__zk_node(const struct zk *, char node[NODE_MAX], const struct ticket *);
 
@@ -146,7 +147,8 @@ struct zk_seat {
     char *becomes;        /* the name as shared while that is under way */
 };
 
-/* It counts, but its name is too long to ask for it: of its end only lists tell. */
+/* It counts as a ticket, but its name is too long to watch; only a list shows its removal.
+ */
 static inline bool entry_unreadable(const struct ordered_entry *e)
 {
     return e->len >= NODE_MAX;
@@ -173,9 +175,7 @@ struct zk_line *hf__zk_line_get(struct zk *, const char *name,
                                 size_t len); /* NULL: no memory */
 void hf__zk_line_event(struct zk *, enum jute_event, const char *path, size_t len);
 void hf__zk_line_down(struct zk *);
-void hf__zk_line_up(struct zk *);
 void hf__zk_lines_over(struct zk *, const struct life *); /* with the session of `life` */
-void hf__zk_lines_look_again(struct zk *); /* those where a seat of ours waits */
 size_t hf__zk_line_path(const struct zk_line *, char path[NODE_PATH_MAX], const char *node,
                         size_t len);
 /* The tickets among the children, in order; false: no memory, or a cut answer. */
@@ -194,8 +194,8 @@ enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordere
 bool hf__zk_quiet_expected(const struct zk_line *); /* a ticket needs no list, as a rule */
 bool hf__zk_quiet_created(struct zk_seat *);        /* nobody stands before it */
 void hf__zk_quiet_left(struct zk_seat *);
-void hf__zk_quiet_changed(struct zk_line *); /* may free it */
-void hf__zk_quiet_forget(struct zk *);       /* all, with the connection */
+void hf__zk_quiet_end(struct zk_line *); /* its node has changed; may free it */
+void hf__zk_quiet_forget(struct zk *);   /* all, with the connection */
 
 static inline struct zk_seat *zk_seat(struct ordered_seat *s)
 {
@@ -239,7 +239,7 @@ struct record {
     bool has_token;
     int64_t pid, ttl_ms;
     uint64_t fence; /* 0: that of its node */
-    bool ours, broken;
+    bool broken;
     char host[256], note[HF_NOTE_MAX + 1], hints[HF_HINTS_MAX * (HF_NAME_MAX + 1)];
     size_t hints_len;
 };
