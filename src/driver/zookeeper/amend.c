@@ -19,7 +19,7 @@ static void send(struct zk_seat *);
 
 /* ---- what somebody else has written ---------------------------------------------- */
 
-static void answer_read(struct request *q, struct jute_reply *reply)
+static void answer_read(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk_seat *s = q->about;
 
@@ -35,7 +35,7 @@ static void answer_read(struct request *q, struct jute_reply *reply)
 static void read_first(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_read);
+    struct zk_call *q = hf__zk_seat_request(s, answer_read);
 
     if (q)
         hf__zk_send_path(q, JUTE_GET_DATA, path, hf__zk_seat_path(s, path), false);
@@ -43,7 +43,7 @@ static void read_first(struct zk_seat *s)
 
 /* ---- a note, an owner ------------------------------------------------------------ */
 
-static void answer_note(struct request *q, struct jute_reply *reply)
+static void answer_note(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -71,7 +71,7 @@ static size_t record(const struct zk_seat *s, char data[RECORD_MAX], uint64_t fe
 static void send_note(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_note);
+    struct zk_call *q = hf__zk_seat_request(s, answer_note);
 
     if (!q)
         return;
@@ -128,7 +128,7 @@ static bool is_ours(const struct zk *z, struct jute_reply *reply)
            stat.owner == z->session.id;
 }
 
-static void answer_shared_there(struct request *q, struct jute_reply *reply)
+static void answer_shared_there(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -143,7 +143,7 @@ static void answer_shared_there(struct request *q, struct jute_reply *reply)
     hf__ordered_step(&s->seat, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
-static void answer_has_shared(struct request *q, struct jute_reply *reply)
+static void answer_has_shared(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -156,11 +156,11 @@ static void answer_has_shared(struct request *q, struct jute_reply *reply)
 }
 
 static void ask_shared(struct zk_seat *s,
-                       void answer(struct request *, struct jute_reply *))
+                       void answer(struct zk_call *, struct jute_reply *))
 {
     const char *name = s->becomes ? s->becomes : s->seat.name;
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer);
+    struct zk_call *q = hf__zk_seat_request(s, answer);
 
     if (!q)
         return;
@@ -177,7 +177,7 @@ void hf__zk_seat_check(struct ordered_seat *s)
     ask_shared(zk_seat(s), answer_has_shared);
 }
 
-static void answer_share(struct request *q, struct jute_reply *reply)
+static void answer_share(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -207,7 +207,7 @@ static void send_share(struct zk_seat *s)
 {
     struct zk *z = zk_in(s->seat.of);
     char name[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q;
+    struct zk_call *q;
     struct jute_out *o;
 
     if (!s->becomes && shared_name(s, name))

@@ -23,7 +23,7 @@ enum { CELL, DIR, NODES }; /* what is read: the entries of the job */
 
 /* ---- changing -------------------------------------------------------------------- */
 
-static void answer_change(struct request *q, struct jute_reply *reply)
+static void answer_change(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
     struct cell *cell = j->query.cell;
@@ -57,7 +57,7 @@ static void change(struct job *j)
     const struct cell *cell = j->query.cell;
     char path[NODE_PATH_MAX];
     size_t len = hf__zk_job_path(j, CELL, path);
-    struct request *q;
+    struct zk_call *q;
     struct jute_out *o;
 
     if (!dir->data)
@@ -147,7 +147,7 @@ static void begin(struct job *j)
 {
     static const char *const nodes[NODES] = { "_cell", "" };
 
-    hf__zk_sync(j->zk, j->dir, j->dir_len, hf__zk_ignore);
+    hf__zk_sync(j->zk, j->dir, j->dir_len);
     hf__zk_job_read_nodes(j, nodes, NODES);
     j->next = decide;
 }

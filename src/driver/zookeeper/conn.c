@@ -46,11 +46,11 @@ int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *e
 
 /* ---- sending --------------------------------------------------------------------- */
 
-struct request *hf__zk_try_request(struct zk *z,
-                                   void answer(struct request *, struct jute_reply *),
+struct zk_call *hf__zk_try_request(struct zk *z,
+                                   void answer(struct zk_call *, struct jute_reply *),
                                    void *about, const char *name, size_t len)
 {
-    struct request *q = calloc(1, sizeof *q + len + 1);
+    struct zk_call *q = calloc(1, sizeof *q + len + 1);
 
     if (!q)
         return NULL;
@@ -62,11 +62,11 @@ struct request *hf__zk_try_request(struct zk *z,
     return q;
 }
 
-struct request *hf__zk_request(struct zk *z,
-                               void answer(struct request *, struct jute_reply *),
+struct zk_call *hf__zk_request(struct zk *z,
+                               void answer(struct zk_call *, struct jute_reply *),
                                void *about)
 {
-    struct request *q = hf__zk_try_request(z, answer, about, "", 0);
+    struct zk_call *q = hf__zk_try_request(z, answer, about, "", 0);
 
     if (!q)
         hf__zk_break(z, HF_ENOMEM, "no memory for a request");
@@ -82,7 +82,7 @@ struct jute_out *hf__zk_begin_as(struct zk *z, int32_t xid, enum jute_op op)
     return &z->out;
 }
 
-struct jute_out *hf__zk_begin(struct request *q, enum jute_op op)
+struct jute_out *hf__zk_begin(struct zk_call *q, enum jute_op op)
 {
     struct zk *z = q->zk;
 
@@ -95,13 +95,13 @@ struct jute_out *hf__zk_begin(struct request *q, enum jute_op op)
     return hf__zk_begin_as(z, q->xid, op);
 }
 
-void hf__zk_send(struct request *q)
+void hf__zk_send(struct zk_call *q)
 {
     hf__jute_end(&q->zk->out, 0);
     hf__link_send(&q->zk->link, &q->call);
 }
 
-void hf__zk_send_path(struct request *q, enum jute_op op, const char *path, size_t len,
+void hf__zk_send_path(struct zk_call *q, enum jute_op op, const char *path, size_t len,
                       bool watch)
 {
     struct jute_out *out = hf__zk_begin(q, op);
@@ -112,16 +112,15 @@ void hf__zk_send_path(struct request *q, enum jute_op op, const char *path, size
     hf__zk_send(q);
 }
 
-void hf__zk_ignore(struct request *q, struct jute_reply *reply)
+static void ignore(struct zk_call *q, struct jute_reply *reply)
 {
     (void)q;
     (void)reply;
 }
 
-void hf__zk_sync(struct zk *z, const char *path, size_t len,
-                 void answer(struct request *, struct jute_reply *))
+void hf__zk_sync(struct zk *z, const char *path, size_t len)
 {
-    struct request *q = hf__zk_request(z, answer, NULL);
+    struct zk_call *q = hf__zk_request(z, ignore, NULL);
 
     if (q)
         hf__zk_send_path(q, JUTE_SYNC, path, len, false);
@@ -151,7 +150,7 @@ bool hf__zk_was_agreed(const struct jute_reply *reply)
 /* Such an answer proves nothing, and nothing that is asked here will be done. A multi that
  * was refused for it is answered as if it had only failed: all servers do so with a session
  * that is over, those of 3.5 also with one that has moved. */
-static bool disowned(const struct request *q, const struct jute_reply *reply)
+static bool disowned(const struct zk_call *q, const struct jute_reply *reply)
 {
     struct jute_in body = reply->body;
     int32_t err = reply->err;
@@ -164,7 +163,7 @@ static bool disowned(const struct request *q, const struct jute_reply *reply)
 static void take_answer(struct zk *z, struct jute_reply *reply)
 {
     struct link_call *c = hf__link_oldest(&z->link);
-    struct request *q = c ? container_of(c, struct request, call) : NULL;
+    struct zk_call *q = c ? container_of(c, struct zk_call, call) : NULL;
 
     if (!q || q->xid != reply->xid) {
         hf__zk_break(z, HF_EPROTO, "an answer to nothing that was asked");
@@ -328,7 +327,7 @@ static int64_t patience_ms(const struct link *k)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    struct request *q = container_of(c, struct request, call);
+    struct zk_call *q = container_of(c, struct zk_call, call);
 
     (void)k;
     q->answer(q, NULL);

@@ -72,7 +72,7 @@ static void free_zk(struct zk *z)
     struct env *env = z->store.env;
 
     hf__zk_conn_done(z);
-    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
     hf__opening_done(&z->open);
     if (z->login)
         explicit_bzero(z->login, strlen(z->login));
@@ -105,7 +105,7 @@ static struct zk *new_zk(struct env *env)
     list_init(&z->alones);
     list_init(&z->looks);
     list_init(&z->cells);
-    timer_init(&z->pulse, hf__zk_session_pulse);
+    timer_init(&z->heartbeat, hf__zk_session_heartbeat);
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
     hf__ordered_init(&z->ordered, &hf__zk_ordered, &z->store);

@@ -100,7 +100,7 @@ static void refuse(struct alone *a, const struct jute_reply *reply)
         gone(a, rc, &err);
 }
 
-static void answer(struct request *q, struct jute_reply *reply)
+static void answer(struct zk_call *q, struct jute_reply *reply)
 {
     struct alone *a = q->about;
 
@@ -111,10 +111,10 @@ static void answer(struct request *q, struct jute_reply *reply)
         free_alone(a);
 }
 
-static struct request *request(struct alone *a,
-                               void then(struct request *, struct jute_reply *))
+static struct zk_call *request(struct alone *a,
+                               void then(struct zk_call *, struct jute_reply *))
 {
-    struct request *q = hf__zk_request(a->zk, answer, a);
+    struct zk_call *q = hf__zk_request(a->zk, answer, a);
 
     if (!q)
         return NULL;
@@ -125,14 +125,14 @@ static struct request *request(struct alone *a,
 
 /* ---- requests -------------------------------------------------------------------- */
 
-static void answer_delete(struct request *q, struct jute_reply *reply)
+static void answer_delete(struct zk_call *q, struct jute_reply *reply)
 {
     left(q->about, reply->err == 0 || reply->err == JUTE_NO_NODE ? 0 : HF_EUNKNOWN);
 }
 
 static void send_delete(struct alone *a)
 {
-    struct request *q = request(a, answer_delete);
+    struct zk_call *q = request(a, answer_delete);
 
     a->state = ALONE_LEAVING;
     if (!q)
@@ -141,12 +141,12 @@ static void send_delete(struct alone *a)
     hf__zk_send(q);
 }
 
-static void answer_read(struct request *, struct jute_reply *);
+static void answer_read(struct zk_call *, struct jute_reply *);
 
 /* Sets the watch, too. */
 static void read_node(struct alone *a)
 {
-    struct request *q = request(a, answer_read);
+    struct zk_call *q = request(a, answer_read);
 
     a->made = JUTE_NODE_EXISTS;
     if (!q)
@@ -155,7 +155,7 @@ static void read_node(struct alone *a)
     hf__zk_send_path(q, JUTE_GET_DATA, a->path, a->path_len, true);
 }
 
-static void answer_create(struct request *q, struct jute_reply *reply)
+static void answer_create(struct zk_call *q, struct jute_reply *reply)
 {
     struct alone *a = q->about;
 
@@ -167,7 +167,7 @@ static void create(struct alone *a, bool levels)
 {
     struct zk *z = a->zk;
     char data[RECORD_MAX];
-    struct request *q;
+    struct zk_call *q;
 
     if (levels)
         hf__zk_mkdirs(z, a->path, a->dir_len);
@@ -220,7 +220,7 @@ static void is_nobodys(struct alone *a)
         refuse(a, &(struct jute_reply){ .err = a->made });
 }
 
-static void answer_read(struct request *q, struct jute_reply *reply)
+static void answer_read(struct zk_call *q, struct jute_reply *reply)
 {
     struct alone *a = q->about;
     struct jute_text data;

@@ -30,7 +30,7 @@ static void again(struct job *j)
         none(j);
 }
 
-static void answer_ended(struct request *q, struct jute_reply *reply)
+static void answer_ended(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
     int32_t failed = reply->err;
@@ -47,7 +47,7 @@ static void answer_ended(struct request *q, struct jute_reply *reply)
 static void end_it(struct job *j, int32_t version)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_job_request(j, answer_ended);
+    struct zk_call *q = hf__zk_job_request(j, answer_ended);
 
     if (!q)
         return;
@@ -61,7 +61,7 @@ static bool take_out(struct job *j)
 {
     struct ordered_span ahead = hf__ordered_whom(j->entries, j->victim);
     char path[NODE_PATH_MAX];
-    struct request *q;
+    struct zk_call *q;
     struct jute_out *o;
 
     if (j->marks || j->victim < hf__ordered_holders(j->entries, j->n) ||
@@ -90,7 +90,7 @@ static void mark_it(struct job *j)
     const struct zk_seen *s = &j->seen[j->victim];
     char path[NODE_PATH_MAX], marked[RECORD_MAX];
     size_t n = hf__zk_record_mark(marked, s->data, s->len);
-    struct request *q;
+    struct zk_call *q;
 
     if (n == 0) {
         j->rc = hf__fail(&j->err, HF_ENOTSUP, 0, j->zk->shown,
@@ -147,7 +147,7 @@ static void evict_found(struct job *j)
 
 static void begin(struct job *j)
 {
-    hf__zk_sync(j->zk, j->dir, j->dir_len, hf__zk_ignore);
+    hf__zk_sync(j->zk, j->dir, j->dir_len);
     hf__zk_job_list(j);
     j->next = j->zk->alone ? evict_read : evict_found;
 }

@@ -23,7 +23,7 @@ static void refused(struct zk_seat *s, const struct jute_reply *reply)
     hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
 }
 
-static void answer_found(struct request *q, struct jute_reply *reply)
+static void answer_found(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -47,7 +47,7 @@ static void answer_found(struct request *q, struct jute_reply *reply)
 static void look_at(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_found);
+    struct zk_call *q = hf__zk_seat_request(s, answer_found);
 
     if (q)
         hf__zk_send_path(q, JUTE_EXISTS, path, hf__zk_seat_path(s, path), false);
@@ -104,7 +104,7 @@ static void found(struct zk_seat *s, const struct child *child, bool levels)
         hf__zk_break(zk_in(s->seat.of), HF_ENOMEM, "no memory for a name");
 }
 
-static void answer_find(struct request *q, struct jute_reply *reply)
+static void answer_find(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk_line *line = zk_line(q->about);
     bool none = reply->err == JUTE_NO_NODE;
@@ -136,7 +136,7 @@ void hf__zk_seat_find(struct ordered_seat *seat)
 {
     struct zk_seat *s = zk_seat(seat);
     struct zk_line *line = line_of(s);
-    struct request *q;
+    struct zk_call *q;
 
     s->sought = true;
     if (line->finding)

@@ -60,7 +60,7 @@ bool hf__zk_job_again(struct job *j)
     return true;
 }
 
-static void answer_job(struct request *q, struct jute_reply *reply)
+static void answer_job(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
 
@@ -72,10 +72,10 @@ static void answer_job(struct request *q, struct jute_reply *reply)
     go_on(j);
 }
 
-struct request *hf__zk_job_request(struct job *j,
-                                   void then(struct request *, struct jute_reply *))
+struct zk_call *hf__zk_job_request(struct job *j,
+                                   void then(struct zk_call *, struct jute_reply *))
 {
-    struct request *q = hf__zk_try_request(j->zk, answer_job, j, "", 0);
+    struct zk_call *q = hf__zk_try_request(j->zk, answer_job, j, "", 0);
 
     if (!q) {
         hf__zk_job_no_memory(j);
@@ -93,7 +93,7 @@ static bool follows(const struct job *j)
     return j->query.look ? j->query.look->follow : j->query.cell && j->query.cell->follow;
 }
 
-static void answer_absent(struct request *q, struct jute_reply *reply)
+static void answer_absent(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
 
@@ -104,13 +104,13 @@ static void answer_absent(struct request *q, struct jute_reply *reply)
 /* To hear of it when there is one. */
 static void await(struct job *j, const char *path, size_t len)
 {
-    struct request *q = hf__zk_job_request(j, answer_absent);
+    struct zk_call *q = hf__zk_job_request(j, answer_absent);
 
     if (q)
         hf__zk_send_path(q, JUTE_EXISTS, path, len, true);
 }
 
-static void answer_data(struct request *q, struct jute_reply *reply)
+static void answer_data(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
     struct zk_seen *s = &j->seen[q->index];
@@ -140,7 +140,7 @@ size_t hf__zk_job_path(const struct job *j, size_t index, char path[NODE_PATH_MA
 static void read_one(struct job *j, size_t index, bool may_come)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_job_request(j, answer_data);
+    struct zk_call *q = hf__zk_job_request(j, answer_data);
 
     if (!q)
         return;
@@ -188,7 +188,7 @@ static void cut_behind(struct job *j)
         free(j->entries[--j->n]);
 }
 
-static void answer_children(struct request *q, struct jute_reply *reply)
+static void answer_children(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
     bool none = reply->err == JUTE_NO_NODE;
@@ -209,7 +209,7 @@ static void answer_children(struct request *q, struct jute_reply *reply)
 void hf__zk_job_list(struct job *j)
 {
     static const char *const alone = ALONE_NODE;
-    struct request *q;
+    struct zk_call *q;
 
     if (j->zk->alone) {
         hf__zk_job_read_nodes(j, &alone, 1);

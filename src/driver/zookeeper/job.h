@@ -31,8 +31,8 @@ struct job {
 /* The core is told if there is no memory. */
 void hf__zk_job_start(struct zk *, struct look *, struct cell *, void begin(struct job *));
 /* Requests: a step may make several. What cannot be asked for is a failure of the job. */
-struct request *hf__zk_job_request(struct job *,
-                                   void then(struct request *, struct jute_reply *));
+struct zk_call *hf__zk_job_request(struct job *,
+                                   void then(struct zk_call *, struct jute_reply *));
 /* The line's tickets become the entries; with mode=ephemeral the one node, which is read.
  */
 void hf__zk_job_list(struct job *);

@@ -103,7 +103,7 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
     return true;
 }
 
-static void answer_list(struct request *q, struct jute_reply *reply)
+static void answer_list(struct zk_call *q, struct jute_reply *reply)
 {
     struct ordered_line *line = q->about;
     bool none = reply->err == JUTE_NO_NODE; /* and no watch was set */
@@ -119,7 +119,7 @@ static void answer_list(struct request *q, struct jute_reply *reply)
         hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, q->flag && !none);
 }
 
-static void answer_line(struct request *q, struct jute_reply *reply)
+static void answer_line(struct zk_call *q, struct jute_reply *reply)
 {
     struct ordered_line *line = q->about;
 
@@ -128,11 +128,11 @@ static void answer_line(struct request *q, struct jute_reply *reply)
     hf__ordered_line_unpin(line);
 }
 
-struct request *hf__zk_line_request(struct ordered_line *line,
-                                    void then(struct request *, struct jute_reply *),
+struct zk_call *hf__zk_line_request(struct ordered_line *line,
+                                    void then(struct zk_call *, struct jute_reply *),
                                     const char *name, size_t len)
 {
-    struct request *q = hf__zk_try_request(zk_in(line->of), answer_line, line, name, len);
+    struct zk_call *q = hf__zk_try_request(zk_in(line->of), answer_line, line, name, len);
 
     if (!q) {
         hf__zk_break(zk_in(line->of), HF_ENOMEM, "no memory for a request");
@@ -146,7 +146,7 @@ struct request *hf__zk_line_request(struct ordered_line *line,
 void hf__zk_line_list(struct ordered_line *l, bool watch)
 {
     const struct zk_line *line = zk_line(l);
-    struct request *q = hf__zk_line_request(l, answer_list, "", 0);
+    struct zk_call *q = hf__zk_line_request(l, answer_list, "", 0);
 
     if (!q)
         return;
@@ -179,7 +179,7 @@ enum ordered_seen hf__zk_seat_read(struct zk_seat *s, struct jute_reply *reply)
     return rec.broken ? SEEN_MARKED : SEEN_THERE;
 }
 
-static void answer_watch(struct request *q, struct jute_reply *reply)
+static void answer_watch(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk_line *line = zk_line(q->about);
     struct ordered_entry *e = find(line, q->name, q->len);
@@ -204,7 +204,7 @@ static void answer_watch(struct request *q, struct jute_reply *reply)
 bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
 {
     char path[NODE_PATH_MAX];
-    struct request *q;
+    struct zk_call *q;
 
     if (entry_unreadable(e))
         return false;

@@ -69,10 +69,10 @@ static bool is_wanted(const struct zk_listing *l, const char *name)
 static void go_on(struct zk_listing *);
 
 static void ask(struct level *v, enum jute_op op, const char *path, size_t len,
-                void answer(struct request *, struct jute_reply *))
+                void answer(struct zk_call *, struct jute_reply *))
 {
     struct zk_listing *l = v->l;
-    struct request *q = hf__zk_try_request(l->zk, answer, v, "", 0);
+    struct zk_call *q = hf__zk_try_request(l->zk, answer, v, "", 0);
 
     if (q) {
         l->l.open++;
@@ -90,7 +90,7 @@ static void failed(struct zk_listing *l, const struct jute_reply *reply)
     hf__listing_fail(&l->l, hf__zk_error(l->zk, reply, &err), &err);
 }
 
-static void answer_oldest(struct request *q, struct jute_reply *reply)
+static void answer_oldest(struct zk_call *q, struct jute_reply *reply)
 {
     struct level *v = q->about;
     struct zk_listing *l = v->l;
@@ -156,7 +156,7 @@ static void take_children(struct level *v, struct jute_in children)
     hf__ordered_entries_free(entries, n);
 }
 
-static void answer_children(struct request *q, struct jute_reply *reply)
+static void answer_children(struct zk_call *q, struct jute_reply *reply)
 {
     struct level *v = q->about;
     struct zk_listing *l = v->l;
@@ -235,7 +235,7 @@ void hf__zk_list(struct zk *z, struct look *look)
     l->prefix_len = look->name_len;
     memcpy(l->prefix, look->name, look->name_len);
     hf__listing_begin(&l->l, look);
-    hf__zk_sync(z, z->root, z->root_len, hf__zk_ignore);
+    hf__zk_sync(z, z->root, z->root_len);
     ask_children(l, "");
     go_on(l); /* if there was no memory to ask */
 }

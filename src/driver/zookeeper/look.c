@@ -138,7 +138,7 @@ static void begin(struct job *j)
     bool brief = j->query.look->brief;
 
     if (!brief)
-        hf__zk_sync(j->zk, j->dir, j->dir_len, hf__zk_ignore);
+        hf__zk_sync(j->zk, j->dir, j->dir_len);
     hf__zk_job_list(j);
     j->next = brief ? show_brief : j->zk->alone ? show_all : read_all;
 }

@@ -52,7 +52,7 @@ bool hf__zk_quiet_expected(const struct zk_line *line)
 
 /* ---- the watch ------------------------------------------------------------------- */
 
-static void answer_watch(struct request *q, struct jute_reply *reply)
+static void answer_watch(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk_line *line = zk_line(q->about);
 
@@ -61,7 +61,7 @@ static void answer_watch(struct request *q, struct jute_reply *reply)
 
 static void watch(struct zk_line *line)
 {
-    struct request *q = hf__zk_line_request(&line->line, answer_watch, "", 0);
+    struct zk_call *q = hf__zk_line_request(&line->line, answer_watch, "", 0);
 
     if (q)
         hf__zk_send_path(q, JUTE_GET_DATA, line->dir, line->dir_len, true);

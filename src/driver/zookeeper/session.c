@@ -127,7 +127,7 @@ static bool move_base(struct zk *z, int64_t at)
     return true;
 }
 
-void hf__zk_session_answered(struct zk *z, const struct request *q,
+void hf__zk_session_answered(struct zk *z, const struct zk_call *q,
                              const struct jute_reply *reply)
 {
     int64_t sent_at = q->call.sent_at, now = zk_now(z);
@@ -174,15 +174,15 @@ bool hf__zk_session_attach_if_stale(struct zk *z)
 /* A write that changes nothing. Also if it fails it has been through a majority, unless it
  * was refused because the session is over. That it was answered is counted for every write
  * (conn.c). */
-static void prove(struct zk *z, void answer(struct request *, struct jute_reply *),
-                  bool pulse)
+static void prove(struct zk *z, void answer(struct zk_call *, struct jute_reply *),
+                  bool heartbeat)
 {
-    struct request *q = hf__zk_request(z, answer, NULL);
+    struct zk_call *q = hf__zk_request(z, answer, NULL);
     struct jute_out *o;
 
     if (!q)
         return;
-    q->flag = pulse;
+    q->flag = heartbeat;
     o = hf__zk_begin(q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CHECK);
     hf__jute_put_delete(o, "/", 1, -1);
@@ -190,32 +190,32 @@ static void prove(struct zk *z, void answer(struct request *, struct jute_reply 
     hf__zk_send(q);
 }
 
-static void pulse_later(struct zk *z)
+static void heartbeat_later(struct zk *z)
 {
     struct env *env = z->store.env;
 
-    env->timer(env, &z->pulse, z->recent.heard_at + quarter_us(z));
+    env->timer(env, &z->heartbeat, z->recent.heard_at + quarter_us(z));
 }
 
-static void heard(struct request *q, struct jute_reply *reply)
+static void heard(struct zk_call *q, struct jute_reply *reply)
 {
     if (!reply)
         return;
     tell_if_asked(q->zk);
     if (q->flag) {
         q->zk->store.awaits = false;
-        pulse_later(q->zk);
+        heartbeat_later(q->zk);
     }
 }
 
 /* The server answers a ping in its turn, as it does any request. */
-static void ask(struct zk *z, enum jute_op op, bool pulse)
+static void ask(struct zk *z, enum jute_op op, bool heartbeat)
 {
-    struct request *q = hf__zk_request(z, heard, NULL);
+    struct zk_call *q = hf__zk_request(z, heard, NULL);
 
     if (!q)
         return;
-    q->flag = pulse;
+    q->flag = heartbeat;
     if (op == JUTE_SYNC) {
         hf__zk_send_path(q, JUTE_SYNC, z->root, z->root_len, false);
         return;
@@ -225,7 +225,7 @@ static void ask(struct zk *z, enum jute_op op, bool pulse)
     hf__zk_send(q);
 }
 
-static void confirm(struct request *q, struct jute_reply *reply)
+static void confirm(struct zk_call *q, struct jute_reply *reply)
 {
     if (reply)
         ask(q->zk, JUTE_SYNC, q->flag);
@@ -245,7 +245,7 @@ void hf__zk_session_renew(struct zk *z)
 }
 
 /* Other requests are heard, too: only a write can use that. */
-static bool pulse_due(const struct zk *z)
+static bool heartbeat_due(const struct zk *z)
 {
     int64_t now = zk_now(z);
 
@@ -254,9 +254,9 @@ static bool pulse_due(const struct zk *z)
 }
 
 /* Also while nothing is held: the next acquire shall find a session. */
-void hf__zk_session_pulse(struct timer *t)
+void hf__zk_session_heartbeat(struct timer *t)
 {
-    struct zk *z = container_of(t, struct zk, pulse);
+    struct zk *z = container_of(t, struct zk, heartbeat);
 
     if (!zk_up(z))
         return;
@@ -266,14 +266,14 @@ void hf__zk_session_pulse(struct timer *t)
         hf__zk_alone_up(z);
         z->look_at = zk_now(z) + 3 * quarter_us(z);
     }
-    if (!z->store.awaits && pulse_due(z)) { /* conn.c has a limit for the answer */
+    if (!z->store.awaits && heartbeat_due(z)) { /* conn.c has a limit for the answer */
         z->store.awaits = true;
         if (z->life->ntickets > 0)
             prove(z, confirm, true);
         else
             ask(z, JUTE_PING, true);
     } else if (!z->store.awaits) {
-        pulse_later(z);
+        heartbeat_later(z);
     }
     hf__zk_flush(z);
 }
@@ -313,7 +313,7 @@ static void session_over(struct zk *z)
 
 /* ---- ending it ------------------------------------------------------------------- */
 
-static void ended(struct request *q, struct jute_reply *reply)
+static void ended(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     if (reply)
@@ -326,11 +326,11 @@ static void ended(struct request *q, struct jute_reply *reply)
 void hf__zk_session_end(struct zk *z)
 {
     struct env *env = z->store.env;
-    struct request *q = NULL;
+    struct zk_call *q = NULL;
 
     z->shut = true;
     z->link.wanted = false;
-    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
     if (link_open(&z->link) && z->link.state == LINK_GREETING)
         return;
     if (link_open(&z->link))
@@ -363,7 +363,7 @@ void hf__zk_session_down(struct link *k, const hf_error *err)
     z->store.awaits = false;
     if (z->shut)
         return;
-    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
     z->renew_asked = false;
     ev_store(&z->store, STORE_DOWN, err);
     if (z->life)
@@ -424,7 +424,7 @@ static void up(struct zk *z)
 {
     hf__link_up(&z->link);
     z->look_at = zk_now(z) + 3 * quarter_us(z);
-    pulse_later(z);
+    heartbeat_later(z);
     ev_store(&z->store, STORE_UP, NULL);
     hf__ordered_up(&z->ordered); /* what the watches had to tell has come */
     hf__zk_alone_up(z);
@@ -520,7 +520,7 @@ static void over(struct zk *z, const char *why)
     hf__zk_break(z, HF_EUNREACHABLE, "%s", why);
 }
 
-static void settled(struct request *q, struct jute_reply *reply)
+static void settled(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     hf_error err;

@@ -46,16 +46,16 @@ static void free_seat(struct ordered_seat *s)
     free(zk_seat(s));
 }
 
-static void answer_seat(struct request *q, struct jute_reply *reply)
+static void answer_seat(struct zk_call *q, struct jute_reply *reply)
 {
     if (hf__ordered_unpin(&((struct zk_seat *)q->about)->seat) && reply)
         q->then(q, reply);
 }
 
-struct request *hf__zk_seat_request(struct zk_seat *s,
-                                    void then(struct request *, struct jute_reply *))
+struct zk_call *hf__zk_seat_request(struct zk_seat *s,
+                                    void then(struct zk_call *, struct jute_reply *))
 {
-    struct request *q = hf__zk_request(zk_in(s->seat.of), answer_seat, s);
+    struct zk_call *q = hf__zk_request(zk_in(s->seat.of), answer_seat, s);
 
     if (!q)
         return NULL;
@@ -88,7 +88,7 @@ static void explain(const struct ordered_seat *s, int why, hf_error *err)
 
 /* ---- deleting -------------------------------------------------------------------- */
 
-static void answer_erase(struct request *q, struct jute_reply *reply)
+static void answer_erase(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -107,7 +107,7 @@ static void erase(struct ordered_seat *seat, bool placed)
 {
     struct zk_seat *s = zk_seat(seat);
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_erase);
+    struct zk_call *q = hf__zk_seat_request(s, answer_erase);
 
     if (!q)
         return;
@@ -120,7 +120,7 @@ static void erase(struct ordered_seat *seat, bool placed)
 
 /* If a level exists, those above it do, too: ignore earlier errors for them, which may have
  * been for missing rights. */
-static void level_made(struct request *q, struct jute_reply *reply)
+static void level_made(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     (void)q;
@@ -134,7 +134,7 @@ static void level_made(struct request *q, struct jute_reply *reply)
 void hf__zk_mkdirs(struct zk *z, const char *dir, size_t len)
 {
     for (size_t n = 1; n <= len; n++) {
-        struct request *q;
+        struct zk_call *q;
 
         if (n < len && dir[n] != '/')
             continue;
@@ -211,7 +211,7 @@ static void create_failed(struct zk_seat *s, struct jute_reply *reply)
     }
 }
 
-static void answer_create(struct request *q, struct jute_reply *reply)
+static void answer_create(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -239,7 +239,7 @@ static void send_create(struct zk_seat *s, bool levels)
     struct zk_line *line = line_of(s);
     struct zk *z = zk_in(s->seat.of);
     char node[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q;
+    struct zk_call *q;
 
     if (levels)
         hf__zk_mkdirs(z, line->dir, line->dir_len);
@@ -290,7 +290,7 @@ static int would_hold(struct zk *z, const struct ticket *t, struct jute_reply *r
     return rc;
 }
 
-static void answer_try(struct request *q, struct jute_reply *reply)
+static void answer_try(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
@@ -309,10 +309,10 @@ static void try(struct ordered_seat *seat)
 {
     struct zk_line *line = zk_line(seat->line);
     struct zk *z = zk_in(seat->of);
-    struct request *q;
+    struct zk_call *q;
 
     /* what others have done through other servers counts */
-    hf__zk_sync(z, line->dir, line->dir_len, hf__zk_ignore);
+    hf__zk_sync(z, line->dir, line->dir_len);
     q = hf__zk_seat_request(zk_seat(seat), answer_try);
     if (q)
         hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);

@@ -1,7 +1,7 @@
 /* zookeeper.h: the objects of the zookeeper driver and what its files offer each other.
  *
  * zk       one opened store: what the URL said, the servers, the session, one connection
- * request  one message on the wire that is not answered yet
+ * zk_call  one message on the wire that is not answered yet
  * line     a line in which this client has seats, as kit/ordered.h keeps it, and its path
  * seat     one ticket of ours, as kit/ordered.h keeps it, and its node
  * job      a look, a list or an eviction: several reads, one answer
@@ -22,7 +22,7 @@
 #include "seam/seam.h"
 
 struct zk;
-struct request;
+struct zk_call;
 
 /* ---- names of nodes (path.c) ----------------------------------------------------- */
 
@@ -59,14 +59,14 @@ size_t hf__zk_node(const struct zk *, char node[NODE_MAX], const struct ticket *
 
 /* ---- requests and the connection (conn.c) ---------------------------------------- */
 
-struct request {
+struct zk_call {
     struct link_call call;
     struct zk *zk;
     /* reply NULL: no answer will come. The request is freed afterwards. */
-    void (*answer)(struct request *, struct jute_reply *);
+    void (*answer)(struct zk_call *, struct jute_reply *);
     void *about; /* whom the answer concerns: a seat, a line, a job ... */
     /* Its own handling of an answer, if there is one and somebody cares. */
-    void (*then)(struct request *, struct jute_reply *);
+    void (*then)(struct zk_call *, struct jute_reply *);
     size_t index;
     bool flag;
     int32_t xid;
@@ -78,23 +78,22 @@ struct request {
 };
 
 /* NULL: no memory. The second one gives the connection up then, and all is repeated. */
-struct request *hf__zk_try_request(struct zk *,
-                                   void answer(struct request *, struct jute_reply *),
+struct zk_call *hf__zk_try_request(struct zk *,
+                                   void answer(struct zk_call *, struct jute_reply *),
                                    void *about, const char *name, size_t len);
-struct request *hf__zk_request(struct zk *,
-                               void answer(struct request *, struct jute_reply *),
+struct zk_call *hf__zk_request(struct zk *,
+                               void answer(struct zk_call *, struct jute_reply *),
                                void *about);
 /* begin, put the body, send. Nothing is answered inside (link.h). */
-struct jute_out *hf__zk_begin(struct request *, enum jute_op);
+struct jute_out *hf__zk_begin(struct zk_call *, enum jute_op);
 struct jute_out *hf__zk_begin_as(struct zk *, int32_t xid, enum jute_op);
-void hf__zk_send(struct request *);
+void hf__zk_send(struct zk_call *);
 /* exists, getData, getChildren2; sync, which has no watch */
-void hf__zk_send_path(struct request *, enum jute_op, const char *path, size_t len,
+void hf__zk_send_path(struct zk_call *, enum jute_op, const char *path, size_t len,
                       bool watch);
-void hf__zk_sync(struct zk *, const char *path, size_t len,
-                 void answer(struct request *, struct jute_reply *));
-void hf__zk_ignore(struct request *, struct jute_reply *); /* an answer */
-bool hf__zk_was_agreed(const struct jute_reply *);         /* to a write */
+/* So that what is read afterwards is not older than this. */
+void hf__zk_sync(struct zk *, const char *path, size_t len);
+bool hf__zk_was_agreed(const struct jute_reply *); /* to a write */
 void hf__zk_flush(struct zk *);
 /* Gives the connection up at the next flush: code, format ... */
 #define hf__zk_break(z, ...) hf__link_fail(&(z)->link, __VA_ARGS__)
@@ -111,14 +110,14 @@ void hf__zk_session_greet(struct link *);
 void hf__zk_session_greeted(struct zk *, const void *message, size_t len);
 void hf__zk_session_down(struct link *, const hf_error *);
 void hf__zk_session_lost(struct link *, const hf_error *);
-void hf__zk_session_answered(struct zk *, const struct request *,
+void hf__zk_session_answered(struct zk *, const struct zk_call *,
                              const struct jute_reply *);
 void hf__zk_session_renew(struct zk *); /* will be answered to the core */
 /* If a grant would be at risk at once. True: what is to be sent waits for the next UP. */
 bool hf__zk_session_attach_if_stale(struct zk *);
 void hf__zk_session_tidy(struct zk *);
 void hf__zk_session_end(struct zk *); /* ends in ev_shut */
-void hf__zk_session_pulse(struct timer *);
+void hf__zk_session_heartbeat(struct timer *);
 
 /* ---- lines and seats (line.c, ticket.c, find.c, amend.c); see kit/ordered.h -------- */
 
@@ -184,8 +183,8 @@ bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, siz
 bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
 void hf__zk_line_free_ops(struct ordered_line *);
 /* Pins the line, for an answer about this node of it. `then` comes only with one. */
-struct request *hf__zk_line_request(struct ordered_line *,
-                                    void then(struct request *, struct jute_reply *),
+struct zk_call *hf__zk_line_request(struct ordered_line *,
+                                    void then(struct zk_call *, struct jute_reply *),
                                     const char *name, size_t len);
 void hf__zk_line_list(struct ordered_line *, bool watch);
 bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
@@ -203,8 +202,8 @@ static inline struct zk_seat *zk_seat(struct ordered_seat *s)
 }
 
 /* Pins the seat. `then` comes only if there is an answer, and the seat is still there. */
-struct request *hf__zk_seat_request(struct zk_seat *,
-                                    void then(struct request *, struct jute_reply *));
+struct zk_call *hf__zk_seat_request(struct zk_seat *,
+                                    void then(struct zk_call *, struct jute_reply *));
 size_t hf__zk_seat_path(const struct zk_seat *, char path[NODE_PATH_MAX]);
 /* What its own node says of it: THERE, MARKED, FOREIGN. */
 enum ordered_seen hf__zk_seat_read(struct zk_seat *, struct jute_reply *);
@@ -306,7 +305,7 @@ struct zk {
     bool renew_asked;  /* the core waits for an answer */
     bool attach_now;   /* the connection is given up for a new one, not for a fault */
     int32_t level_error;
-    struct timer pulse;
+    struct timer heartbeat;
 
     struct ordered ordered;
     struct map lines;     /* zk_line.node, by dir */
