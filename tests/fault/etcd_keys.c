@@ -176,6 +176,7 @@ static void ninth_lease(void)
 /* Every change of users and roles makes the tokens of all others old. */
 static void rights_changed(void)
 {
+    struct pend *p[4];
     hf_client *c;
     hf_lease *l;
 
@@ -185,10 +186,16 @@ static void rights_changed(void)
              "etcd://locker:s3cr%%40t@127.0.0.1:%d/locks?ttl=4s", proxy_port(fronts[0]));
     c = prompted();
     l = taken(c, "n", NULL);
-    for (int i = 0; i < 3; i++) {
-        ctl("--user root:s3cr@t role add other%d", i);
+    p[0] = queued(c, "n", 1, NULL); /* its watches are made with the first token */
+    for (size_t i = 0; i < 3; i++) {
+        ctl("--user root:s3cr@t role add other%zu", i);
         CHECK_RC(hf_lease_check(l), 0);
+        p[i + 1] = queued(c, "n", i + 2, NULL);
         AWAIT(tried(c, "m", NULL) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        given(l);
+        l = pend_granted(p[i]);
     }
     given(l);
     ctl("--user root:s3cr@t role revoke-permission locks --prefix=true locks");

@@ -1,9 +1,10 @@
 /* What drivers share: names in order, as a list of lines collects them; a renewal that must
- * be sent again; passwords in files. */
+ * be sent again; passwords in files; tickets as text. */
 #include "unit.h"
 
 #include "kit/listing.h"
 #include "kit/login.h"
+#include "kit/record.h"
 #include "kit/scripted.h"
 
 #include <stdio.h>
@@ -233,6 +234,78 @@ static void password_or_file(void **state)
     hf__login_done(&l);
 }
 
+/* ---- tickets as text ------------------------------------------------------------- */
+
+static const struct ticket example = { .kind = LINE_PERMITS,
+                                       .weight = 2,
+                                       .capacity = 3,
+                                       .token = { 1, 2, 3, 0xff },
+                                       .owner = { 0xabcdef, 17 },
+                                       .hints = "a\nb\0c%\0",
+                                       .hints_len = 7,
+                                       .note = "first\nbroken\nsecond" };
+static const struct ticket_facts example_facts = { "host", 12, 1000, 30000, false, 0 };
+
+static void a_record_says_what_was_written(void **state)
+{
+    char text[RECORD_MAX];
+    struct ticket_record rec;
+
+    (void)state;
+    hf__record_read(&rec, text, hf__record_write(text, &example, &example_facts));
+    assert_true(rec.ours && !rec.broken && rec.kept_ms == 0);
+    assert_memory_equal(rec.token, example.token, HF_TOKEN);
+    assert_true(rec.kind == LINE_PERMITS && rec.weight == 2 && rec.capacity == 3);
+    assert_true(rec.owner.process == 0xabcdef && rec.owner.number == 17);
+    assert_true(rec.pid == 12 && rec.since_ms == 1000 && rec.ttl_ms == 30000);
+    assert_string_equal(rec.host, "host");
+    assert_string_equal(rec.note, example.note);
+    assert_int_equal(rec.hints_len, example.hints_len);
+    assert_memory_equal(rec.hints, example.hints, example.hints_len);
+}
+
+static void a_record_is_marked_once(void **state)
+{
+    char text[RECORD_MAX], marked[RECORD_MAX], again[RECORD_MAX];
+    struct ticket_record rec;
+    size_t n = hf__record_write(text, &example, &example_facts), m, k;
+
+    (void)state;
+    m = hf__record_set(marked, text, n, "broken\n");
+    k = hf__record_set(again, marked, m, "broken\n");
+    assert_true(m == n + strlen("broken\n") && k == m && memcmp(marked, again, k) == 0);
+    m = hf__record_set(marked, again, k, "kept 5000\n");
+    m = hf__record_set(text, marked, m, "kept 6000\n");
+    hf__record_read(&rec, text, m);
+    assert_true(rec.broken && rec.kept_ms == 6000);
+    assert_string_equal(rec.note, example.note); /* which has such lines, too */
+    assert_int_equal(hf__record_set(text, "x", 1, "broken\n"), 0);
+}
+
+/* What nobody of ours has written is exclusive. */
+static void an_unreadable_record_is_exclusive(void **state)
+{
+    static const char *const texts[] = { "",
+                                         "holdfast 2\nlock 1\n",
+                                         "holdfast 1\nlock 0\n",
+                                         "holdfast 1\nlock 12\n",
+                                         "holdfast 1\npermits 4 3\n",
+                                         "holdfast 1\npermits 0 3\n",
+                                         "holdfast 1\npermits -1 3\n",
+                                         "holdfast 1\npermits 1 4294967296\n",
+                                         "holdfast 1\nnote lock 1\n" };
+    struct ticket_record rec;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        hf__record_read(&rec, texts[i], strlen(texts[i]));
+        assert_true(rec.kind == LINE_LOCK && rec.weight == HF_FULL &&
+                    rec.capacity == HF_FULL);
+    }
+    hf__record_read(&rec, "holdfast 1\nlock 1\n", 18);
+    assert_int_equal(rec.weight, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +314,9 @@ int main(void)
         cmocka_unit_test(a_renewal_sent_again_asks_for_the_present_ttl),
         cmocka_unit_test(password_file_is_read),
         cmocka_unit_test(password_or_file),
+        cmocka_unit_test(a_record_says_what_was_written),
+        cmocka_unit_test(a_record_is_marked_once),
+        cmocka_unit_test(an_unreadable_record_is_exclusive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,88 @@ static void a_list_keeps_what_is_known(void **state)
     hf__ordered_entries_free(line.entries, line.n);
 }
 
+/* ---- lists that are not in order with what else is told -------------------------- */
+
+static int lists;
+
+static void count_list(struct ordered_line *l, bool watch)
+{
+    (void)l;
+    (void)watch;
+    lists++;
+}
+
+static bool no_watch(struct ordered_line *l, const struct ordered_entry *e)
+{
+    (void)l;
+    (void)e;
+    return true;
+}
+
+/* One of ours waits, made at 7, behind that of 5. */
+static void one_waits(struct ordered *o, struct ordered_line *line, struct ordered_seat *s)
+{
+    static const struct ordered_ops ops = { .list = count_list, .watch = no_watch };
+
+    *o = (struct ordered){ .ops = &ops, .up = true };
+    list_init(&o->lines);
+    memset(line, 0, sizeof *line);
+    hf__ordered_line_init(o, line);
+    *s = (struct ordered_seat){ .of = o, .line = line, .state = SEAT_WAITING, .fence = 7 };
+    list_push(&line->seats, &s->in_line);
+    assert_true(hf__ordered_insert(line, writer(5)));
+    assert_true(hf__ordered_insert(line, writer(7)));
+    s->entry = line->entries[1];
+    s->entry->seat = s;
+    line->revision = 0;
+    line->lists = 1;
+    lists = 0;
+}
+
+static struct ordered_entry **list_of_five(void)
+{
+    struct ordered_entry **entries = calloc(1, sizeof *entries);
+
+    assert_non_null(entries);
+    entries[0] = writer(5);
+    return entries;
+}
+
+/* A list that is older than a node of ours takes it out of the view: the line is listed
+ * once more, or nobody would ever look at it again. */
+static void an_older_list_is_followed_by_another(void **state)
+{
+    struct ordered_line line;
+    struct ordered_seat seat;
+    struct ordered o;
+
+    (void)state;
+    one_waits(&o, &line, &seat);
+    hf__ordered_listed(&line, list_of_five(), 1, 6, false);
+    assert_null(seat.entry);
+    assert_int_equal(seat.state, SEAT_WAITING);
+    assert_int_equal(lists, 1);
+    hf__ordered_entries_free(line.entries, line.n);
+}
+
+/* One that is older than an event decides nothing, and is asked for again. */
+static void a_list_before_an_event_is_dropped(void **state)
+{
+    struct ordered_line line;
+    struct ordered_seat seat;
+    struct ordered o;
+
+    (void)state;
+    one_waits(&o, &line, &seat);
+    line.revision = 9;
+    hf__ordered_listed(&line, list_of_five(), 1, 8, false);
+    assert_non_null(seat.entry);
+    assert_int_equal(line.n, 2);
+    assert_true(line.stale);
+    assert_int_equal(lists, 1);
+    hf__ordered_entries_free(line.entries, line.n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +403,8 @@ int main(void)
         cmocka_unit_test(whom_to_watch_is_enough),
         cmocka_unit_test(a_try_needs_room_at_the_end),
         cmocka_unit_test(a_list_keeps_what_is_known),
+        cmocka_unit_test(an_older_list_is_followed_by_another),
+        cmocka_unit_test(a_list_before_an_event_is_dropped),
     };
 
     return cmocka_run_group_tests_name("ordered", tests, NULL, NULL);

@@ -3,8 +3,9 @@
  *
  *   [a lease, if it expires] -> [what is there, if it is added to] -> one transaction
  *
- * A sum is written only if the cell is still what was read; else it is read again. A change
- * that is not answered is HF_EUNREACHABLE: it may or may not have happened. */
+ * A sum is written only if the cell is still what was read; else what it is now comes with
+ * the answer, and is added to. A change that is not answered is HF_EUNREACHABLE: it may or
+ * may not have happened. */
 #include "driver/etcd/etcd.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ struct etcd_cell_call {
     struct etcd_cell_job *job;
 };
 
-static void read_it(void *with);
+static void sum(struct etcd_cell_job *);
 
 static struct etcd_cell_job *job_of(struct etcd_call *q)
 {
@@ -94,10 +95,10 @@ static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         cell->value_len = j->len;
         cell->version = cell->verb == CELL_DEL ? 0 : (uint64_t)hf__etcd_revision(a);
         end(j, 0, NULL);
-    } else if (cell->verb == CELL_ADD && j->tries++ < TRIES) {
-        read_it(j);
     } else if (!tell(j, hf__etcd_range_at(r, 0))) {
         fail(j, HF_EPROTO, "the cell is another program's");
+    } else if (cell->verb == CELL_ADD && j->tries++ < TRIES) {
+        sum(j); /* of what it is now */
     } else {
         fail(j, cell->verb == CELL_ADD ? HF_EBUSYSTORE : HF_EBUSY,
              "the cell has another version");
@@ -147,6 +148,14 @@ static bool add(struct etcd_cell_job *j)
     return true;
 }
 
+static void sum(struct etcd_cell_job *j)
+{
+    if (add(j))
+        change(j);
+    else
+        fail(j, HF_EINVAL, "the cell holds no number, or the sum is too great");
+}
+
 /* ---- reading ----------------------------------------------------------------------- */
 
 static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
@@ -161,10 +170,8 @@ static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd
         fail(j, HF_EPROTO, "the cell is another program's");
     else if (j->query.cell->verb == CELL_GET)
         end(j, 0, NULL);
-    else if (!add(j))
-        fail(j, HF_EINVAL, "the cell holds no number, or the sum is too great");
     else
-        change(j);
+        sum(j);
 }
 
 static void read_it(void *with)

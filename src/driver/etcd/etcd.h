@@ -253,6 +253,7 @@ struct etcd {
     bool old_release; /* an answer about a lease is not certain */
     bool seen;        /* it has been up */
     bool shut;
+    bool refused;     /* the last watch, for want of rights */
     int64_t revision; /* the greatest that was heard of */
     uint64_t cluster; /* its number; 0: not known */
     bool raw;         /* names=raw */

@@ -127,15 +127,15 @@ static struct etcd_call *ask(struct etcd_lease *l, etcd_answered *answer)
 
 static void revoked(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
+    bool last = !answered(q)->dead; /* of those that the store is shut with */
     struct etcd *e = etcd_at(c);
     hf_error err;
 
-    answered(q);
     hf__etcd_leases_tidy(e);
-    if (e->shut && a && --e->unproved == 0)
-        ev_shut(&e->store);
-    else if (!e->shut)
+    if (!e->shut)
         hf__etcd_result(e, a, &err);
+    else if (last && a && --e->unproved == 0)
+        ev_shut(&e->store);
 }
 
 static void revoke(struct etcd_lease *l)

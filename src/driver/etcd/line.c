@@ -480,12 +480,19 @@ static void made(struct etcd_seat *s, int rc, const hf_error *err)
     s->to_amend = false;
     if (amends && s->seat.state == SEAT_HELD)
         hf__etcd_amend_now(s);
-    hf__etcd_create_next(etcd_line(s->seat.line));
 }
 
+/* Creates in a pass of their own: seats that leave meanwhile go with it. */
 void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
 {
     each_seat(l, rc < 0 ? not_made : made, rc, err);
+    list_for_safe(n, &l->of->ordered.lines) {
+        struct etcd_line *line = container_of(n, struct etcd_line, line.all);
+
+        line->line.pins++;
+        hf__etcd_create_next(line);
+        unpin(line);
+    }
 }
 
 /* Those that `break` has marked live on a life of their own. */

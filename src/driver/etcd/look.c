@@ -194,14 +194,14 @@ static void has_page(struct etcd_conn *c, struct etcd_call *q, const struct etcd
         hf__listing_fail(&l->l, rc, &err);
     for (size_t i = 0; r && i < r->n_kvs; i++)
         add_ticket(l, r->kvs[i]);
-    if (r && r->more && r->n_kvs > 0 && r->kvs[r->n_kvs - 1]->key.len < KEY_MAX) {
+    if (r && r->more && r->n_kvs > 0 && listing_goes_on(&l->l) &&
+        r->kvs[r->n_kvs - 1]->key.len < KEY_MAX) {
         l->from.len = 0; /* behind the last one */
         hf__etcd_key_add(&l->from, (const char *)r->kvs[r->n_kvs - 1]->key.data,
                          r->kvs[r->n_kvs - 1]->key.len);
         hf__etcd_key_add(&l->from, "", 1);
         next_page(l);
     } else {
-        l->l.names.first = 0;
         line_ends(l);
         hf__listing_end(&l->l);
         free(l);

@@ -151,6 +151,13 @@ static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
     if (!w || !r)
         return;
     hf__etcd_result(etcd_at(c), a, &err);
+    if (r->canceled && c->token && !etcd_at(c)->refused) {
+        /* every change of rights makes old tokens worthless: with a new one, once more */
+        etcd_at(c)->refused = true;
+        hf__link_fail(&c->link, HF_EUNREACHABLE, "a watch was refused");
+        return;
+    }
+    etcd_at(c)->refused = r->canceled;
     w->created = true;
     go_on = w->go_on;
     w->go_on = NULL;
