@@ -200,11 +200,13 @@ static void choose_raw(struct bench *b)
 
 static int choose_store(struct cli *cli, struct bench *b)
 {
+    struct cli_source source = { .url = NULL };
     int status = 0;
 
     b->own = !cli->url && !getenv("HOLDFAST_URL") && !getenv("HOLDFAST_URL_FILE");
     if (!b->own)
-        status = cli_url(cli, &b->url);
+        status = cli_find_source(cli, &source);
+    b->url = source.url;
     if (status == 0)
         status = make_folder(b);
     if (status)

@@ -1,6 +1,6 @@
 /* cli.h: what the verbs of the command share. The command uses public symbols only; of the
  * library's own helpers util/text.c and util/secret.c are compiled in. What
- * common.c, options.c and text.c have is shared with holdfast-bench, too. */
+ * common.c, source.c, options.c and text.c have is shared with holdfast-bench, too. */
 #ifndef HF_CLI_H
 #define HF_CLI_H
 
@@ -24,6 +24,7 @@
     X(LOST, 76, "the lock was lost while the command ran", HF_ELOST)                       \
     X(REFUSED, 77, "refused by the store: login or rights", HF_EAUTH)                      \
     X(NOTSUP, 78, "not supported by this store", HF_ENOTSUP)                               \
+    X(TIMEOUT, 124, "the command was ended by --at-most", HF_OK)                           \
     X(NOEXEC, 126, "the command cannot be executed", HF_OK)                                \
     X(NOTFOUND, 127, "the command was not found", HF_OK)
 
@@ -90,11 +91,15 @@ void cli_help(FILE *, const struct cli_verb *);
 void cli_begin(void);
 int cli_end(int status);
 
-/* The URL: -u, else $HOLDFAST_URL, else the file of $HOLDFAST_URL_FILE (refused if others
- * may read it), else "local:". *ret is malloc'd. Returns 0 or an exit status, having said
- * why. */
-int cli_url(const struct cli *, char **ret);
-int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the same */
+int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* 0, exit status */
+
+/* A warning is said on a terminal; with CLI_VERBOSE everywhere, with CLI_QUIET nowhere.
+ * Those of the library come through the log: cli_open sees to it, cli_log for other calls.
+ */
+enum cli_volume { CLI_NORMAL, CLI_QUIET, CLI_VERBOSE };
+void cli_set_volume(enum cli_volume);
+void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cli_log(hf_options *);
 
 /* What hf__parse_time (util/text.h) takes. */
 #define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"
@@ -109,6 +114,17 @@ int cli_fail(const hf_error *); /* says it, returns the exit status */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int cli_usage(const struct cli *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ---- source.c -------------------------------------------------------------------- */
+
+struct cli_source {
+    char *url;       /* with its secrets */
+    char from[4352]; /* "-u", "HOLDFAST_URL", "/etc/holdfast.conf" ...; not escaped */
+};
+
+/* Which store? 0 or an exit status, having said why. */
+int cli_find_source(const struct cli *, struct cli_source *ret);
+void cli_free_source(struct cli_source *);
 
 /* ---- text.c ---------------------------------------------------------------------- */
 

@@ -1,24 +1,17 @@
-/* common.c: the beginning and the end of a process, where the URL comes from, times and
+/* common.c: the beginning and the end of a process, the client, warnings, times and
  * numbers, and errors as messages and statuses.
  *
- * Goes well: a client of the store that -u, the environment or the default names. Goes
- * wrong: a setting that is there but cannot be used is an error, never a reason to fall
- * back: a misspelt store must not turn into the local one and let two machines in. No
- * message quotes the URL itself, which may hold a password; the library's texts carry
- * none either (G11). */
+ * Goes well: a client of the store that source.c names. Goes wrong: an exit status, and the
+ * library's own text, which carries no secret (G11). */
 #include "cli.h"
-#include "util/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { URL_FILE_MAX = 4096 };
 
 __attribute__((format(printf, 2, 0))) static void say(const char *verb, const char *fmt,
                                                       va_list ap)
@@ -75,138 +68,80 @@ int cli_end(int status)
     return status;
 }
 
-/* ---- the URL --------------------------------------------------------------------- */
+/* ---- warnings -------------------------------------------------------------------- */
 
-static int read_all(int fd, char *buf, size_t size)
+static enum cli_volume volume;
+
+void cli_set_volume(enum cli_volume v)
 {
-    size_t n = 0;
+    volume = v;
+}
 
-    while (n < size) {
-        ssize_t got = read(fd, buf + n, size - n);
+void cli_warn(const char *fmt, ...)
+{
+    va_list ap;
 
-        if (got < 0 && errno == EINTR)
+    if (volume == CLI_QUIET || (volume == CLI_NORMAL && !isatty(STDERR_FILENO)))
+        return;
+    va_start(ap, fmt);
+    say("warning", fmt, ap);
+    va_end(ap);
+}
+
+/* What the library warns of. A driver repeats itself at each connection; once is enough for
+ * a terminal. */
+static void on_log(void *user, int level, const char *name, const char *text)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t said[16];
+    char shown[CLI_TEXT], about[CLI_TEXT];
+    uint64_t key = 1;
+    bool before = false;
+
+    (void)user;
+    if (level < HF_LOG_WARN)
+        return;
+    for (const char *p = text; *p; p++)
+        key = (key ^ (unsigned char)*p) * 1099511628211u;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < 16 && !before; i++) {
+        before = said[i] == key;
+        if (said[i])
             continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        n += (size_t)got;
+        said[i] = key;
+        break;
     }
-    return (int)n;
+    pthread_mutex_unlock(&lock);
+    if (before && volume != CLI_VERBOSE)
+        return;
+    cli_text(shown, sizeof shown, text);
+    if (name && *name)
+        cli_warn("%s: %s", cli_text(about, sizeof about, name), shown);
+    else
+        cli_warn("%s", shown);
 }
 
-/* The file is ours alone, and a file: a FIFO would hang, and what others may write could
- * send us to a store of theirs. */
-static int check_url_file(int fd, const char *shown)
+void cli_log(hf_options *o)
 {
-    struct stat st;
-
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        cli_say("HOLDFAST_URL_FILE: %s is not a file", shown);
-        return EXIT_USAGE;
-    }
-    if (st.st_mode & (S_IRWXG | S_IRWXO)) {
-        cli_say("HOLDFAST_URL_FILE: %s is open to others: chmod 600 it", shown);
-        return EXIT_USAGE;
-    }
-    return 0;
+    o->log = on_log;
 }
 
-static int given_url(const char *url, const char *from, char **ret)
-{
-    if (!*url) {
-        cli_say("%s is empty: name a store such as local: or leave it out", from);
-        return EXIT_USAGE;
-    }
-    *ret = strdup(url);
-    if (*ret)
-        return 0;
-    cli_say("out of memory");
-    return EXIT_SYSTEM;
-}
-
-/* The one line of the file, without the white space around it. */
-static int url_of_text(char *text, const char *shown, char **ret)
-{
-    static const char space[] = " \t\r\n";
-    char *start = text + strspn(text, space), *end = text + strlen(text);
-
-    while (end > start && strchr(space, end[-1]))
-        end--;
-    *end = '\0';
-    if (!*start || strpbrk(start, space)) {
-        cli_say("HOLDFAST_URL_FILE: %s must hold one URL and nothing else", shown);
-        return EXIT_USAGE;
-    }
-    return given_url(start, "HOLDFAST_URL_FILE", ret);
-}
-
-static int read_url_file(const char *path, char **ret)
-{
-    char text[URL_FILE_MAX + 1], shown[CLI_TEXT];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc, n = 0;
-
-    cli_text(shown, sizeof shown, path);
-    if (fd < 0) {
-        cli_say("HOLDFAST_URL_FILE: cannot open %s: %s", shown, strerror(errno));
-        return EXIT_SYSTEM;
-    }
-    rc = check_url_file(fd, shown);
-    if (rc == 0) {
-        n = read_all(fd, text, sizeof text);
-        if (n < 0) {
-            cli_say("HOLDFAST_URL_FILE: cannot read %s: %s", shown, strerror(errno));
-            rc = EXIT_SYSTEM;
-        } else if (n > URL_FILE_MAX || memchr(text, '\0', (size_t)n)) {
-            cli_say("HOLDFAST_URL_FILE: %s must hold one URL and nothing else", shown);
-            rc = EXIT_USAGE;
-        }
-    }
-    close(fd);
-    if (rc == 0) {
-        text[n] = '\0';
-        rc = url_of_text(text, shown, ret);
-    }
-    explicit_bzero(text, sizeof text);
-    return rc;
-}
-
-static void warn_of_password(const char *url)
-{
-    char *shown = hf__without_secrets(url);
-
-    if (shown && strcmp(shown, url) != 0)
-        cli_say("warning: everybody on this machine can see the password after -u; put "
-                "the URL into a file (chmod 600) and name it in HOLDFAST_URL_FILE");
-    free(shown);
-}
-
-int cli_url(const struct cli *cli, char **ret)
-{
-    const char *url = getenv("HOLDFAST_URL"), *file = getenv("HOLDFAST_URL_FILE");
-
-    if (cli->url) {
-        warn_of_password(cli->url);
-        return given_url(cli->url, "-u", ret);
-    }
-    if (url)
-        return given_url(url, "HOLDFAST_URL", ret);
-    if (file)
-        return read_url_file(file, ret);
-    return given_url("local:", "the default", ret);
-}
+/* ---- the store ------------------------------------------------------------------- */
 
 int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
 {
-    char *url = NULL;
+    struct cli_source source = { .url = NULL };
+    hf_options o = HF_OPTIONS_INIT;
     hf_error err;
-    int rc = cli_url(cli, &url);
+    int rc = cli_find_source(cli, &source);
 
     if (rc)
         return rc;
-    rc = hf_open(url, options, ret, &err);
-    explicit_bzero(url, strlen(url));
-    free(url);
+    if (options)
+        o = *options;
+    cli_log(&o);
+    rc = hf_open(source.url, &o, ret, &err);
+    cli_free_source(&source);
     return rc < 0 ? cli_fail(&err) : 0;
 }
 

@@ -50,13 +50,14 @@ static void print_help(FILE *out)
     fputs("\nVerbs ('holdfast help VERB' tells more):\n", out);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         fprintf(out, "  %-10s %s\n", verbs[i]->name, verbs[i]->help);
-    fputs("\nThe store: -u URL, else $HOLDFAST_URL, else the file named by "
-          "$HOLDFAST_URL_FILE\n"
-          "(chmod 600), else local:, which needs no server. 'holdfast backends' lists "
-          "them.\n"
-          "\nExit status:\n"
-          "   0  done (run: the command's own status, or its signal)\n",
-          out);
+    fputs(
+        "\nThe store: -u URL, else $HOLDFAST_URL, else the file named by "
+        "$HOLDFAST_URL_FILE\n"
+        "(chmod 600), else ~/.config/holdfast.conf, else /etc/holdfast.conf, else local:,\n"
+        "which needs no server. 'holdfast backends' says which one it is.\n"
+        "\nExit status:\n"
+        "   0  done (run: the command's own status, or its signal)\n",
+        out);
 #define CLI_X(name, status, help, ...) fprintf(out, "%4d  %s\n", status, help);
     CLI_EXITS(CLI_X)
 #undef CLI_X

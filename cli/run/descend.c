@@ -130,27 +130,28 @@ static bool scan(const struct family *f)
 static pid_t tree[TREE];
 static size_t ntree;
 
-static bool is_stranger(const struct family *f, pid_t pid)
+static bool is_stranger(int proc, const struct family *f, pid_t pid)
 {
-    for (int i = 0; i < FAMILY_KIN && f->strangers[i].pid; i++)
-        if (f->strangers[i].pid == pid)
-            return true;
-    return pid <= 1 || pid == f->guard || pid == getpid();
+    struct proc p;
+    if (pid <= 1 || pid == f->guard || pid == getpid())
+        return true;
+    return !proc_read(proc, pid, &p) || p.start < f->since || in_list(f->strangers, &p);
 }
 
 static void add_children_of(int proc, const struct family *f, pid_t pid, pid_t thread)
 {
     size_t n = proc_children(proc, pid, thread, tree + ntree, TREE - ntree), kept = ntree;
     for (size_t i = ntree; i < ntree + n; i++)
-        if (!is_stranger(f, tree[i]))
+        if (!is_stranger(proc, f, tree[i]))
             tree[kept++] = tree[i];
     ntree = kept;
 }
 
-/* Stops and kills the command and whatever hangs below it, without looking at the rest of
- * the machine: on a busy one a pass over /proc takes a while, and this is most of the
- * work. Each is stopped before its children are read, so none can come after. */
-static void kill_tree(int proc, const struct family *f)
+/* The command and whatever hangs below it, without looking at the rest of the machine: on a
+ * busy one a pass over /proc takes a while, and reading the environment of a process waits
+ * for it. With `stop` each is stopped before its children are read, so none can come
+ * after. */
+static void find_tree(int proc, const struct family *f, bool stop)
 {
     ntree = 0;
     if (f->child)
@@ -159,13 +160,18 @@ static void kill_tree(int proc, const struct family *f)
         add_children_of(proc, f, f->supervisor, f->supervisor);
     for (size_t i = 0; i < ntree; i++) {
         struct proc_list l;
-        kill(tree[i], SIGSTOP);
+        if (stop)
+            kill(tree[i], SIGSTOP);
         for (pid_t t = proc_first(&l, proc, tree[i]); t; t = proc_next(&l))
             add_children_of(proc, f, tree[i], t);
         proc_end(&l);
     }
+}
+
+static void signal_tree(int sig)
+{
     for (size_t i = 0; i < ntree; i++)
-        kill(tree[i], SIGKILL);
+        kill(tree[i], sig);
 }
 
 static int without_proc(const struct family *f, int sig)
@@ -186,6 +192,20 @@ int descend_signal(const struct family *f, int sig)
     return n;
 }
 
+void descend_ask(const struct family *f)
+{
+    int proc = proc_open();
+    if (proc < 0) {
+        without_proc(f, SIGTERM);
+        without_proc(f, SIGCONT);
+        return;
+    }
+    find_tree(proc, f, false);
+    close(proc);
+    signal_tree(SIGTERM);
+    signal_tree(SIGCONT);
+}
+
 static bool halt(const struct proc *p)
 {
     for (size_t i = 0; i < nhalted; i++)
@@ -203,7 +223,8 @@ int descend_kill(const struct family *f, int *ret_denied)
 {
     int left = 0, denied = 0, proc = proc_open();
     if (proc >= 0) {
-        kill_tree(proc, f);
+        find_tree(proc, f, true);
+        signal_tree(SIGKILL);
         close(proc);
     }
     for (int round = 0, more = 1; more && round < ROUNDS; round++) {
@@ -227,13 +248,13 @@ int descend_kill(const struct family *f, int *ret_denied)
     return left;
 }
 
-void descend_note(const struct family *f, struct kin list[FAMILY_KIN])
+bool descend_note(const struct family *f, struct kin list[FAMILY_KIN])
 {
     pid_t pids[FAMILY_KIN], self = getpid();
     struct proc p;
     int n = 0, proc = proc_open();
     if (proc < 0)
-        return;
+        return false;
     size_t count = proc_children(proc, self, self, pids, FAMILY_KIN);
     for (size_t i = 0; i < count; i++) {
         if (pids[i] == f->child || pids[i] == f->guard || !proc_read(proc, pids[i], &p))
@@ -244,4 +265,5 @@ void descend_note(const struct family *f, struct kin list[FAMILY_KIN])
     if (n < FAMILY_KIN)
         list[n].pid = 0;
     close(proc);
+    return count == FAMILY_KIN;
 }

@@ -8,10 +8,12 @@
  *
  * How it goes wrong: the supervisor dies: the pair ends, the guard kills the command with
  * all descendants, waits until they are gone, and ends; only then its copies are closed
- * and the store learns of our death. The supervisor is stopped or hangs: the deadline
- * passes without a later one, and the same happens. The guard itself dies: the supervisor
- * starts another. Both die: the child has PDEATHSIG, and the life descriptor it inherited
- * (local:) keeps the name.
+ * and the store learns of our death. The supervisor is stopped or hangs: its
+ * times pass without later ones. A grace before the deadline, while the lock is still held,
+ * the guard sends TERM and CONT, so that an editor that was stopped with it (^Z) can save
+ * its text; at the deadline it kills, as above. The guard itself dies:
+ * the supervisor starts another. Both die: the child has PDEATHSIG, and the life descriptor
+ * it inherited (local:) keeps the name.
  *
  * A second guard is forked from a process whose library may have threads: all code that
  * runs in a guard is async-signal-safe.
@@ -104,13 +106,38 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
+static struct family family_of(const struct watch *w)
+{
+    struct family f = w->page->family;
+    f.life_ino = w->life_ino;
+    if (has_ended(w->pidfd))
+        f.child = 0;
+    return f;
+}
+
+/* Each step only once; the supervisor may go on at any moment, and finds `termed`. */
+static void ask_to_end(const struct watch *w)
+{
+    struct family f = family_of(w);
+    atomic_store(&w->page->term_at, GUARD_NEVER);
+    atomic_store(&w->page->termed, 1);
+    descend_ask(&f);
+}
+
+static int64_t next_step(const struct guard_page *page)
+{
+    int64_t term_at = atomic_load(&page->term_at), kill_at = atomic_load(&page->deadline);
+    if (!atomic_load(&page->running))
+        return GUARD_NEVER;
+    return term_at < kill_at ? term_at : kill_at;
+}
+
 /* Until nothing of the command is left. A dead supervisor's number is good for the first
  * round only: its children may not have been given away yet, later it may be a
  * stranger's. */
 static void kill_all(const struct watch *w, bool supervisor_dead)
 {
-    struct family f = w->page->family;
-    f.life_ino = w->life_ino;
+    struct family f = family_of(w);
     atomic_store(&w->page->killed, 1);
     for (long ms = 1;; ms = ms < 50 ? ms * 2 : ms) {
         if (has_ended(w->pidfd))
@@ -143,17 +170,20 @@ static _Noreturn void guard_main(struct guard_page *page, int sock)
     for (;;) {
         struct pollfd p[2] = { { .fd = SOCK, .events = POLLIN },
                                { .fd = w.timer, .events = POLLIN } };
-        arm(&w, atomic_load(&page->running) ? atomic_load(&page->deadline) : GUARD_NEVER);
+        arm(&w, next_step(page));
         poll(p, 2, w.timer < 0 ? LOOK_MS : -1);
         if (p[0].revents && !receive(&w)) {
             if (atomic_load(&page->running))
                 kill_all(&w, true);
             _exit(0);
         }
-        if (guard_now() >= atomic_load(&page->deadline) && atomic_load(&page->running)) {
+        if (guard_now() < next_step(page))
+            continue;
+        if (guard_now() >= atomic_load(&page->deadline)) {
             kill_all(&w, false);
             _exit(0);
         }
+        ask_to_end(&w);
     }
 }
 
@@ -190,11 +220,14 @@ int guard_open(struct guard *g)
     if (g->page == MAP_FAILED)
         return -errno;
     atomic_store(&g->page->deadline, GUARD_NEVER);
+    atomic_store(&g->page->term_at, GUARD_NEVER);
     g->page->family.supervisor = getpid();
     g->page->family.life_fd = -1;
     siginfo_t info;
-    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
-        descend_note(&g->page->family, g->page->family.strangers);
+    /* of more than the list holds all must be older than the command: let a tick pass */
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        descend_note(&g->page->family, g->page->family.strangers))
+        pause_ms(2000 / sysconf(_SC_CLK_TCK));
     return guard_start(g);
 }
 
@@ -221,10 +254,12 @@ void guard_tell(const struct guard *g, int pidfd, const int *life, size_t nlife)
     sendmsg(g->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void guard_deadline(const struct guard *g, int64_t at)
+void guard_times(const struct guard *g, int64_t term_at, int64_t kill_at)
 {
-    int64_t before = atomic_exchange(&g->page->deadline, at);
-    if (at < before && atomic_load(&g->page->running))
+    int64_t before = next_step(g->page);
+    atomic_store(&g->page->term_at, term_at);
+    atomic_store(&g->page->deadline, kill_at);
+    if (next_step(g->page) < before)
         send(g->sock, "d", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

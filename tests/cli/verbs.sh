@@ -114,7 +114,7 @@ for v in run ls show wait break bench backends version; do
     grep -q "^  $v " "$tmp/out" || missing=1
 done
 ok $missing '--help names every verb'
-for s in 64 69 70 71 75 76 77 78 126 127; do
+for s in 64 69 70 71 75 76 77 78 124 126 127; do
     grep -q "^ *$s  " "$tmp/out" || missing=1
 done
 ok $missing '--help has the table of exit statuses'
@@ -218,13 +218,28 @@ export HOLDFAST_URL_FILE="$f"
 expect 71 'URL file missing: 71' "$H" ls
 says "$f" 'URL file missing: names it'
 printf 'local://%s/file\n' "$tmp" >"$f"
-chmod 640 "$f"
-expect 64 'URL file open to the group: 64' "$H" ls
-says 'chmod 600' 'URL file open to the group: says what to do'
-chmod 604 "$f"
-expect 64 'URL file open to all: 64' "$H" ls
-chmod 620 "$f"
-expect 64 'URL file that others may write: 64' "$H" ls
+chmod 440 "$f"
+expect 0 'URL file that the group may read, as in Kubernetes: 0' "$H" ls
+expect 0 'URL file that the group may read: run -v' "$H" run -v a true
+says 'warning: .*can be read by others' 'URL file that the group may read: run -v warns'
+if [ "$(id -u)" -eq 0 ]; then
+    chmod 444 "$f"
+    expect 0 "root's URL file that all may read, as in Docker: 0" "$H" ls
+    chmod 600 "$f"
+    chown 65534 "$f"
+    expect 64 "URL file of another user: 64" "$H" ls
+    says 'must be yours' "URL file of another user: says so"
+    chown 0 "$f"
+else
+    chmod 604 "$f"
+    expect 64 'URL file open to all: 64' "$H" ls
+    says 'chmod 600' 'URL file open to all: says what to do'
+fi
+for mode in 620 602 666; do
+    chmod $mode "$f"
+    expect 64 "URL file of mode $mode, which others may write: 64" "$H" ls
+    says 'can be changed by others' "URL file of mode $mode: says so"
+done
 chmod 600 "$f"
 expect 0 'URL file of our own: 0' "$H" ls
 [ -d "$tmp/file" ]
@@ -280,8 +295,11 @@ expect 64 'a note that is too long: 64' "$H" run --note "$long$long$long" a true
 says "the note 'nnnn*\.\.\.' is longer than 1024 bytes" 'a note that is too long: names it'
 expect 64 'a note that is not UTF-8: 64' "$H" run --note "$(printf 'c\377')" a true
 says "the note 'c\\\\xff' is not UTF-8" 'a note that is not UTF-8: names it'
-expect 64 'HOLDFAST_OWNER that is not ours: 64' env HOLDFAST_OWNER=garbage "$H" run a true
-says 'HOLDFAST_OWNER' 'HOLDFAST_OWNER that is not ours: names it'
+expect 0 'HOLDFAST_OWNER that no run holds anything for: not believed' \
+    env HOLDFAST_OWNER=garbage "$H" run a true
+expect 64 'HOLDFAST_OWNER that is not what the run around us has set: 64' \
+    "$H" run b env HOLDFAST_OWNER=garbage "$H" run a true
+says 'HOLDFAST_OWNER' 'HOLDFAST_OWNER that is not what the run has set: names it'
 expect 64 'HOLDFAST_OWNER beside a bad URL: 64' env HOLDFAST_OWNER=garbage \
     "$H" -u "local://$tmp/s?frob=1" run a true
 says "no option 'frob'" 'HOLDFAST_OWNER beside a bad URL: names what is wrong with the URL'
@@ -671,8 +689,84 @@ expect 0 'backends --json' "$H" backends --json
 json '[b for b in d if b["name"] == "local" and "local" in b["schemes"]
     and b["state"] == "builtin" and "/holdfast-" in b["detail"]]' \
     'backends --json: local with its default folder'
+json '[b for b in d if b["store"]] == [b for b in d if b["name"] == "local"]' \
+    'backends --json: which of them serves the store'
 json 'all(b["state"] in ("builtin", "module", "missing") for b in d)' \
     'backends --json: known states'
+
+# ---- where the URL comes from ----
+
+# In a mount namespace with a folder of ours as /etc, in which the home of this user is ours, too.
+etc=$tmp/etc home=$tmp/home
+mkdir -p "$etc" "$home/.config"
+echo "root:x:0:0::$home:/bin/sh" >"$etc/passwd"
+chmod 755 "$etc" "$tmp"
+with_etc() { # COMMAND...: with that /etc, without a URL
+    # shellcheck disable=SC2086
+    env -u HOLDFAST_URL -u HOLDFAST_URL_FILE HOME=/nowhere $apart -m \
+        sh -c 'mount --bind "$1" /etc && shift && exec "$@"' sh "$etc" "$@"
+}
+if with_etc true 2>/dev/null; then
+    sys=$etc/holdfast.conf own=$home/.config/holdfast.conf
+    source_is() { # STORE SOURCE NAME
+        expect 0 "$3" with_etc "$H" backends
+        grep -q "^store  *$1\$" "$tmp/out" && grep -q "^  *from $2\$" "$tmp/out"
+        ok $? "$3: $1 from $2"
+    }
+    source_is 'local:' 'the default' 'no configuration file'
+    printf '# one store for all\n\nurl = local://%s/sys\nnamespace = a b\nttl=9s\n' "$tmp" >"$sys"
+    chmod 644 "$sys"
+    source_is "local://$tmp/sys?ttl=9s&namespace=a%20b" /etc/holdfast.conf 'the file of the system'
+    expect 64 'the ttl of the file counts' with_etc "$H" run --grace 4s a true
+    says 'third of the ttl (3.0 s)' 'the ttl of the file counts: says so'
+    printf 'url = local://%s/own\n' "$tmp" >"$own"
+    chmod 600 "$own"
+    source_is "local://$tmp/own" "$home/.config/holdfast.conf" "the user's file goes before it, and alone"
+    expect 0 'HOLDFAST_URL goes before both' with_etc env "HOLDFAST_URL=local://$tmp/env" "$H" backends
+    prints "^store  *local://$tmp/env\$" 'HOLDFAST_URL goes before both: that store'
+    expect 0 '-u goes before all' with_etc "$H" -u "local://$tmp/arg" backends
+    prints '^  *from -u$' '-u goes before all: says so'
+    for bad in 'url local:' 'uri = local:' 'url =' 'ttl = 5s' 'url = local:
+url = local:' 'url = local:
+url_file = /x' 'url_file = x'; do
+        echo "$bad" >"$own"
+        bad=$(echo "$bad" | tr '\n' ';')
+        expect 64 "malformed: '$bad': 64, not the next file" with_etc "$H" ls
+        says "$home/.config/holdfast.conf" "malformed: '$bad': names the file"
+    done
+    printf 'url = frob://me:hunter2@h\n' >"$own"
+    expect 64 "a password in the user's file: its own business" with_etc "$H" ls
+    ! grep -q hunter2 "$tmp/err" "$tmp/out"
+    ok $? "a password in the user's file: not shown"
+    expect 0 'backends with it' with_etc "$H" backends
+    ! grep -q hunter2 "$tmp/err" "$tmp/out"
+    ok $? 'backends with it: not shown'
+    printf 'url = local://%s/own\n' "$tmp" >"$own"
+    for mode in 640 604 620; do
+        chmod $mode "$own"
+        expect 64 "the user's file of mode $mode: 64" with_etc "$H" ls
+    done
+    rm -f "$own"
+    mkdir "$own"
+    expect 64 "the user's file is a folder: 64" with_etc "$H" ls
+    rmdir "$own"
+    printf 'url = redis://me:hunter2@h\n' >"$sys"
+    expect 64 "a password in the system's file: 64" with_etc "$H" ls
+    says url_file "a password in the system's file: says where it goes"
+    printf 'redis://me@h:1\n' >"$tmp/secret"
+    chmod 600 "$tmp/secret"
+    printf 'url_file = %s\n' "$tmp/secret" >"$sys"
+    source_is 'redis://me@h:1' /etc/holdfast.conf 'url_file'
+    rm "$tmp/secret"
+    expect 71 'url_file that is not there: 71, not local:' with_etc "$H" ls
+    printf 'url = local:\n' >"$sys"
+    for mode in 664 646; do
+        chmod $mode "$sys"
+        expect 64 "the system's file of mode $mode: 64" with_etc "$H" ls
+    done
+else
+    echo '# no mount namespace can be made here: configuration files were not tried'
+fi
 
 # ---- bench ----
 
