@@ -5,6 +5,7 @@
  * script never takes half a list for the whole. A file that may not grow (ulimit -f) is an
  * error like a full disk, no death by SIGXFSZ in the midst of a store. */
 #include "cli.h"
+#include "run/run.h"
 
 #include <signal.h>
 #include <string.h>
@@ -126,5 +127,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     cli_begin();
+    if (argc == 1 && strcmp(argv[0], GUARD_ENDING) == 0)
+        return tickets_end();
     return cli_end(dispatch(argc, argv));
 }

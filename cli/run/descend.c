@@ -33,6 +33,7 @@ enum { TABLE = 1 << 16, TREE = 1 << 12, ROUNDS = 50 };
 /* Untouched, so without cost, until something must be ended. */
 static struct proc table[TABLE];
 static size_t ntable;
+static bool cut; /* the table was too small */
 static struct {
     uint64_t start;
     pid_t pid;
@@ -86,8 +87,12 @@ static void take(int proc, const struct family *f, pid_t pid, pid_t self)
     struct proc p;
     if (pid <= 1 || pid == self || pid == f->supervisor || pid == f->guard)
         return;
-    if (ntable == TABLE || !proc_read(proc, pid, &p) || p.start < f->since)
+    if (!proc_read(proc, pid, &p) || p.start < f->since)
         return;
+    if (ntable == TABLE) {
+        cut = true;
+        return;
+    }
     if (in_list(f->strangers, &p))
         return;
     p.ours = is_ours(proc, f, &p);
@@ -115,6 +120,7 @@ static bool scan(const struct family *f)
     pid_t self = getpid();
     int proc = proc_open();
     ntable = 0;
+    cut = proc < 0 || !proc_shows_all(proc);
     if (proc < 0)
         return false;
     for (pid_t pid = proc_first(&l, proc, 0); pid; pid = proc_next(&l))
@@ -168,10 +174,12 @@ static void find_tree(int proc, const struct family *f, bool stop)
     }
 }
 
-static void signal_tree(int sig)
+static int signal_tree(int sig) /* how many may not be signalled */
 {
+    int denied = 0;
     for (size_t i = 0; i < ntree; i++)
-        kill(tree[i], sig);
+        denied += kill(tree[i], sig) < 0 && errno == EPERM;
+    return denied;
 }
 
 static int without_proc(const struct family *f, int sig)
@@ -219,12 +227,13 @@ static bool halt(const struct proc *p)
     return true;
 }
 
-int descend_kill(const struct family *f, int *ret_denied)
+int descend_kill(const struct family *f, struct ending *ret)
 {
     int left = 0, denied = 0, proc = proc_open();
+    *ret = (struct ending){ .whole = false };
     if (proc >= 0) {
         find_tree(proc, f, true);
-        signal_tree(SIGKILL);
+        ret->denied = signal_tree(SIGKILL);
         close(proc);
     }
     for (int round = 0, more = 1; more && round < ROUNDS; round++) {
@@ -243,8 +252,12 @@ int descend_kill(const struct family *f, int *ret_denied)
         else
             left++;
     }
-    if (ret_denied)
-        *ret_denied = denied;
+    /* one of the group whose parent has gone, and which /proc hides from us */
+    if (f->group && kill(-f->group, 0) < 0 && errno == EPERM && !denied)
+        denied = 1;
+    if (ret->denied < denied)
+        ret->denied = denied;
+    ret->whole = !cut;
     return left;
 }
 

@@ -37,9 +37,13 @@ int descend_signal(const struct family *, int sig);
  * not put off the kill that follows; whatever has left the tree is killed then. */
 void descend_ask(const struct family *);
 
-/* One round of freeze and kill. Returns how many were still there: repeat until 0. Those
- * that may not be signalled do not count; *ret_denied (may be NULL) tells how many. */
-int descend_kill(const struct family *, int *ret_denied);
+struct ending {
+    int denied; /* how many may not be signalled; they are not counted as still there */
+    bool whole; /* every process of the machine was looked at */
+};
+
+/* One round of freeze and kill. Returns how many were still there: repeat until 0. */
+int descend_kill(const struct family *, struct ending *ret);
 
 /* Notes the children that the supervisor has now. Of its life before exec they are
  * strangers and never touched; later ones are orphans that came to it, and are found

@@ -23,11 +23,19 @@ struct guard_page {
 
 struct guard {
     struct guard_page *page;
-    pid_t pid; /* 0: there is none at present */
-    int sock;  /* our end of the pair; -1 */
+    pid_t pid;   /* 0: there is none at present */
+    int sock;    /* our end of the pair; -1 */
+    int tickets; /* tickets.c; -1: none */
+    char *title; /* where the kernel finds the arguments of this process */
+    size_t title_room;
 };
 
 int64_t guard_now(void); /* CLOCK_BOOTTIME, ns */
+
+/* The first argument of the program that the guard becomes to end its tickets, which it has
+ * as this descriptor. */
+#define GUARD_ENDING "hf-guard ending its tickets"
+enum { GUARD_TICKETS_FD = 3 };
 
 int guard_open(struct guard *);  /* 0 or -errno; makes the page and the first guard */
 int guard_start(struct guard *); /* after the guard has died: another one */
@@ -36,6 +44,9 @@ int guard_start(struct guard *); /* after the guard has died: another one */
  * live. Called by the child itself before it runs the command, so that there is no moment
  * at which a command runs and its guard does not know. */
 void guard_tell(const struct guard *, int pidfd, const int *life, size_t nlife);
+
+/* Hands over the tickets, before the command is started. */
+void guard_tickets(struct guard *, int fd);
 
 /* When the guard asks the command to end (TERM and CONT; GUARD_NEVER: it does not), and
  * when it kills, unless later times are set before. Those are found by the guard when the

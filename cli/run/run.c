@@ -144,9 +144,19 @@ static void say_granted(const struct run *r)
                     : "; this store may end the lock at any moment");
 }
 
+/* A store that sees our end by a descriptor needs no more. */
+static void give_tickets(struct run *r)
+{
+    int fd = r->lease && r->nlife == 0 ? tickets_write(r, r->source.url) : -1;
+    if (fd >= 0)
+        guard_tickets(&r->guard, fd);
+    cli_free_source(&r->source);
+}
+
 static int run_command(struct run *r)
 {
     find_life(r);
+    give_tickets(r);
     if (!run_set_environment(r))
         return system_error("cannot set the environment", errno);
     if (r->opt.verbose)
@@ -251,6 +261,7 @@ static int finish(struct run *r, int status)
     give_back(r);
     hf_close(r->client);
     guard_close(&r->guard);
+    cli_free_source(&r->source);
     free(r->opt.names);
     if (r->lost)
         return EXIT_LOST;

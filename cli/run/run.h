@@ -80,7 +80,8 @@ struct run {
     struct guard guard;
     struct terminal terminal;
     struct signals signals;
-    int timer; /* timerfd on CLOCK_BOOTTIME */
+    int timer;                /* timerfd on CLOCK_BOOTTIME */
+    struct cli_source source; /* until the grant */
     hf_client *client;
     hf_lease *lease;
     int life[4];
@@ -147,6 +148,10 @@ void run_turn(struct run *, int64_t at);
 void run_reap(struct run *); /* notes how the child is; a dead guard is replaced */
 void run_say(const struct run *, const char *fmt, ...) /* unless -q; %s of cli_say */
     __attribute__((format(printf, 2, 3)));
+
+/* A descriptor for the guard; -1. The program that the guard becomes; its exit status. */
+int tickets_write(const struct run *, const char *url);
+int tickets_end(void);
 
 /* Runs the command to its end and to the end of whatever must not outlive the lock. 0, or
  * the exit status if it could not be started. */

@@ -199,21 +199,22 @@ static int64_t step_running(struct run *r)
 static bool step_ending(struct run *r)
 {
     int64_t now = guard_now();
-    int left = 1, denied = 0;
+    int left = 1;
+    struct ending e = { .denied = 0 };
     if (r->phase == STOPPING && now >= r->kill_at)
         begin_kill(r);
     if (now < r->look_at)
         return false;
     if (r->phase == KILLING)
-        left = descend_kill(family(r), &denied);
+        left = descend_kill(family(r), &e);
     else if (r->ended)
         left = descend_signal(family(r), 0);
-    if (denied && !r->told_denied)
-        run_say(r, "%d processes of the command may not be signalled and run on", denied);
-    r->told_denied = r->told_denied || denied;
+    if (e.denied && !r->told_denied)
+        run_say(r, "%d processes of the command may not be signalled and run on", e.denied);
+    r->told_denied = r->told_denied || e.denied;
     r->look_at = now + r->look_ms * ms;
     r->look_ms = least(r->look_ms * 2, 50);
-    return left == 0 && (r->ended || denied);
+    return left == 0 && (r->ended || e.denied);
 }
 
 /* ---- ^Z and signals -------------------------------------------------------------- */

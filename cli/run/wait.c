@@ -166,7 +166,7 @@ static int open_for_parent(struct run *r, const char *url, const char *owner)
 }
 
 /* A run inside a run of another store protects from nobody whom the outer one keeps out. */
-static int check_store(const struct run *r, const struct cli_source *source)
+static int check_store(const struct run *r)
 {
     char ours[CLI_TEXT], theirs[CLI_TEXT], from[CLI_TEXT];
     const char *store = getenv("HOLDFAST_STORE");
@@ -178,24 +178,22 @@ static int check_store(const struct run *r, const struct cli_source *source)
                      "the store with -u if that is meant",
                      cli_text(theirs, sizeof theirs, store),
                      cli_text(ours, sizeof ours, hf_client_url(r->client)),
-                     cli_text(from, sizeof from, source->from));
+                     cli_text(from, sizeof from, r->source.from));
 }
 
 int run_open(struct run *r)
 {
-    struct cli_source source = { .url = NULL };
     const char *owner = getenv("HOLDFAST_OWNER");
-    int rc = cli_find_source(r->cli, &source);
+    int rc = cli_find_source(r->cli, &r->source);
     if (rc)
         return rc;
     r->nested = inner_has_parent();
-    rc = open_for_parent(r, source.url, owner && *owner ? owner : NULL);
+    rc = open_for_parent(r, r->source.url, owner && *owner ? owner : NULL);
     if (rc == 0)
         rc =
             check_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : hf_client_ttl_ms(r->client));
     if (rc == 0)
-        rc = check_store(r, &source);
-    cli_free_source(&source);
+        rc = check_store(r);
     return rc ? rc : RUN_ON;
 }
 

@@ -120,14 +120,14 @@ def children(pid):
 
 def guard_of(pid):
     for p, s in children(pid):
-        if s["name"] == "holdfast-guard" and s["state"] != "Z":
+        if s["name"] == "hf-guard" and s["state"] != "Z":
             return p
     return None
 
 
 def child_of(pid):
     for p, s in children(pid):
-        if s["name"] not in ("holdfast-guard", "holdfast"):
+        if s["name"] not in ("hf-guard", "holdfast"):
             return p
     return None
 

@@ -428,7 +428,7 @@ def foreign_proc_kill_supervisor(box):
     same(len(supervisor), 1, "supervisors")
     os.kill(supervisor[0], signal.SIGKILL)
     until(lambda: box.read("status").strip() == "137", "the supervisor has died")
-    until(lambda: not running("1000", "holdfast-guard"), "the guard has ended them and itself")
+    until(lambda: not running("1000", "hf-guard"), "the guard has ended them and itself")
     same(len(running("2000")), 10, "strangers")
     box.write("go")
     box.end(p)

@@ -1,15 +1,29 @@
 #!/usr/bin/env python3
 """holdfast run on a server: what it says of the holder, and while the server cannot be reached."""
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import Terminal, case, check, main, same, until
+from lib import (LOOK, Terminal, alive, case, check, children, end_all, guard_of, main, same, status_of,
+                 until)
+
+def library(box):
+    linked = subprocess.run(["ldd", box.holdfast], capture_output=True, text=True).stdout
+    return [line.split("=>")[1].split()[0] for line in linked.splitlines()
+            if "libholdfast" in line and "=> /" in line]
+
+
+def modules(box):
+    """Where `backends` says that the driver is."""
+    return [b["detail"] for b in json.loads(box.tool("backends", "--json")[1]) if b["name"] == "redis"]
+
 
 HOLD = "touch $DIR/held; until [ -e $DIR/go ]; do sleep 0.02; done"
 
@@ -102,6 +116,150 @@ def lost_while_unreachable(box):
     same(box.end(p)[0], 76, "status")
     took = time.time() - float(box.read("told"))
     check(took < 4, f"took {took} s after TERM")
+
+
+FAMILY = ("setsid sh -c 'echo $$ >> $DIR/pids; exec sleep 1000' & echo $$ >> $DIR/pids; "
+          "until [ $(wc -l < $DIR/pids) = 2 ]; do sleep 0.02; done; touch $DIR/held; wait")
+
+
+def killed(box, *args, command=("sh", "-c", FAMILY), ready=None, start=None, ttl="60s"):
+    """A run is killed while another waits: how long that takes to get the name, and what it saw."""
+    p = (start or box.start)("-t", ttl, *args, "a", *command)
+    until(ready or (lambda: box.there("held")), "held")
+    second = box.start("a", "sh", "-c", LOOK)
+    until(lambda: box.waiters("a") == 1, "the second waits")
+    pid = box.holders("a")[0]["pid"]
+    since = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    same(box.end(second)[0], 0, "the second")
+    took = time.monotonic() - since
+    box.end(p)
+    return took, box.read("result").split()[0]
+
+
+@case
+def killed_is_free_at_once(box):
+    """A killed run: the name is free when its command is dead, not after the ttl; so are all of --also."""
+    server = Redis(box)
+    took, seen = killed(box, "--also", "b")
+    same(seen, "clean", "at the start of the second")
+    check(took < 20, f"took {took} s of 60")
+    since = time.monotonic()
+    same(box.run("-w", "40s", "b", "true")[0], 0, "the other name")
+    check(time.monotonic() - since < 20, f"took {time.monotonic() - since} s of 60")
+    server.kill()
+
+
+@case
+def killed_by_pattern(box):
+    """pkill -f 'holdfast run': the guard is not hit, ends the command and then the ticket."""
+    server = Redis(box)
+    p = box.start("-t", "60s", "a", "sh", "-c", FAMILY)
+    until(lambda: box.there("held"), "held")
+    guard = until(lambda: guard_of(p.pid), "a guard")
+    with open(f"/proc/{guard}/cmdline", "rb") as f:
+        same(f.read().rstrip(b"\0"), f"hf-guard of {p.pid}".encode(), "its arguments")
+    same(status_of(guard, "Name"), "hf-guard", "its name")
+    second = box.start("a", "sh", "-c", LOOK)
+    until(lambda: box.waiters("a") == 1, "the second waits")
+    for pid in box.ours():  # as pkill does, but only of this case
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            words = f.read().replace(b"\0", b" ")
+        if b"run -t 60s a" in words:
+            os.kill(pid, signal.SIGKILL)
+    since = time.monotonic()
+    same(box.end(second)[0], 0, "the second")
+    same(box.read("result").split()[0], "clean", "at its start")
+    check(time.monotonic() - since < 20, f"took {time.monotonic() - since} s of 60")
+    box.end(p)
+    server.kill()
+
+
+@case
+def killed_keeps_at_least(box):
+    """A killed run with --at-least: the name stays taken until then."""
+    server = Redis(box)
+    took, seen = killed(box, "--at-least", "8s")
+    same(seen, "clean", "at the start of the second")
+    check(5 < took < 25, f"took {took} s")
+    server.kill()
+
+
+@case
+def killed_with_a_new_guard(box):
+    """The same with a guard that has replaced a killed one."""
+    server = Redis(box)
+    first = []
+
+    def replaced():
+        holders = box.there("held") and box.holders("a")
+        if holders and not first:
+            first.append(guard_of(holders[0]["pid"]))
+            os.kill(first[0], signal.SIGKILL)
+        guard = holders and guard_of(holders[0]["pid"])
+        return guard and guard != first[0] and status_of(guard, "Name") == "hf-guard"
+    took, seen = killed(box, ready=replaced)
+    same(seen, "clean", "at the start of the second")
+    check(took < 20, f"took {took} s of 60")
+    server.kill()
+
+
+@case
+def killed_beside_a_foreign_proc(box):
+    """Without a /proc of its own the guard cannot know that nothing is left: the ttl decides."""
+    apart = ["unshare", "-p", "-f"] if os.geteuid() == 0 else ["unshare", "-r", "-p", "-f"]
+    if subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL).returncode:
+        print("# no PID namespace can be made here", flush=True)
+        return
+    server = Redis(box)
+    # not as the first process of the namespace, with which all others end
+    p = box.popen([*apart, "sh", "-c", '"$HF" run -t 8s a sh -c "touch $DIR/held; sleep 1000"; '
+                   "until [ -e $DIR/go ]; do sleep 0.02; done"])
+    until(lambda: box.there("held"), "held")
+    supervisor = [q for q in box.ours() if status_of(q, "Name") == "holdfast"]
+    same(len(supervisor), 1, "supervisors")
+    since = time.monotonic()
+    os.kill(supervisor[0], signal.SIGKILL)
+    same(box.run("-w", "40s", "a", "true")[0], 0, "another gets it")
+    check(time.monotonic() - since > 4.5, f"after {time.monotonic() - since} s of 8")
+    box.write("go")
+    box.end(p)
+    server.kill()
+
+
+@case
+def killed_beside_what_may_not_be_killed(box):
+    """A program with another user's rights that the guard may not kill: the ttl decides."""
+    if os.geteuid() != 0:
+        print("# needs root: a set-uid program run by somebody else", flush=True)
+        return
+    server = Redis(box, "--unixsocketperm", "777")
+    folder = tempfile.mkdtemp(prefix="holdfast-run-", dir="/tmp")
+    try:
+        for path in (folder, box.dir):
+            os.chmod(path, 0o755)
+        for path in (box.holdfast, *library(box), *modules(box)):
+            shutil.copy(path, folder)
+        become = shutil.copy(shutil.which("setpriv"), folder + "/become")
+        os.chmod(become, 0o4755)
+        env = dict(box.env, LD_LIBRARY_PATH=folder, HOLDFAST_MODULE_DIR=folder)
+        who = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/", "env": env}
+        tool = folder + "/" + os.path.basename(box.holdfast)
+        for command, free in (([become, "--reuid", "0", "--keep-groups", "sleep", "31"], False), (["sleep", "31"], True)):
+            p = box.popen([tool, "run", "-q", "-t", "8s", "a", *command], **who)
+            holder = until(lambda: box.holders("a"), "held")[0]["pid"]
+            left = until(lambda: [q for q, s in children(holder) if s["name"] == "sleep"], "it runs")
+            since = time.monotonic()
+            os.kill(holder, signal.SIGKILL)
+            same(box.run("-w", "40s", "a", "true")[0], 0, "another gets it")
+            took = time.monotonic() - since
+            check(took < 4.5 if free else took > 4.5, f"{command}: after {took} s of 8")
+            same(alive(left[0]), not free, "does it live?")
+            end_all(left)
+            box.end(p)
+    finally:
+        shutil.rmtree(folder)
+    server.kill()
 
 
 @case
