@@ -57,8 +57,8 @@ struct cli_verb {
     int (*run)(struct cli *, int argc, char **argv);
 };
 
-extern const struct cli_verb verb_run, verb_ls, verb_show, verb_wait, verb_break,
-    verb_bench, verb_backends, verb_version;
+extern const struct cli_verb verb_run, verb_acquire, verb_renew, verb_release, verb_ls,
+    verb_show, verb_wait, verb_break, verb_bench, verb_backends, verb_version;
 
 /* Of a verb that is a program of its own: the rest of its help stands there. */
 #define CLI_BENCH_HELP "Measure holdfast beside the least that this machine could do."
@@ -102,7 +102,10 @@ void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cli_log(hf_options *);
 
 /* What hf__parse_time (util/text.h) takes. */
-#define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"
+#define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h30m, 2d; at most 366 days"
+/* "user: program": a note for those who give none. `program` may be NULL. Returns buf. */
+const char *cli_note(char *buf, size_t size, const char *program);
+
 bool cli_number(const char *text, uint64_t most, uint64_t *ret);
 int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
 

@@ -4,10 +4,12 @@
  * Goes well: a client of the store that source.c names. Goes wrong: an exit status, and the
  * library's own text, which carries no secret (G11). */
 #include "cli.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -47,13 +49,14 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 /* ---- the process ----------------------------------------------------------------- */
 
 /* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
- * then be written into the store. */
+ * then be written into the store. For reading only: output to a closed 1 is an error. */
 void cli_begin(void)
 {
     int fd;
 
     do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
+        fd =
+            open("/dev/null", O_RDONLY | O_CLOEXEC); /* the command finds it closed again */
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd > STDERR_FILENO)
         close(fd);
@@ -145,6 +148,25 @@ int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
     return rc < 0 ? cli_fail(&err) : 0;
 }
 
+/* ---- notes ----------------------------------------------------------------------- */
+
+/* Without the arguments of the program: they may hold secrets. */
+const char *cli_note(char *buf, size_t size, const char *program)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    const char *slash = program ? strrchr(program, '/') : NULL;
+    char number[24];
+
+    snprintf(number, sizeof number, "%ld", (long)geteuid());
+    if (slash)
+        program = slash + 1;
+    snprintf(buf, size, "%s%s%s", user ? user->pw_name : number, program ? ": " : "",
+             program ? program : "");
+    if (!hf__utf8_valid(buf, strlen(buf)))
+        snprintf(buf, size, "%s", number);
+    return buf;
+}
+
 /* ---- times and numbers ----------------------------------------------------------- */
 
 bool cli_number(const char *text, uint64_t most, uint64_t *ret)
@@ -202,10 +224,14 @@ static const char *advice(const hf_error *err)
     case HF_ENOTSUP:
         return "holdfast-url(7) says what each store can do";
     case HF_EUNREACHABLE:
-        return "check that the server runs and that the address is right";
+        return "check that the server runs, that the address is right, and that both sides "
+               "use "
+               "TLS or none does";
     case HF_EAUTH: /* of a folder the text says it all */
-        return err->where[0] == '/' ? NULL
-                                    : "check the user, the password and their rights";
+        return err->where[0] == '/'
+                   ? NULL
+                   : "check the user, the password and their rights; with TLS "
+                     "tls_ca= and tls_cert=";
     case HF_EFULL:
         return "make room in the store, then try again";
     case HF_EMODULE:

@@ -10,9 +10,10 @@
 #include <signal.h>
 #include <string.h>
 
-static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &verb_show,
-                                                &verb_wait,     &verb_break,  &verb_bench,
-                                                &verb_backends, &verb_version };
+static const struct cli_verb *const verbs[] = {
+    &verb_run,  &verb_acquire, &verb_renew, &verb_release,  &verb_ls,      &verb_show,
+    &verb_wait, &verb_break,   &verb_bench, &verb_backends, &verb_version,
+};
 
 static const struct cli_option main_options[] = {
     { 'u', "url", "URL", "the store; see below" },
@@ -51,6 +52,7 @@ static void print_help(FILE *out)
     fputs("\nVerbs ('holdfast help VERB' tells more):\n", out);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         fprintf(out, "  %-10s %s\n", verbs[i]->name, verbs[i]->help);
+    fprintf(out, "  %-10s %s\n", "help", "Show this help, or that of a verb.");
     fputs(
         "\nThe store: -u URL, else $HOLDFAST_URL, else the file named by "
         "$HOLDFAST_URL_FILE\n"
@@ -85,7 +87,7 @@ static int help_verb(int argc, char **argv)
     struct cli cli = { NULL, NULL };
     const struct cli_verb *verb;
 
-    if (argc == 1) {
+    if (argc == 1 || (argc == 2 && strcmp(argv[1], "help") == 0)) {
         print_help(stdout);
         return 0;
     }

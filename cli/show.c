@@ -47,7 +47,8 @@ static void print_expiry(FILE *out, const hf_ticket *t)
     else if (hf_ticket_broken(t))
         fprintf(out, "%11sbroken: cannot be renewed\n", "");
     else if (hf_ticket_kept(t))
-        fprintf(out, "%11sends in %s: left so by who held it (--at-least)\n", "", in);
+        fprintf(out, "%11sends in %s: kept by no process (run --at-least, or acquire)\n",
+                "", in);
     else if (ms >= 0)
         fprintf(out, "%11sends in %s unless renewed\n", "", in);
 }

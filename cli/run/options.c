@@ -155,6 +155,24 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     return 0;
 }
 
+/* The kernel refuses to start a command with a longer one: better now than after the wait.
+ */
+static int check_fences(const struct run *r)
+{
+    enum { VARIABLE_MAX = 1 << 17, FENCE = 20 };
+    size_t size = sizeof "HOLDFAST_FENCES=";
+    for (size_t i = 0; r->opt.nnames > 1 && i < r->opt.nnames; i++) {
+        size += FENCE + 2;
+        for (const char *c = r->opt.names[i]; *c; c++)
+            size += *c == '\n' || *c == '\\' ? 2 : 1;
+    }
+    if (size <= VARIABLE_MAX)
+        return 0;
+    return cli_usage(r->cli,
+                     "the names of --also do not fit into HOLDFAST_FENCES: %d bytes",
+                     VARIABLE_MAX);
+}
+
 /* What follows NAME. `NAME -c STRING`, as flock(1) has it, is understood too. */
 static int take_command(struct run *r, int argc, char **argv, int at)
 {
@@ -203,7 +221,10 @@ int run_read_options(struct run *r, int argc, char **argv)
     if (r->opt.reenter && (r->opt.nnames > 1 || r->opt.request.mode == HF_PERMITS))
         return cli_usage(r->cli, "--reenter goes with one lock: no --also, no --permits");
     cli_set_volume(r->opt.verbose ? CLI_VERBOSE : r->opt.quiet ? CLI_QUIET : CLI_NORMAL);
-    if (r->opt.ttl_ms > 0)
-        r->opt.request.ttl_ms = r->opt.ttl_ms;
-    return take_command(r, argc, argv, at + 1);
+    int rc = check_fences(r);
+    if (rc == 0)
+        rc = take_command(r, argc, argv, at + 1);
+    if (rc == 0 && !r->opt.request.note)
+        r->opt.request.note = cli_note(r->note, sizeof r->note, r->opt.command[0]);
+    return rc;
 }

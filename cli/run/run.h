@@ -77,6 +77,7 @@ enum phase { RUNNING, STOPPING, KILLING };
 struct run {
     struct cli *cli;
     struct run_options opt;
+    char note[512]; /* if none was given */
     struct guard guard;
     struct terminal terminal;
     struct signals signals;

@@ -132,6 +132,8 @@ static int open_as(struct run *r, const char *url, const char *owner)
     hf_options o = HF_OPTIONS_INIT;
     o.drive = HF_DRIVE_APP;
     o.owner = owner;
+    if (r->opt.ttl_ms > 0) /* not that of the request: of a session it cannot be */
+        o.ttl_ms = r->opt.ttl_ms;
     cli_log(&o);
     /* without a parent we are an owner ourselves, so that our children can name us */
     r->opt.request.owner = owner ? HF_OWNER_CALL : 1;
@@ -190,8 +192,7 @@ int run_open(struct run *r)
     r->nested = inner_has_parent();
     rc = open_for_parent(r, r->source.url, owner && *owner ? owner : NULL);
     if (rc == 0)
-        rc =
-            check_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : hf_client_ttl_ms(r->client));
+        rc = check_grace(r, hf_client_ttl_ms(r->client));
     if (rc == 0)
         rc = check_store(r);
     return rc ? rc : RUN_ON;

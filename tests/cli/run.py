@@ -102,6 +102,7 @@ def bad_usage(box):
                        (["-c", "true", "a", "true"], "-c"),
                        (["--at-most", "0", "a", "true"], "at-most"),
                        (["a", "-n", "--", "true"], "before NAME"), (["a", "-v", "true"], "before NAME"),
+                       ([w for i in range(400) for w in ("--also", f"{i}" + "x" * 400)] + ["a", "true"], "HOLDFAST_FENCES"),
                        (["--reenter", "--also", "b", "a", "true"], "reenter"),
                        (["--reenter", "--permits", "1/2", "a", "true"], "reenter"),
                        (["x" * 513, "true"], ""), (["", "true"], "")):

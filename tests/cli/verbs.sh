@@ -110,7 +110,7 @@ expect 64 'a verb with control characters: 64' "$H" "$(printf 'a\033[31mb')"
 ok $? 'a verb with control characters: escaped'
 expect 0 '--help: 0' "$H" --help
 missing=0
-for v in run ls show wait break bench backends version; do
+for v in run acquire renew release ls show wait break bench backends version; do
     grep -q "^  $v " "$tmp/out" || missing=1
 done
 ok $missing '--help names every verb'
@@ -118,7 +118,7 @@ for s in 64 69 70 71 75 76 77 78 124 126 127; do
     grep -q "^ *$s  " "$tmp/out" || missing=1
 done
 ok $missing '--help has the table of exit statuses'
-for v in run ls show wait break bench backends version; do
+for v in run acquire renew release ls show wait break bench backends version; do
     expect 0 "help $v: 0" "$H" help $v
     cp "$tmp/out" "$tmp/help"
     run "$H" $v --help
@@ -128,6 +128,8 @@ for v in run ls show wait break bench backends version; do
     says 'no-such-option' "$v: unknown option: names it"
     expect 64 "$v: unknown letter: 64" "$H" $v -Z
 done
+expect 0 'help help: 0' "$H" help help
+prints '^  help ' 'help help: names it'
 expect 64 'help of an unknown verb: 64' "$H" help frobnicate
 expect 64 'unknown global option: 64' "$H" --frobnicate ls
 expect 64 '-u without a value: 64' "$H" -u
@@ -145,12 +147,12 @@ for v in show wait break; do
     expect 64 "$v: two names: 64" "$H" $v a b
 done
 expect 64 'ls: two prefixes: 64' "$H" ls a b
-for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1d; do
+for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1h30 30m1h; do
     expect 64 "wait -w '$t': 64" "$H" wait -w "$t" a
 done
 expect 64 'a time of more than a year: 64' "$H" wait -w 9000h a
 says "'9000h': .*at most 366 days" 'a time of more than a year: names it and the limit'
-for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h 8784h; do
+for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h 8784h 1d 1h30m; do
     expect 0 "wait -w '$t' of a free name: 0" "$H" wait -w "$t" a
 done
 expect 0 'wait --wait=1s' "$H" wait --wait=1s a
@@ -351,6 +353,13 @@ sh -c 'ulimit -f 0; exec "$1" backends >"$2"' sh "$H" "$tmp/backends" 2>/dev/nul
 [ $? -eq 71 ]
 ok $? 'output to a file that may not grow: 71'
 
+for v in 'ls --json' version backends 'show a'; do
+    # shellcheck disable=SC2086
+    sh -c 'exec "$@" >&-' sh "$H" $v 2>"$tmp/err"
+    [ $? -eq 71 ]
+    ok $? "$v with a closed output: 71"
+done
+
 # In namespaces of our own; a plain user is root in one of his own first.
 apart=unshare
 [ "$(id -u)" -eq 0 ] || apart='unshare -r'
@@ -364,8 +373,8 @@ SH
 cat >"$tmp/full.py" <<'PY'
 """full.py HOLDFAST: a run of so many long names that the disk is full, then another."""
 import subprocess, sys
-also = [word for i in range(1500) for word in ("--also", f"{i}" + 400 * "x")]
-full = subprocess.run([sys.argv[1], "run", "--note", 1000 * "n", *also, "a", "true"]).returncode
+also = [word for i in range(1900) for word in ("--also", f"{i:04}" + 40 * "x")]
+full = subprocess.run([sys.argv[1], "run", "--note", 1024 * "n", *also, "a", "true"]).returncode
 left = subprocess.run([sys.argv[1], "ls"], stdout=subprocess.PIPE, text=True).stdout
 then = subprocess.run([sys.argv[1], "run", "-n", "a", "true"]).returncode
 sys.exit(full if left == "" and then == 0 else 1)
@@ -502,7 +511,8 @@ sh -c '"$1" ls >/dev/full' sh "$H" 2>"$tmp/err"
 [ $? -eq 71 ]
 ok $? 'output that cannot be written: 71'
 sh -c '"$1" show jobs/one <&- >&- 2>&-' sh "$H"
-ok $? 'closed standard descriptors: no harm'
+[ $? -eq 71 ]
+ok $? 'closed standard descriptors: 71, no harm'
 sh -c '"$1" show "" <&- >&- 2>&-' sh "$H"
 [ $? -eq 64 ]
 ok $? 'closed standard descriptors and a message: its status'
@@ -510,7 +520,7 @@ expect 0 'the store is still well after that' "$H" show jobs/one
 
 expect 0 'a name that is kept' "$H" run --at-least 60s kept true
 expect 0 'show of a kept name' "$H" show kept
-prints 'ends in [0-9]* s: left so' 'show of a kept name: says that nobody renews it'
+prints 'ends in [0-9]* s: kept by no process' 'show of a kept name: says that nobody renews it'
 expect 0 'show --json of a kept name' "$H" show --json kept
 json '[(t["kept"], t["owner"]) for t in d["holders"]] == [(True, "")]' \
     'show --json of a kept name: it is nobody'"'"'s'
@@ -680,6 +690,72 @@ expect 0 'break, answered yes: 0' \
 wait $two
 [ $? -eq 76 ]
 ok $? 'break, confirmed: the holder ends with 76'
+
+# ---- acquire, renew, release ----
+
+store
+expect 64 'acquire without --ttl: 64' "$H" acquire deploy
+says 'ttl' 'acquire without --ttl: says so'
+expect 0 'acquire' "$H" acquire --ttl 60s --note 'release 4.2' 'deploy/a b'
+prints '^HOLDFAST_HANDLE=hf1:[!-~]*$' 'acquire: a handle of one word'
+prints '^HOLDFAST_FENCE=[0-9]*$' 'acquire: the fence'
+prints '^HOLDFAST_EXPIRES=20[0-9T:-]*Z$' 'acquire: the expiry'
+. "$tmp/out"
+expect 75 'acquire of what is taken, -n: 75' "$H" acquire --ttl 60s -n 'deploy/a b'
+expect 75 'run of what is taken, -n: 75' "$H" run -n 'deploy/a b' true
+says 'kept by pid .*(release 4.2)' 'run of what is taken: says that it is kept, and why'
+expect 0 'show' "$H" show --json 'deploy/a b'
+json "d['holders'][0]['fence'] == $HOLDFAST_FENCE and d['holders'][0]['kept']" 'acquire: it holds'
+expect 0 'renew' "$H" renew --ttl 600s "$HOLDFAST_HANDLE"
+prints '^HOLDFAST_EXPIRES=' 'renew: the expiry'
+expect 0 'show' "$H" show --json 'deploy/a b'
+json "300000 < d['holders'][0]['expires_in_ms'] <= 600000 and d['holders'][0]['fence'] == $HOLDFAST_FENCE" \
+    'renew: it lasts longer, with the same fence'
+expect 64 'renew on another store: 64' "$H" -u "local://$tmp/elsewhere" renew --ttl 9s "$HOLDFAST_HANDLE"
+says "store$stores, not of local://$tmp/elsewhere" 'renew on another store: names both'
+expect 64 'release on another namespace: 64' "$H" -u "$HOLDFAST_URL?namespace=x" release "$HOLDFAST_HANDLE"
+for h in '' x hf1: hf1:a:b hf1:%zz:b:c 'hf1:a:%00:c'; do
+    expect 64 "release of '$h', which is no handle: 64" "$H" release "$h"
+done
+expect 0 'release' "$H" release "$HOLDFAST_HANDLE"
+expect 0 'release: it is free' "$H" run -n 'deploy/a b' true
+expect 76 'release again: 76' "$H" release "$HOLDFAST_HANDLE"
+expect 76 'renew of what has ended: 76' "$H" renew --ttl 5s "$HOLDFAST_HANDLE"
+says 'has ended' 'renew of what has ended: says so'
+expect 0 'acquire --json' "$H" acquire --json --ttl 1s j
+json "d['handle'].startswith('hf1:') and d['fence'] > 0 and d['expires_in_ms'] == 1000 and d['expires'][-1] == 'Z'" \
+    'acquire --json: all of it'
+expect 0 'it ends by itself' "$H" run -w 20s j true
+hold held
+until_ok count_is holders 1 held
+id=$("$H" show --json held | sed -n 's/.*"id": "\([^"]*\)".*/\1/p')
+url=$(printf %s "$HOLDFAST_URL" | sed 's/:/%3a/g')
+for v in release 'renew --ttl 1s'; do
+    # shellcheck disable=SC2086
+    expect 76 "$v of what a process holds: 76" "$H" $v "hf1:$id:held:$url"
+done
+count_is holders 1 held
+ok $? 'a process that holds keeps its place'
+end "$pid"
+sh -c '"$1" acquire --ttl 60s full >/dev/full' sh "$H" 2>"$tmp/err"
+[ $? -eq 71 ]
+ok $? 'acquire whose handle cannot be written: 71'
+expect 0 'acquire whose handle cannot be written: given back' "$H" run -n full true
+hold busy
+until_ok count_is holders 1 busy
+"$H" acquire --ttl 60s busy >/dev/null 2>&1 &
+waits=$!
+pids="$pids $waits"
+until_ok count_is waiters 1 busy
+kill -TERM $waits
+wait $waits
+[ $? -eq 143 ]
+ok $? 'acquire that is ended while it waits: by its signal'
+count_is waiters 0 busy
+ok $? 'acquire that is ended while it waits: has left the line'
+end "$pid"
+expect 0 'a note of a run' "$H" run noted "$H" show noted
+prints "note: $(id -un): $(basename "$H")\$" 'a run without --note: user and program'
 
 # ---- backends ----
 
