@@ -131,7 +131,7 @@ def inner_killed(box):
     p = inside(box, more="> /dev/null 2>&1 & echo $! > $DIR/inner; wait")
     second = box.start("a", "sh", "-c", LOOK)
     until(lambda: box.waiters("a") == 1, "the second waits")
-    os.kill(int(box.read("inner")), signal.SIGKILL)
+    os.kill(int(until(lambda: box.read("inner").strip(), "its number")), signal.SIGKILL)
     same(box.end(second)[0], 0, "the second")
     same(box.read("result").split()[0], "clean", "at its start")
     box.end(p)
