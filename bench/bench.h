@@ -85,6 +85,7 @@ typedef int bench_work(struct worker *, bool raw, int64_t until);
 /* How the raw limit of a store is measured: as bench_work, each worker by its own
  * means, which open has made. A `most` is the largest ratio that is good enough. */
 struct bench_raw {
+    bool (*serves)(const char *url); /* whether it can be measured there */
     int (*open)(struct worker *);
     void (*close)(struct worker *); /* also of what was half opened */
     int (*pair)(struct worker *);
@@ -96,13 +97,7 @@ struct bench_raw {
     const char *is;              /* said where a store has two limits of a pair */
     const struct bench_raw *too; /* the other one, in a row of its own; NULL: none */
 };
-extern const struct bench_raw bench_raw_local;
-#ifdef BENCH_REDIS
-extern const struct bench_raw bench_raw_redis, bench_raw_redlock;
-#endif
-#ifdef BENCH_ZOOKEEPER
-extern const struct bench_raw bench_raw_zookeeper;
-#endif
+extern const struct bench_raw *const bench_raws[]; /* of every store; ends with NULL */
 
 /* One slice of ours or of the raw limit, added to the tally. Returns an exit status. */
 typedef int bench_slice(void *ctx, bool raw, int64_t ns, struct tally *);

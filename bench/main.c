@@ -8,7 +8,7 @@
  * folder, and a first process stays behind only to remove it, however the second one
  * ends. Goes wrong: a case that cannot be measured ends the run with the status of its
  * error; one that hangs is ended by an alarm, so the load is bounded. */
-#include "stores/wire.h"
+#include "bench.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ enum { CASES = sizeof cases / sizeof *cases, HANG_S = 120, HANG_FAR_S = 600 };
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
-    const struct cli cli = { NULL, "bench" };
+    const struct cli cli = { .verb = "bench" };
     struct bench *b = ctx;
     int64_t ms;
 
@@ -168,34 +168,17 @@ static int split(const struct bench *b)
 
 /* ---- the run --------------------------------------------------------------------- */
 
-#ifdef BENCH_ZOOKEEPER
-/* Of several the library chooses one, and the limit must be that of the same server. */
-static bool one_host(const char *url)
-{
-    const char *hosts = strstr(url, "://");
-
-    return hosts && !memchr(hosts + 3, ',', strcspn(hosts + 3, "/?"));
-}
-#endif
-
 static void choose_raw(struct bench *b)
 {
+    const struct bench_raw *const *raw = bench_raws;
+
+    while (*raw && !(*raw)->serves(b->url))
+        raw++;
+    b->raw = *raw;
     b->local = strcmp(b->backend, "local") == 0;
-    if (b->local)
-        b->raw = &bench_raw_local;
-#ifdef BENCH_REDIS
-    else if (wire_possible(b->url))
-        b->raw = &bench_raw_redis;
-    else if (strcmp(b->backend, "redlock") == 0)
-        b->raw = &bench_raw_redlock;
-#endif
-#ifdef BENCH_ZOOKEEPER
-    else if (strcmp(b->backend, "zk") == 0 && one_host(b->url))
-        b->raw = &bench_raw_zookeeper;
-#endif
-    else
-        cli_say("bench: raw limits are not measured for this URL (they are for local:, "
-                "redis:, redis+unix:, redlock:, and zk: with one host)");
+    if (!b->raw)
+        cli_say("bench: raw limits are not measured for this URL; 'holdfast bench --help' "
+                "says for which they are");
 }
 
 static int choose_store(struct cli *cli, struct bench *b)
@@ -298,7 +281,7 @@ static int measure(struct cli *cli, const char *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = { NULL, "bench" };
+    struct cli cli = { .verb = "bench" };
     int at = 1;
 
     cli_begin();

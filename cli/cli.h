@@ -37,6 +37,7 @@ enum {
 struct cli {
     const char *url;  /* -u, or NULL */
     const char *verb; /* "run" */
+    bool verbose;     /* -v before the verb */
 };
 
 /* ---- options.c ------------------------------------------------------------------- */

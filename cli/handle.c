@@ -37,7 +37,7 @@ struct job {
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
-    const struct cli cli = { NULL, "acquire, renew" };
+    const struct cli cli = { .verb = "acquire, renew" };
     struct job *j = ctx;
     int64_t *time = strcmp(o->name, "ttl") == 0 ? &j->ttl_ms : &j->wait_ms;
     char shown[256];

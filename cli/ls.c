@@ -14,7 +14,7 @@ struct ls {
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
-    const struct cli cli = { NULL, "ls" };
+    const struct cli cli = { .verb = "ls" };
     struct ls *ls = ctx;
     char shown[256];
 

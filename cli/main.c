@@ -17,13 +17,14 @@ static const struct cli_verb *const verbs[] = {
 
 static const struct cli_option main_options[] = {
     { 'u', "url", "URL", "the store; see below" },
+    { 'v', "verbose", NULL, "show warnings about the store" },
     { 'V', "version", NULL, "show the version" },
     { 'h', "help", NULL, "show this help" },
     { 0, NULL, NULL, NULL },
 };
 
 static const struct cli_verb verb_main = {
-    .usage = "holdfast [-u URL] VERB [options] [arguments]",
+    .usage = "holdfast [-v] [-u URL] VERB [options] [arguments]",
     .help = "Locks across processes and machines, in the store you already run.",
     .options = main_options,
 };
@@ -39,6 +40,8 @@ static int set_main(void *ctx, const struct cli_option *o, const char *value)
 
     if (o->letter == 'u')
         w->cli.url = value;
+    else if (o->letter == 'v')
+        w->cli.verbose = true;
     else if (o->letter == 'V')
         w->version = true;
     else
@@ -76,7 +79,7 @@ static const struct cli_verb *find_verb(const char *name)
 
 static int no_verb(const char *name)
 {
-    const struct cli cli = { NULL, NULL };
+    const struct cli cli = { .verb = NULL };
     char shown[256];
 
     return cli_usage(&cli, "unknown verb: '%s'", cli_text(shown, sizeof shown, name));
@@ -84,7 +87,7 @@ static int no_verb(const char *name)
 
 static int help_verb(int argc, char **argv)
 {
-    struct cli cli = { NULL, NULL };
+    struct cli cli = { .verb = NULL };
     const struct cli_verb *verb;
 
     if (argc == 1 || (argc == 2 && strcmp(argv[1], "help") == 0)) {
@@ -101,7 +104,7 @@ static int help_verb(int argc, char **argv)
 
 static int dispatch(int argc, char **argv)
 {
-    struct wanted w = { { NULL, NULL }, false, false };
+    struct wanted w = { .help = false };
     int at = cli_options(&verb_main, argc, argv, set_main, &w);
     const struct cli_verb *verb;
 
@@ -121,6 +124,7 @@ static int dispatch(int argc, char **argv)
     if (!verb)
         return no_verb(argv[at]);
     w.cli.verb = verb->name;
+    cli_set_volume(w.cli.verbose ? CLI_VERBOSE : CLI_NORMAL);
     if (verb != &verb_run) /* which gives it back to its command */
         signal(SIGXFSZ, SIG_IGN);
     return verb->run(&w.cli, argc - at, argv + at);

@@ -21,7 +21,7 @@ struct parse {
 
 static int complain(const struct parse *p, const char *text, const char *option)
 {
-    const struct cli cli = { NULL, p->verb->name };
+    const struct cli cli = { .verb = p->verb->name };
     char shown[256];
 
     cli_usage(&cli, "%s: %s", cli_text(shown, sizeof shown, option), text);
@@ -132,7 +132,7 @@ int cli_arguments(const struct cli_verb *verb, int argc, char **argv, cli_set *s
                   void *ctx, int least, int most, const char *what)
 {
     struct parse p = { verb, argc, 1, argv, set, ctx };
-    const struct cli cli = { NULL, verb->name };
+    const struct cli cli = { .verb = verb->name };
     int n = 0, rc = 0;
 
     /* arguments gather at argv[1..n]: never beyond the word being read */

@@ -21,7 +21,7 @@ struct waiting {
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
-    const struct cli cli = { NULL, "wait" };
+    const struct cli cli = { .verb = "wait" };
     char shown[256];
 
     (void)o;

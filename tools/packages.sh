@@ -2,6 +2,7 @@
 #
 #     need PACKAGE PROBE WHY     PROBE: a command, or "pc:" and a .pc name, or "h:" and a header,
 #                                or "-"
+#     need_for_stores KEY...     the packages that the list of stores has under these keys
 #     install_needed YES         YES=1: without asking
 #
 # A question is asked only where somebody can answer: standard input is a terminal and $CI is not
@@ -81,6 +82,14 @@ by_hand() {
     return 1
 }
 
+# The packages that the list of stores has under these keys; see there.
+need_for_stores() { # KEY...
+    local key package probe why
+    while read -r _ key package probe why; do
+        [[ " $* " != *" $key "* ]] || need "$package" "$probe" "$why"
+    done < <(grep -v '^#' "${BASH_SOURCE[0]%/*}/../stores")
+}
+
 install_needed() {
     local i answer log as_root=''
     [ ${#missing[@]} -gt 0 ] || return 0
@@ -120,5 +129,5 @@ need_for_build() {
     need pkg-config pkg-config "finds libraries"
     need meson meson "the build system"
     need ninja-build ninja "the build system"
-    need liblmdb-dev pc:lmdb "the embedded store"
+    need_for_stores for-try
 }

@@ -219,7 +219,7 @@ int bench_server(const struct bench *b)
     }
     if (!t || !s || !s->slice) {
         cli_say("out of memory");
-    } else if (b->raw != &bench_raw_redis) {
+    } else if (!wire_possible(b->url)) {
         if (b->named)
             cli_say("bench: server: only for redis: and redis+unix:");
         status = 0;

@@ -60,7 +60,13 @@ static int socket_turns(struct worker *w, int64_t until)
     return 0;
 }
 
-const struct bench_raw bench_raw_local = { .open = flock_open,
+static bool serves(const char *url)
+{
+    return strncmp(url, "local:", 6) == 0;
+}
+
+const struct bench_raw bench_raw_local = { .serves = serves,
+                                           .open = flock_open,
                                            .close = flock_close,
                                            .pair = flock_pair,
                                            .turns = socket_turns,

@@ -382,7 +382,8 @@ static int raw_flight(struct worker *w, int n, int64_t until)
     return status;
 }
 
-const struct bench_raw bench_raw_redis = { .open = raw_open,
+const struct bench_raw bench_raw_redis = { .serves = wire_possible,
+                                           .open = raw_open,
                                            .close = raw_close,
                                            .pair = raw_pair,
                                            .turns = raw_turns,

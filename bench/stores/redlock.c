@@ -201,7 +201,13 @@ static const struct bench_raw scripts = {
     .open = raw_open, .close = raw_close, .pair = raw_pair, .is = "EVAL"
 };
 
-const struct bench_raw bench_raw_redlock = { .open = ping_open,
+static bool serves(const char *url)
+{
+    return strncmp(url, "redlock:", 8) == 0;
+}
+
+const struct bench_raw bench_raw_redlock = { .serves = serves,
+                                             .open = ping_open,
                                              .close = raw_close,
                                              .pair = raw_pair,
                                              .pair_most = 2.4,

@@ -301,7 +301,15 @@ static int raw_flight(struct worker *w, int n, int64_t until)
     return status;
 }
 
-const struct bench_raw bench_raw_zookeeper = { .open = raw_open,
+/* Of several servers the library chooses one, and the limit must be that of the same one.
+ */
+static bool serves(const char *url)
+{
+    return strncmp(url, "zk://", 5) == 0 && !memchr(url + 5, ',', strcspn(url + 5, "/?"));
+}
+
+const struct bench_raw bench_raw_zookeeper = { .serves = serves,
+                                               .open = raw_open,
                                                .close = raw_close,
                                                .pair = raw_pair,
                                                .turns = raw_turns,

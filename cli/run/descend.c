@@ -236,6 +236,8 @@ int descend_kill(const struct family *f, struct ending *ret)
         ret->denied = signal_tree(SIGKILL);
         close(proc);
     }
+    /* New ones are stopped first, until a pass finds nobody new: one that runs could fork
+     * a child that no pass has seen. */
     for (int round = 0, more = 1; more && round < ROUNDS; round++) {
         more = 0;
         if (!scan(f))

@@ -1,4 +1,4 @@
-/* guard.c: a second process that sees to it that the command is dead before the store can
+/* guard.c: a second process that makes sure the command is dead before the store can
  * grant its name to another, whatever happens to the supervisor (G1).
  *
  * How it goes well: forked before the store is opened, in its own session, every signal
@@ -71,6 +71,7 @@ int64_t guard_now(void)
 
 /* ---- in the guard ---------------------------------------------------------------- */
 
+/* All that the guard knows; the deadline is on the shared page. */
 struct watch {
     struct guard_page *page;
     int timer;      /* -1: could not be made, then we look now and then */
@@ -108,7 +109,7 @@ static bool receive(struct watch *w)
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
     const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (c && c->cmsg_type == SCM_RIGHTS) {
+    if (c && c->cmsg_type == SCM_RIGHTS) { /* the child's pidfd, then life descriptors */
         int fds[FDS_MAX];
         size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         struct stat st;

@@ -21,6 +21,8 @@ struct guard_page {
     struct family family;
 };
 
+/* The supervisor's side. Without a guard (pid 0) the command still runs: run_reap starts
+ * another one. */
 struct guard {
     struct guard_page *page;
     pid_t pid;   /* 0: there is none at present */

@@ -220,6 +220,7 @@ int run_read_options(struct run *r, int argc, char **argv)
         return cli_usage(r->cli, "--permits is neither --shared nor exclusive");
     if (r->opt.reenter && (r->opt.nnames > 1 || r->opt.request.mode == HF_PERMITS))
         return cli_usage(r->cli, "--reenter goes with one lock: no --also, no --permits");
+    r->opt.verbose |= r->cli->verbose;
     cli_set_volume(r->opt.verbose ? CLI_VERBOSE : r->opt.quiet ? CLI_QUIET : CLI_NORMAL);
     int rc = check_fences(r);
     if (rc == 0)

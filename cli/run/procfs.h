@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* One process. pid and start together name it: numbers are used again. */
 struct proc {
     uint64_t start; /* clock ticks since boot */
     pid_t pid, ppid, group, session;

@@ -293,6 +293,7 @@ static int run_main(struct cli *cli, int argc, char **argv)
         free(r.opt.names);
         return status < 0 ? cli_ended(status) : status;
     }
+    /* The guard before the store: there is no thread yet, and no descriptor to inherit. */
     if ((rc = signals_open(&r.signals)) < 0 || (rc = guard_open(&r.guard)) < 0)
         return system_error("cannot start the guard", -rc);
     r.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -7,8 +7,10 @@
 
 #include <signal.h>
 
+/* --on-lost: what happens to the command when the lock is lost. */
 enum on_lost { LOST_TERM, LOST_KILL, LOST_WARN };
 
+/* The command line of `run`, checked. */
 struct run_options {
     const char **names; /* names[0] is NAME, then those of --also */
     size_t nnames;
@@ -23,6 +25,8 @@ struct run_options {
 
 /* ---- terminal.c ------------------------------------------------------------------ */
 
+/* Who has the terminal. A command that shares ours whole gets it like a shell's job does.
+ */
 struct terminal {
     int fd;         /* our controlling terminal; -1: none */
     pid_t home;     /* our own process group */
@@ -39,6 +43,7 @@ void terminal_take_back(struct terminal *);
 
 /* ---- signals.c ------------------------------------------------------------------- */
 
+/* Signals are read from a descriptor, so that they take their turn with lock and child. */
 struct signals {
     int fd;           /* signalfd */
     sigset_t mask;    /* as holdfast was started */
@@ -72,8 +77,10 @@ struct inner {
 
 /* ---- run*.c, spawn.c, supervise.c, standing.c ------------------------------------ */
 
+/* Of the command: STOPPING after TERM, KILLING after the grace. It never goes back. */
 enum phase { RUNNING, STOPPING, KILLING };
 
+/* One `holdfast run`, from its options to its exit status; on the stack of run_main. */
 struct run {
     struct cli *cli;
     struct run_options opt;

@@ -16,13 +16,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-struct holder { /* the first of them */
+/* The first holder of a name, as its line was last seen. */
+struct holder {
     size_t holders;
     bool kept;
     int64_t pid, age_ms, ends_ms, seen_at;
     char host[65], note[128];
 };
 
+/* One name that is waited for. */
 struct place {
     struct standing *standing;
     const char *name;
@@ -31,6 +33,7 @@ struct place {
     uint32_t position; /* ours; 0: not in it, or not shown by this store */
 };
 
+/* The shown line; `dirty`: something has changed since it was written. */
 struct standing {
     hf_client *client;
     int64_t down_at; /* since when the store is unreachable; 0: it is not */

@@ -198,7 +198,7 @@ int run_open(struct run *r)
     return rc ? rc : RUN_ON;
 }
 
-/* Waiting for a name of our own parent would never end. */
+/* Waiting for a name that our own parent holds would deadlock. */
 static int refuse_own(struct run *r, const char *name)
 {
     char shown[CLI_TEXT], number[40] = "";
@@ -328,7 +328,7 @@ int run_acquire(struct run *r)
         standing_say_who(r, r->rc == HF_EBUSY ? "" : "not granted in time: "))
         return busy(r);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
-            r->opt.nnames > 1 ? " and those of --also" : "",
+            r->opt.nnames > 1 ? " (and the other --also names)" : "",
             r->err.text[0] ? r->err.text : hf_strerror(r->rc));
     return busy(r);
 }

@@ -87,7 +87,7 @@ typedef struct hf_ticket hf_ticket; /* one place in a line of a snapshot */
     X(HF_EBUSY, -5, "held by somebody else", 1)                                            \
     X(HF_ETIMEDOUT, -6, "not granted in time", 1)                                          \
     X(HF_ECANCELED, -7, "cancelled", 1)                                                    \
-    X(HF_EDEADLK, -8, "waiting would never end", 0)                                        \
+    X(HF_EDEADLK, -8, "waiting would deadlock", 0)                                         \
     X(HF_ELOST, -9, "the lock was lost", 0)                                                \
     X(HF_EUNKNOWN, -10, "the outcome is not known yet", 1)                                 \
     X(HF_EMISMATCH, -11, "the name is in use with another kind or capacity", 0)            \
@@ -383,7 +383,7 @@ int64_t hf_ticket_pid(const hf_ticket *);
 int64_t hf_ticket_age_ms(const hf_ticket *);   /* since it was granted, or joined */
 int64_t hf_ticket_expires_ms(const hf_ticket *); /* from the snapshot on; -1: not known */
 int hf_ticket_broken(const hf_ticket *);       /* 1: marked by hf_evict, ends at its expiry */
-int hf_ticket_kept(const hf_ticket *);         /* 1: left by hf_release_after: nobody's, ends then */
+int hf_ticket_kept(const hf_ticket *);         /* 1: left by hf_release_after: has no owner, ends then */
 const char *hf_ticket_note(const hf_ticket *);
 
 enum { HF_EVICT_NOW = 1u << 0 };

@@ -263,7 +263,7 @@ void hf_close(hf_client *c)
 /* ---- locks ----------------------------------------------------------------------- */
 
 static int run_acquire(hf_client *c, struct hf_op *op, const char *const *names, size_t n,
-                       int64_t wait_ms, const hf_request *req, const struct request *r)
+                       int64_t wait_ms, const hf_request *req, const struct acquire_spec *r)
 {
     int rc;
 
@@ -288,7 +288,7 @@ static int run_acquire(hf_client *c, struct hf_op *op, const char *const *names,
 int hf_acquire_all(hf_client *c, const char *const *names, size_t n, int64_t wait_ms,
                    const hf_request *req, hf_lease **ret, hf_error *err)
 {
-    struct request r;
+    struct acquire_spec r;
     struct hf_op op;
     int rc;
 

@@ -26,8 +26,12 @@ struct limit { /* a thread that waits until something happens, or the time is ov
     int64_t end; /* LOOP_NEVER: no limit */
 };
 
+/* ENDED: to be joined; another one may be started then. */
 enum keeper_state { KEEPER_NONE, KEEPER_RUNS, KEEPER_ENDED };
 
+/* The client of the application: the core's client with its lock, its loop and the threads
+ * that drive it. At most one thread leads, which sleeps in the loop without the lock
+ * (wait.c). */
 struct hf_client {
     struct env env;
     struct client core;

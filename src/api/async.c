@@ -252,7 +252,7 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
                    const hf_request *req, const struct listener *l, hf_op **ret,
                    hf_error *err)
 {
-    struct request r;
+    struct acquire_spec r;
     struct hf_op *op;
     int rc = hf__check_request(&c->core, req, false, &r, err);
 
@@ -264,6 +264,7 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
     if (!op)
         return HF_ENOMEM;
     op->cancel = req ? req->cancel : NULL;
+    /* a token that was fired before the start ends it, as it would a moment later */
     if (op->cancel && atomic_load(&op->cancel->fired)) {
         hf__op_end(op, HF_ECANCELED, NULL);
     } else {
@@ -274,7 +275,7 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
             rc = hf__cancel_attach(c, op, err);
     }
     if (rc < 0) {
-        op->freed = true;
+        op->freed = true; /* the caller has no handle, so its end must not be told */
         hf__cancel(op, rc);
         hf__op_drop(c, op);
         return rc;

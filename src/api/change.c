@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* An OP_CHANGE and its parts, one for each name of the lease; in one piece of memory. */
 struct change {
     struct hf_op op;
     size_t n, open; /* of parts: all, not ended yet */
@@ -26,6 +27,7 @@ struct change {
     struct hf_op parts[];
 };
 
+/* What to change, the same for each part. */
 struct what {
     enum op_kind kind; /* OP_AMEND, OP_RENEW */
     const char *note;  /* OP_AMEND: NULL: stays */

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+/* The operation and what it asks; op first, so that hf__op_new can make it. */
 struct query_op {
     struct hf_op op;
     struct ask ask;

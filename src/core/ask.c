@@ -206,6 +206,7 @@ static struct hf_line *line_for(struct hf_list *l, const struct row *r)
 {
     struct hf_line *line = l->n ? &l->lines[l->n - 1] : NULL;
 
+    /* the rows of one line come one after the other */
     if (line && line->name_len == r->name_len &&
         memcmp(line->name, r->name, r->name_len) == 0)
         return line;

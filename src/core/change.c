@@ -42,6 +42,7 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
     if (downgrade && (h->t.kind != LINE_LOCK || !(h->client->caps & HF_CAP_SHARED)))
         return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
                         "'%s' cannot become a shared lock", h->t.name);
+    /* another handle may rely on the lock being exclusive */
     if (downgrade && h->parts.next->next != &h->parts)
         return hf__fail(op->err, HF_EBUSY, 0, op->client->url.shown,
                         "'%s' is held by several handles", h->t.name);

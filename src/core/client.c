@@ -27,6 +27,7 @@ static int parse_acts_for(struct client *c, const char *text, hf_error *err)
     if (!hf__owner_parse(&c->acts_for, text, id))
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "hf_options: owner is not of hf_lease_owner");
+    /* %00 is no escape here: it would end the name */
     for (const char *p = text + id; *p; p++) {
         const char hex[3] = { p[1], p[1] ? p[2] : '\0', '\0' };
 

@@ -24,9 +24,10 @@
 
 struct hold;
 
-/* What the layer above gives the core. */
 struct client;
 
+/* What the layer above gives the core: told when something has happened that a thread or a
+ * callback of the application waits for. */
 struct host {
     void (*op_done)(struct hf_op *);          /* op->done has just become true */
     void (*op_seen)(struct hf_op *);          /* OP_WATCH: op->list or op->rc is new */
@@ -34,6 +35,8 @@ struct host {
     bool (*more_comes)(struct client *);      /* do not send yet; may be NULL */
 };
 
+/* One opened store. The lists hold work for hf__client_run: events only queue it, because
+ * no verb may be called inside an event (seam.h, rule 1). */
 struct client {
     struct store *store;
     struct env *env;
@@ -72,6 +75,7 @@ struct client {
 
 /* ---- holds ----------------------------------------------------------------------- */
 
+/* At most one amend of a hold is on its way, so that no answer is taken for another's. */
 enum amend_state {
     AMEND_NONE,
     AMEND_SENT, /* amend was called and is not answered; UP repeats it */
@@ -79,6 +83,8 @@ enum amend_state {
                    answered */
 };
 
+/* A ticket with its timers and handles. Its state moves by the table in ticket.c
+ * (hf__hold_step). It lives until it is OUT and no lease or operation has it. */
 struct hold {
     struct ticket t;
     struct client *client;
@@ -135,7 +141,7 @@ struct hold {
 
 enum { HOLD_AMEND = 1 << 20, HF_HINTS_ROOM = 1024 };
 
-struct request { /* hf_request, checked */
+struct acquire_spec { /* hf_request, checked */
     enum line_kind kind;
     int64_t weight, capacity;
     bool barge, no_renew;
@@ -147,7 +153,7 @@ struct request { /* hf_request, checked */
     uint32_t needs; /* HF_CAP_* */
 };
 
-struct hold *hf__hold_new(struct client *, const char *name, const struct request *);
+struct hold *hf__hold_new(struct client *, const char *name, const struct acquire_spec *);
 void hf__hold_step(struct hold *, enum ticket_event, int why, const hf_error *);
 void hf__hold_release_memory(struct hold *); /* frees it if it is OUT and nobody has it */
 void hf__hold_grade(struct hold *, uint32_t grade);
@@ -180,7 +186,8 @@ void hf__hold_each(const struct client *, struct owner,
 size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_ROOM]);
 /* The hold on this lock that the request would re-enter, or wait for in vain (its own
  * thread's). */
-struct hold *hf__hold_find(const struct client *, const char *name, const struct request *);
+struct hold *hf__hold_find(const struct client *, const char *name,
+                           const struct acquire_spec *);
 
 static inline struct hold *hold_of(struct ticket *t)
 {
@@ -203,12 +210,15 @@ void hf__unhang(struct ticket *);
 
 /* ---- leases ---------------------------------------------------------------------- */
 
+/* One name of a lease. A hold that is entered again (G9) has a part in each lease on it. */
 struct lease_part {
     struct hold *hold;
     struct hf_lease *lease;
     struct list on_hold;
 };
 
+/* The handle of the application. What "any thread" reads of it (hf_lease_check) are the
+ * atomics of its holds, which stay until it is released. */
 struct hf_lease {
     struct client *client;
     void *owner; /* the layer above: its client, counted */
@@ -251,9 +261,12 @@ enum op_kind {
     OP_CHANGE,
     OP_CONNECT
 };
+/* Which verb of the driver an ask is for. */
 enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
 struct ask;
 
+/* One operation that was started. The core sets `done` once, with rc; then the layer above
+ * wakes the thread that waits, or queues the callback. */
 struct hf_op {
     struct client *client;
     enum op_kind kind;
@@ -310,7 +323,7 @@ void hf__op_done_with(struct hf_op *); /* stops its timer */
 /* Each starts op and may complete it at once (op->done). A negative result means it was not
  * started; err is filled. */
 int hf__acquire(struct hf_op *, const char *const *names, size_t n, int64_t wait_ms,
-                const struct request *);
+                const struct acquire_spec *);
 /* op may be NULL: nobody waits. 0, or HF_ELOST: it had been lost. The lease is the
  * caller's. */
 int hf__release(struct hf_op *, struct hf_lease *, int64_t keep_ms);
@@ -341,6 +354,7 @@ void hf__op_refused(struct hf_op *, struct hold *, int why, const hf_error *);
 
 /* ---- asking: looks, evictions, cells --------------------------------------------- */
 
+/* The result of a look or a list: copies, which need neither client nor store any more. */
 struct hf_ticket {
     char id[2 * HF_TOKEN + 1], owner[40];
     unsigned char token[HF_TOKEN];
@@ -436,7 +450,7 @@ void hf__client_done(struct client *); /* closes the store */
 
 int hf__check_options(const hf_options *in, hf_options *out, hf_error *);
 int hf__check_request(const struct client *, const hf_request *in, bool blocking,
-                      struct request *out, hf_error *);
+                      struct acquire_spec *out, hf_error *);
 /* What the store must be able to do for this; 0, or HF_ENOTSUP with the reason. */
 int hf__check_needs(const struct client *, uint32_t needs, int64_t ttl_ms, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);

@@ -102,7 +102,7 @@ bool hf__hold_trusted(const struct hold *h)
 }
 
 struct hold *hf__hold_find(const struct client *c, const char *name,
-                           const struct request *r)
+                           const struct acquire_spec *r)
 {
     size_t n = strlen(name);
     uint64_t hash;
@@ -141,6 +141,7 @@ void hf__hold_each(const struct client *c, struct owner owner,
     }
 }
 
+/* The names for a ticket, as they are collected: "a\0b\0". */
 struct hints {
     char *text;
     size_t len;

@@ -24,7 +24,7 @@ static void new_token(struct hold *h)
     h->t.keep_ms = 0;
 }
 
-static void fill(struct hold *h, const char *name, const struct request *r)
+static void fill(struct hold *h, const char *name, const struct acquire_spec *r)
 {
     size_t n = strlen(name);
 
@@ -47,7 +47,7 @@ static void fill(struct hold *h, const char *name, const struct request *r)
     h->needs = r->needs;
 }
 
-struct hold *hf__hold_new(struct client *c, const char *name, const struct request *r)
+struct hold *hf__hold_new(struct client *c, const char *name, const struct acquire_spec *r)
 {
     struct hold *h = calloc(1, sizeof *h + strlen(name) + strlen(r->note) + 2);
 
@@ -385,7 +385,8 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
  * does the life that the waiting tickets of a line share: every join and look of theirs
  * keeps it. While the store is unreachable nobody knows when it does what was sent before:
  * as late as just before UP, or a little later, if the driver cannot prevent that and says
- * that nothing is settled. */
+ * that nothing is settled. So this is asked when a leave has just been answered: that leave
+ * has taken out what came a little later. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
@@ -418,7 +419,7 @@ static void fired(struct timer *t)
         if (h->leave_sent)
             set_timer(h, plus_ms(now_of(h), 1000));
         else
-            hf__hold_step(h, out_by_now(h) ? TICKET_FORGOTTEN : TICKET_REPEAT, 0, NULL);
+            hf__hold_step(h, TICKET_REPEAT, 0, NULL);
         break;
     default:
         break;
@@ -539,7 +540,11 @@ void ev_left(struct ticket *t, int rc)
     struct hold *h = hold_of(t);
 
     h->leave_sent = false;
-    hf__hold_step(h, rc == 0 ? TICKET_LEFT : TICKET_LEFT_UNKNOWN, rc, NULL);
+    hf__hold_step(h,
+                  rc == 0         ? TICKET_LEFT
+                  : out_by_now(h) ? TICKET_FORGOTTEN
+                                  : TICKET_LEFT_UNKNOWN,
+                  rc, NULL);
 }
 
 /* A refusal says nothing about a ticket that may stand in line; two of them say that it may
@@ -574,7 +579,8 @@ void ev_gone(struct ticket *t, int why, int64_t retry_ms, const hf_error *err)
     if (retry_ms > 0)
         gone_a_while(h, retry_ms, why, err);
     else if (retry_ms == 0 || (why == HF_EEVICTED && h->state == TICKET_HELD))
-        hf__hold_step(h, TICKET_GONE, why, err);
+        /* the first join, which had no answer, may put it there again: then a leave */
+        hf__hold_step(h, h->joined_again ? TICKET_DEAD : TICKET_GONE, why, err);
     else
         hf__hold_step(h, may_stand(h, why) ? TICKET_REFUSED_IN_LINE : TICKET_REFUSED, why,
                       err);

@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { UNHEARD_MS = 500 };
+
 struct all { /* the rest of an acquire of several names */
-    struct request req;
+    struct acquire_spec req;
     const char **names;
     char text[];
 };
@@ -218,7 +220,7 @@ static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,
 
 /* One hold has one end: what another handle asks for cannot be had, and is not left out in
  * silence. */
-static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct request *r)
+static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct acquire_spec *r)
 {
     const char *why = NULL;
 
@@ -240,7 +242,7 @@ static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct requ
 }
 
 /* 1: reentered, nothing to wait for; 0: standing in line; negative: refused. */
-static int enter(struct hf_op *op, size_t i, const char *name, const struct request *r)
+static int enter(struct hf_op *op, size_t i, const char *name, const struct acquire_spec *r)
 {
     struct client *c = op->client;
     struct hold *h;
@@ -323,7 +325,8 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static struct all *copy_all(const char *const *names, size_t *n, const struct request *r)
+static struct all *copy_all(const char *const *names, size_t *n,
+                            const struct acquire_spec *r)
 {
     size_t bytes = strlen(r->note) + 1, used = 0, kept = 0;
     struct all *all;
@@ -344,6 +347,8 @@ static struct all *copy_all(const char *const *names, size_t *n, const struct re
         used += strlen(names[i]) + 1;
     }
     all->req.note = strcpy(all->text + used, r->note);
+    /* Everybody takes names in this order, so two of these cannot wait for each other; a
+     * name that was given twice is taken once. */
     qsort(all->names, *n, sizeof *all->names, by_bytes);
     for (size_t i = 0; i < *n; i++)
         if (i == 0 || strcmp(all->names[i], all->names[kept - 1]) != 0)
@@ -353,7 +358,7 @@ static struct all *copy_all(const char *const *names, size_t *n, const struct re
 }
 
 int hf__acquire(struct hf_op *op, const char *const *names, size_t n, int64_t wait_ms,
-                const struct request *r)
+                const struct acquire_spec *r)
 {
     struct client *c = op->client;
     int rc;
@@ -420,6 +425,16 @@ static bool stands(const struct hf_op *op)
            !hf__client_refused(op->client);
 }
 
+/* Not a word about its join for so long: that is no busy lock, but a store, or a part of
+ * it, that cannot be reached. */
+static bool unheard(const struct hf_op *op, const struct hold *h)
+{
+    struct env *env = op->client->env;
+
+    return h && h->state == TICKET_JOINING && op->client->store->starts_down &&
+           env->now(env) - h->join_sent_at >= UNHEARD_MS * 1000;
+}
+
 /* The end of its waiting. What is in the way, if the driver knows that, is part of the
  * text. */
 static void out_of_time(struct hf_op *op)
@@ -429,9 +444,10 @@ static void out_of_time(struct hf_op *op)
     hf_error why = { 0 };
     int stalled = h && s->driver->stalled ? s->driver->stalled(s, &h->t, &why) : 0;
     const char *reason = stalled < 0 ? why.text : h && h->reason ? h->reason : "";
-    int rc = op->kind == OP_ACQUIRE && !op->try_only ? HF_ETIMEDOUT
-             : stalled < 0                           ? stalled
-                                                     : HF_EUNREACHABLE;
+    bool waits = op->kind == OP_ACQUIRE && !op->try_only;
+    int rc = waits && (stalled < 0 || !unheard(op, h)) ? HF_ETIMEDOUT
+             : stalled < 0                             ? stalled
+                                                       : HF_EUNREACHABLE;
 
     hf__op_text(op, rc, "%s%s%s",
                 rc == HF_ETIMEDOUT ? "not granted in time"

@@ -125,7 +125,7 @@ int hf__check_id(const char *id, unsigned char token[HF_TOKEN], hf_error *err)
     return 0;
 }
 
-static int check_weight(const hf_request *in, struct request *out, hf_error *err)
+static int check_weight(const hf_request *in, struct acquire_spec *out, hf_error *err)
 {
     if (in->mode != HF_PERMITS) {
         if (in->permits != 0 || in->capacity != 0)
@@ -190,8 +190,8 @@ int hf__check_needs(const struct client *c, uint32_t needs, int64_t ttl_ms, hf_e
     return 0;
 }
 
-static int check_times(const struct client *c, const hf_request *in, struct request *out,
-                       hf_error *err)
+static int check_times(const struct client *c, const hf_request *in,
+                       struct acquire_spec *out, hf_error *err)
 {
     if (in->ttl_ms < 0 || in->max_hold_ms < 0)
         return hf__fail(err, HF_EINVAL, 0, NULL, "%s is negative",
@@ -205,7 +205,7 @@ static int check_times(const struct client *c, const hf_request *in, struct requ
 /* Whose ticket it is. For the walk an ownerless blocking call belongs to its thread, an
  * ownerless asynchronous one to nobody, unless the client acts for an owner elsewhere. */
 static void set_owner(const struct client *c, const hf_request *in, bool blocking,
-                      struct request *out)
+                      struct acquire_spec *out)
 {
     out->reentrant = in->owner != HF_OWNER_CALL;
     if (in->owner == HF_OWNER_THREAD) {
@@ -221,13 +221,15 @@ static void set_owner(const struct client *c, const hf_request *in, bool blockin
 }
 
 int hf__check_request(const struct client *c, const hf_request *given, bool blocking,
-                      struct request *out, hf_error *err)
+                      struct acquire_spec *out, hf_error *err)
 {
     static const hf_request none = HF_REQUEST_INIT;
     hf_request in = none;
     int rc;
 
     memset(out, 0, sizeof *out);
+    /* the caller's header may be older (shorter) or newer: then what we do not know must be
+     * 0 */
     if (given && !hf__copy_sized(&in, sizeof in, given, given->size, HF_REQUEST_SIZE_0_1))
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "hf_request: size %" PRIu32 " or unknown bytes in it", given->size);

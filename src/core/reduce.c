@@ -18,13 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
+struct owned_ticket {
     const struct hf_ticket *t;
     size_t owner; /* index */
 };
 
 struct graph {
-    struct entry *entries;  /* line after line, holders first, then the queue in order */
+    struct owned_ticket
+        *entries;           /* line after line, holders first, then the queue in order */
     struct owner *owners;   /* sorted, distinct */
     bool *removed, *blocks; /* by owner; blocks: by what it holds, another that remains */
     bool *ahead, *behind;   /* by owner: we wait for it; it waits for us */
@@ -91,7 +92,7 @@ static bool fits(const struct hf_line *line, int64_t sum, int64_t weight)
 /* One pass over all lines; true if somebody more can go on. */
 static bool pass(struct graph *g, const struct hf_list *l)
 {
-    const struct entry *e = g->entries;
+    const struct owned_ticket *e = g->entries;
     bool changed = false;
 
     for (size_t i = 0; i < l->n; i++) {
@@ -115,7 +116,7 @@ static bool pass(struct graph *g, const struct hf_list *l)
  * owner waits for every ticket in front of its own. */
 static bool look_ahead(struct graph *g, const struct hf_list *l, size_t me)
 {
-    const struct entry *e = g->entries + g->n;
+    const struct owned_ticket *e = g->entries + g->n;
     bool changed = false;
 
     for (size_t i = l->n; i-- > 0;) {
@@ -136,7 +137,7 @@ static bool look_ahead(struct graph *g, const struct hf_list *l, size_t me)
 /* Marks the owners that wait for `me`, directly or not. */
 static bool look_behind(struct graph *g, const struct hf_list *l, size_t me)
 {
-    const struct entry *e = g->entries;
+    const struct owned_ticket *e = g->entries;
     bool changed = false;
 
     for (size_t i = 0; i < l->n; i++) {
@@ -182,7 +183,7 @@ static bool joined_later(const struct hf_ticket *a, const struct hf_ticket *b)
 /* The owners that hold a line in which a remaining owner waits: only they see the knot. */
 static void find_blockers(struct graph *g, const struct hf_list *l)
 {
-    const struct entry *e = g->entries;
+    const struct owned_ticket *e = g->entries;
 
     for (size_t i = 0; i < l->n; e += l->lines[i++].ntickets) {
         bool waits = false;

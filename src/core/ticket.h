@@ -6,6 +6,7 @@
 #ifndef HF_CORE_TICKET_H
 #define HF_CORE_TICKET_H
 
+/* From NEW to OUT. Only in HELD does the application have the lock. */
 enum ticket_state {
     TICKET_NEW,        /* nothing was sent */
     TICKET_JOINING,    /* join was sent; the answer is open: it may or may not be in line */
@@ -18,6 +19,7 @@ enum ticket_state {
     TICKET_OUT /* known to be out of the line, or out by its ttl */
 };
 
+/* What can happen to a ticket: answers of the store, our own clock, the caller. */
 enum ticket_event {
     TICKET_START,
     TICKET_TOLD_WAIT,
@@ -30,7 +32,7 @@ enum ticket_event {
     TICKET_GONE,            /* the store dropped it: expired, or evicted */
     TICKET_GONE_A_WHILE,    /* not in line, and not to join again at once */
     TICKET_REFUSED,         /* the store would not take it */
-    TICKET_REFUSED_IN_LINE, /* nor hear of it any more, and it may stand in line */
+    TICKET_REFUSED_IN_LINE, /* refused, but an earlier join may have succeeded: leave */
     TICKET_DEADLINE,        /* our own clock says the hold can no longer be trusted */
     TICKET_GIVE_UP,         /* release, cancel, time-out, close */
     TICKET_LEFT,
@@ -40,6 +42,8 @@ enum ticket_event {
     TICKET_STORE_UP   /* the store is back: repeat what was unanswered */
 };
 
+/* What is to be done then: DO_* calls a verb or sets a timer, TELL_* is news for handles.
+ */
 enum ticket_effect {
     DO_JOIN = 1 << 0,
     DO_AGAIN = 1 << 1, /* once it is out: start anew with another token, at the end */

@@ -33,7 +33,7 @@ static int decode(char **ret, const char *s, const char *e, const char *what, hf
             c = lo < 0 ? 0 : hi << 4 | lo;
             s += 2;
         }
-        if (c == 0) {
+        if (c == 0) { /* %00 too: the parts are strings */
             free(out);
             return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad %%-escape in the %s", what);
         }
@@ -129,7 +129,7 @@ static int take_authority(struct url *u, const char *s, const char *e, hf_error 
 
     for (const char *p = s; p < e; p++)
         if (*p == '@')
-            at = p;
+            at = p; /* the last one: a password may have one that was not escaped */
     if (at) {
         const char *colon = memchr(s, ':', (size_t)(at - s));
 
@@ -205,6 +205,7 @@ static int take_option(struct url *u, const struct option *o, hf_error *err)
                         o->label);
     snprintf(what, sizeof what, "name of %s", o->label);
     rc = decode(&key, o->s, o->eq, what, err);
+    /* hf__url_known looks for keys among words with spaces between them */
     if (rc == 0 && strchr(key, ' '))
         rc = hf__fail(err, HF_EINVAL, 0, NULL, "URL: %s: no option is called so", o->label);
     snprintf(what, sizeof what, "value of %s", o->label);
@@ -335,6 +336,8 @@ void hf__url_done(struct url *u)
         free(u->hosts[i].host);
     for (size_t i = 0; i < u->nparams; i++) {
         free(u->params[i].key);
+        if (u->params[i].value)
+            explicit_bzero(u->params[i].value, strlen(u->params[i].value));
         free(u->params[i].value);
     }
     if (u->password)

@@ -49,6 +49,9 @@ enum {
     TURN_MS = 50 /* another walk for the same line is under way */
 };
 
+/* The search of one waiting hold, kept between two walks for their period. A deadlock is
+ * believed only if a second reading of the same lines finds it too: lines that were read
+ * one after the other may show a circle that never was there at one time. */
 struct walk {
     struct hold *hold;
     struct list node;  /* client.walks while it reads */
@@ -457,6 +460,7 @@ void hf__walk_start(struct hold *h)
     size_t own = 0;
     struct walk *w;
 
+    /* Only owners that hold something walk: see the head. */
     hf__hold_each(h->client, h->t.owner, count_own, &own);
     if (own == 0 || !(h->client->caps & HF_CAP_LINE) || (h->walk && h->walk->lines))
         return;

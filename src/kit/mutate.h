@@ -17,10 +17,20 @@
       "a leave that waits for a join which is then refused is forgotten")                  \
     X(ASKED_STAYS, "asked-stays", "a look without answer counts as under way for ever")    \
     X(LATE_LOOK, "late-look", "a look's answer is believed of a ticket that is leaving")
-enum scripted_mutant {
-    MUTANT_SCRIPTED_BEGIN = 200,
+#define HF_ORDERED_MUTANTS(X)                                                              \
+    X(STALE_DECIDES, "stale-decides", "a view that lacks something decides")               \
+    X(EARLY_VIEW, "early-view", "a view of before our own create decides")                 \
+    X(OLD_LIST, "old-list", "a list that is older than our own create decides")            \
+    X(OWN_UNSEEN, "own-unseen", "a grant does not need that our own node was seen")        \
+    X(NOT_FOUND, "not-found", "the node of an unanswered create counts as another's")      \
+    X(NO_LOOK, "no-look", "a watch that was lost is not set again")                        \
+    X(GONE_WITH_NAME, "gone-with-name",                                                    \
+      "an exclusive ticket that has another name now counts as gone")                      \
+    X(LEFT_UNSEEN, "left-unseen", "a leave without answer ends the ticket in the view")
+enum kit_mutant {
+    MUTANT_KIT_BEGIN = 200,
 #define HF_X(name, word, text) MUTANT_##name,
-    HF_SCRIPTED_MUTANTS(HF_X)
+    HF_SCRIPTED_MUTANTS(HF_X) HF_ORDERED_MUTANTS(HF_X)
 #undef HF_X
 };
 extern int hf__mutant;

@@ -1,7 +1,7 @@
 /* opening.c: reading what all networked stores have in their URLs. Nothing is connected
  * here. Goes wrong: a parameter that nobody knows, tls_* with a scheme without TLS, a
- * certificate that cannot be read, no memory. Secrets are overwritten before their memory
- * is given back. */
+ * certificate or a password that cannot be read, no memory. Secrets are overwritten before
+ * their memory is given back. */
 #include "kit/opening.h"
 #include "net/tls.h"
 
@@ -80,14 +80,11 @@ static int read_hosts(struct opening *o, const struct url *url,
 
 static int read_login(struct opening *o, const struct url *url, hf_error *err)
 {
-    bool has_user = url->user && url->user[0];
-
     o->shown = strdup(url->shown);
-    o->user = has_user ? strdup(url->user) : NULL;
-    o->password = url->password ? strdup(url->password) : NULL;
-    return !o->shown || (has_user && !o->user) || (url->password && !o->password)
-               ? no_memory(err)
-               : 0;
+    if (!o->shown)
+        return no_memory(err);
+    return hf__login_init(&o->login, url->user, url->password,
+                          hf__url_param(url, "password_file"), url->shown, err);
 }
 
 int hf__opening_read(struct opening *o, const struct url *url, struct env *env,
@@ -113,13 +110,10 @@ void hf__opening_done(struct opening *o)
 {
     if (o->tls)
         o->tls->context_free(o->tls_context);
-    if (o->password)
-        explicit_bzero(o->password, strlen(o->password));
+    hf__login_done(&o->login);
     for (size_t i = 0; i < o->nhosts; i++)
         free(o->hosts[i].host);
     free(o->hosts);
-    free(o->password);
-    free(o->user);
     free(o->shown);
     memset(o, 0, sizeof *o);
 }

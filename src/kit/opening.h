@@ -4,6 +4,7 @@
 #ifndef HF_KIT_OPENING_H
 #define HF_KIT_OPENING_H
 
+#include "kit/login.h"
 #include "seam/seam.h"
 
 struct tls_module;
@@ -17,7 +18,7 @@ struct opening_host {
 
 struct opening {
     char *shown; /* the URL without secrets: where an error comes from */
-    char *user, *password;
+    struct login login;
     int64_t connect_ms;
     struct opening_host *hosts;
     size_t nhosts;
@@ -28,7 +29,8 @@ struct opening {
 };
 
 struct opening_rules {
-    const char *params;      /* that the driver knows, besides tls_*: separated by spaces */
+    const char *params;      /* that the driver knows, besides tls_*: separated by spaces;
+                                among them password_file, if it logs in with a password */
     uint16_t port, tls_port; /* of hosts that name none */
     bool tls;                /* the scheme asks for it */
     const char *tls_schemes; /* for a message: "rediss:// or redlocks://" */

@@ -301,9 +301,16 @@ size_t hf__scripted_trim(const struct scripted *s, struct scripted_renewal *k)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < k->n; i++)
-        if (hf__scripted_holder(s, k->holds[i].token))
-            k->holds[n++] = k->holds[i];
+    for (size_t i = 0; i < k->n; i++) {
+        const struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
+
+        if (!t)
+            continue;
+        k->holds[n] = k->holds[i];
+        if (k->holds[n].ttl_ms > 0)
+            k->holds[n].ttl_ms = t->own.ttl_ms;
+        n++;
+    }
     return k->n = n;
 }
 
@@ -365,6 +372,18 @@ void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_
             ev_marked(t);
         else if (t && answers[i] == RENEWED_GONE)
             ev_dead(&t->own);
+    }
+    list_remove(&k->on);
+    free(k);
+}
+
+void hf__scripted_split(struct scripted *s, struct scripted_renewal *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
+        struct life *one = t ? &t->own : NULL;
+
+        send_renewal(s, &one, t ? 1 : 0, k->holds[i].ttl_ms == 0);
     }
     list_remove(&k->on);
     free(k);

@@ -17,7 +17,8 @@
  *           the expiry: of the hold, or of the group of waiting tickets (waiters.h).
  *   look    renews the group (if there is one), admits whom it can, and says of each named
  *           ticket where it is. A hold among them is renewed like the group: it is ours,
- *           and this is our request.
+ *           and this is our request; but if it lasts for longer, that stays: the look may
+ *           be late, and its owner have renewed it since.
  *   renew   renews holds; never revives one that is over.
  *   leave   takes the ticket out, wherever it is.
  *   messages may be lost, doubled, late, and may overtake answers.
@@ -50,6 +51,30 @@
 #include "kit/waiters.h"
 
 struct scripted;
+
+/* Joins that were lost with a connection to a server, and may still be executed for as long
+ * as their ttl, if the store could not end that connection. */
+struct echo {
+    int64_t lost_ms; /* the longest ttl of those that were lost since it was last up */
+    int64_t until;
+};
+
+static inline void echo_lost(struct echo *e, int64_t ttl_ms)
+{
+    if (e->lost_ms < ttl_ms)
+        e->lost_ms = ttl_ms;
+}
+
+/* It is up again, and the old connection was not ended. One of an even older connection
+ * may come later. */
+static inline void echo_up(struct echo *e, int64_t now)
+{
+    int64_t until = now + e->lost_ms * 1000;
+
+    if (e->lost_ms > 0 && e->until < until)
+        e->until = until;
+    e->lost_ms = 0;
+}
 
 struct scripted_renewal { /* holds to be renewed by one request */
     struct list on;       /* scripted.renewals: those that are not answered */
@@ -127,12 +152,15 @@ void hf__scripted_looked(struct scripted *, struct wait_life *, int64_t sent_at,
 /* One renewed_kind for each hold; NULL: nothing. Frees the renewal. */
 void hf__scripted_renewed(struct scripted *, struct scripted_renewal *, int64_t sent_at,
                           const unsigned char *);
+/* The store does not take so many in one request: sends each alone. Frees the renewal. */
+void hf__scripted_split(struct scripted *, struct scripted_renewal *);
 void hf__scripted_told(struct scripted *, const void *token, enum told_kind, uint64_t fence,
                        int64_t stamp);
 
 /* It, if it holds and is not leaving; else NULL. */
 struct ticket *hf__scripted_holder(const struct scripted *, const void *token);
-/* Before a renewal is sent, and sent again: without those that have left. Returns n. */
+/* Before a renewal is sent, and sent again: without those that have left, and with the ttls
+ * that are asked for by now. Returns n. */
 size_t hf__scripted_trim(const struct scripted *, struct scripted_renewal *);
 
 #endif

@@ -11,6 +11,8 @@
 
 struct tls_module;
 
+/* A table of functions, so that the simulator and tests can have other clocks and wires.
+ * Its owner embeds it in a struct of its own. */
 struct env {
     int64_t (*now)(struct env *); /* µs, CLOCK_BOOTTIME */
     /* µs since 1970, CLOCK_REALTIME: for fence floors only */

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A descriptor and its callback; embedded in the object that it is about. */
 struct watch {
     void (*fire)(struct watch *, uint32_t events); /* EPOLLIN ... */
     int fd;                                        /* -1: not watched */
@@ -31,11 +32,14 @@ struct watch {
     uint32_t got;
 };
 
+/* Fires once; not running while it is in no heap. */
 struct timer {
     void (*fire)(struct timer *);
     struct heap_node node; /* key: µs on CLOCK_BOOTTIME */
 };
 
+/* `slots` finds the watch of an event by its descriptor, never by a pointer that epoll
+ * kept: an event of a watch that was removed in the same turn finds nothing. */
 struct loop {
     int epfd, timerfd;
     /* a pipe that stays empty: tells whether descriptors are ours, and wakes */

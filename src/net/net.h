@@ -9,11 +9,13 @@
 
 #include <sys/socket.h>
 
+/* Large enough for IPv4, IPv6 and unix sockets. */
 struct address {
     socklen_t len;
     struct sockaddr_storage at;
 };
 
+/* All that a name stands for, tried in turn until one of them connects. */
 struct addresses {
     size_t n, next; /* next: the first that has not been tried */
     struct address a[];

@@ -33,8 +33,11 @@
 
 enum { THREADS_MAX = 4, STACK_SIZE = 512 * 1024, ADDRESSES_MAX = 16 };
 
+/* ORPHAN: cancelled while a thread is at work on it, which then frees it. */
 enum job_state { JOB_QUEUED, JOB_RUNS, JOB_ORPHAN, JOB_DONE };
 
+/* One name to look up. The thread uses host, port, found, gai and sys while it RUNS; the
+ * loop's side reads them once fd is readable. */
 struct resolve {
     enum job_state state;
     struct list node; /* in the queue */
@@ -277,7 +280,7 @@ int hf__resolve_begin(struct resolve **ret, struct env *env, const char *host,
             *ret = job;
             return 0;
         }
-        env->unwatch(env, &job->watch);
+        env->unwatch(env, &job->watch); /* no thread has seen the job */
     }
     job_free(job);
     return hf__fail(err, HF_EUNREACHABLE, sys, NULL, "cannot look up %s", host);

@@ -50,10 +50,18 @@ void hf__stream_drop(struct stream *s, bool tell_peer)
     s->fd = -1;
 }
 
+static void wipe(struct stream *s)
+{
+    if (s->wipe && s->out)
+        explicit_bzero(s->out, s->out_len);
+    s->wipe = false;
+}
+
 static void forget(struct stream *s)
 {
     free(s->addresses);
     s->addresses = NULL;
+    wipe(s);
     free(s->out);
     s->out = NULL;
     s->out_at = s->out_len = s->out_room = 0;
@@ -172,6 +180,8 @@ static int make_room(struct stream *s, size_t n)
         room *= 2; /* else many small writes to a slow peer would each move everything */
     if (s->out_at > 0) {
         memmove(s->out, s->out + s->out_at, used);
+        if (s->wipe)
+            explicit_bzero(s->out + used, s->out_at);
         s->out_at = 0;
         s->out_len = used;
     }
@@ -179,9 +189,14 @@ static int make_room(struct stream *s, size_t n)
         room *= 2;
     if (room == s->out_room)
         return 0;
-    out = realloc(s->out, room);
+    out = s->wipe ? malloc(room) : realloc(s->out, room);
     if (!out)
         return HF_ENOMEM;
+    if (s->wipe) { /* realloc would leave a copy behind */
+        memcpy(out, s->out, used);
+        explicit_bzero(s->out, s->out_room);
+        free(s->out);
+    }
     s->out = out;
     s->out_room = room;
     return 0;
@@ -205,8 +220,14 @@ int hf__stream_write(struct stream *s, const void *data, size_t n)
     return 0;
 }
 
+void hf__stream_wipe(struct stream *s)
+{
+    s->wipe = s->out_at < s->out_len;
+}
+
 static void drop_out(struct stream *s)
 {
+    wipe(s);
     s->out_at = s->out_len = 0;
     if (s->out_room <= OUT_KEPT)
         return;
@@ -307,12 +328,12 @@ static bool read_ended(struct stream *s, ssize_t n, hf_error *err)
 }
 
 /* END: leave the stream alone. */
-enum heard { HEARD_NOTHING, HEARD_SOMETHING, HEARD_END };
+enum read_result { READ_NOTHING, READ_SOMETHING, READ_END };
 
-static enum heard read_some(struct stream *s)
+static enum read_result read_some(struct stream *s)
 {
     char buf[READ_SIZE];
-    enum heard heard = HEARD_NOTHING;
+    enum read_result result = READ_NOTHING;
     bool gone = false;
     hf_error err;
 
@@ -321,19 +342,19 @@ static enum heard read_some(struct stream *s)
                                : receive_plain(s, buf, sizeof buf, &err);
 
         if (n <= 0)
-            return read_ended(s, n, &err) ? heard : HEARD_END;
-        heard = HEARD_SOMETHING;
+            return read_ended(s, n, &err) ? result : READ_END;
+        result = READ_SOMETHING;
         s->gone = &gone;
         s->on->data(s, buf, (size_t)n);
         if (gone)
-            return HEARD_END;
+            return READ_END;
         s->gone = NULL;
         if (!s->session && (size_t)n < sizeof buf)
-            return heard;
+            return result;
     }
     if (s->session)
         read_again(s); /* what the session has already, the descriptor does not show */
-    return heard;
+    return result;
 }
 
 /* ---- what the loop calls --------------------------------------------------------- */
@@ -347,33 +368,33 @@ static void on_event(struct watch *w, uint32_t events)
         return;
     }
     if ((events & ~(uint32_t)EPOLLOUT) || s->read_wants_write)
-        if (read_some(s) == HEARD_END)
+        if (read_some(s) == READ_END)
             return;
     if (s->blocked && ((events & EPOLLOUT) || s->write_wants_read))
         send_some(s);
 }
 
 /* A session may say that there is nothing because its last recv was short, once. */
-static enum heard look(struct stream *s)
+static enum read_result look(struct stream *s)
 {
-    enum heard heard = read_some(s);
+    enum read_result result = read_some(s);
 
-    return heard == HEARD_NOTHING && s->session ? read_some(s) : heard;
+    return result == READ_NOTHING && s->session ? read_some(s) : result;
 }
 
 static void on_connect_timer(struct timer *t)
 {
     struct stream *s = container_of(t, struct stream, connect_timer);
-    enum heard heard;
+    enum read_result result;
 
     if (s->state != STREAM_UP) {
         hf__connect_late(s);
         return;
     }
-    heard = look(s);
-    if (heard == HEARD_END || !s->broken)
+    result = look(s);
+    if (result == READ_END || !s->broken)
         return;
-    if (heard == HEARD_SOMETHING)
+    if (result == READ_SOMETHING)
         read_again(s);
     else
         hf__stream_down(s, &s->last);
@@ -381,7 +402,7 @@ static void on_connect_timer(struct timer *t)
 
 bool hf__stream_read(struct stream *s)
 {
-    return s->state == STREAM_UP && look(s) != HEARD_NOTHING;
+    return s->state == STREAM_UP && look(s) != READ_NOTHING;
 }
 
 void hf__stream_init(struct stream *s, struct env *env, const struct stream_events *on)

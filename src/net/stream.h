@@ -29,6 +29,7 @@ struct stream;
 struct tls_module;
 struct tls_context;
 
+/* What the owner of a stream is told. */
 struct stream_events {
     void (*up)(struct stream *);
     void (*data)(struct stream *, const char *, size_t); /* at least one byte */
@@ -51,6 +52,8 @@ struct addresses;
 struct resolve;
 struct tls_session;
 
+/* Embedded in the object that uses it. Descriptor and session exist only while it is not
+ * CLOSED. */
 struct stream {
     struct env *env;
     const struct stream_events *on;
@@ -65,6 +68,7 @@ struct stream {
     struct tls_session *session;
     char *out; /* bytes out_at .. out_len are still to be sent */
     size_t out_at, out_len, out_room;
+    bool wipe;    /* what is in there is a secret: overwritten once it is sent */
     bool blocked; /* there was no room for all of it: waits for EPOLLOUT */
     /* the peer takes nothing more: what it said last is still to be read */
     bool broken;
@@ -74,6 +78,7 @@ struct stream {
     hf_error last; /* why the address before this one failed, or why it is broken */
 };
 
+/* In the order in which a connection comes up; RESOLVING and SHAKING may be left out. */
 enum stream_state {
     STREAM_CLOSED,
     STREAM_RESOLVING,
@@ -94,6 +99,7 @@ void hf__stream_close(struct stream *);
 /* 0, HF_ENOMEM, HF_EUNREACHABLE */
 int hf__stream_write(struct stream *, const void *, size_t);
 void hf__stream_flush(struct stream *);
+void hf__stream_wipe(struct stream *); /* what is written and not sent is a secret */
 /* Reads what has come by now, as the loop's turn does: it is given to on->data, or ends in
  * on->down. False: there was nothing. */
 bool hf__stream_read(struct stream *);

@@ -15,6 +15,7 @@
 struct tls_context;
 struct tls_session;
 
+/* What the URL says about TLS. */
 struct tls_config {
     const char *ca;   /* file or folder of PEM certificates; NULL: the system's */
     const char *cert; /* chain of our own, PEM; NULL: none */
@@ -22,8 +23,11 @@ struct tls_config {
     const char *alpn; /* the protocol that the peer must agree to, "h2"; NULL: any */
 };
 
+/* Instead of a number of bytes: which event to wait for before the same call is repeated,
+ * or that the connection has ended. */
 enum tls_want { TLS_WANT_READ = -1, TLS_WANT_WRITE = -2, TLS_FAILED = -3, TLS_EOF = 0 };
 
+/* The one table that the module gives; all sessions work on a non-blocking descriptor. */
 struct tls_module {
     int (*context_new)(struct tls_context **, const struct tls_config *, hf_error *);
     void (*context_free)(struct tls_context *); /* takes NULL */

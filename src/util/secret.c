@@ -27,6 +27,8 @@ bool hf__secret_name(const char *key, size_t n)
         name[len++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     }
     name[len] = '\0';
+    if (len > 5 && strcmp(name + len - 5, "_file") == 0)
+        return false; /* where it is, not what it is */
     for (size_t w = 0; w < sizeof words / sizeof *words; w++)
         if (strstr(name, words[w]))
             return true;

@@ -34,7 +34,8 @@ enum {
     OUT_OF_MEMORY_MS = 300,
     BRIEF_MS = 500,
     CONNECT_MS = 1000,
-    MOST = 5000
+    MOST = 5000,
+    AT_ONCE = 8
 };
 
 static atomic_bool armed;
@@ -327,11 +328,9 @@ _Noreturn static void one_life(const char *url, long n, bool all)
     exit(atomic_load(&fired) ? 0 : DONE);
 }
 
-/* Returns the child's status as a shell gives it: 128 and more is a signal. */
-static int in_child(const char *url, long n, bool all)
+static pid_t start_life(const char *url, long n, bool all)
 {
     pid_t pid = fork();
-    int status;
 
     CHECK(pid >= 0);
     if (pid == 0) {
@@ -344,22 +343,45 @@ static int in_child(const char *url, long n, bool all)
         alarm(60 * TEST_SLOW);
         one_life(server ? own : url, n, all);
     }
+    return pid;
+}
+
+/* Returns the child's status as a shell gives it: 128 and more is a signal. */
+static int life_ended(pid_t pid)
+{
+    int status;
+
     CHECK(waitpid(pid, &status, 0) == pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* On a server several at a time: mostly they wait. */
 static bool all_lives(const char *url, bool all, int number)
 {
-    int status, failed = 0;
-    long n;
+    const int at_once = server ? AT_ONCE : 1;
+    int failed = 0;
+    bool done = false;
+    long n = 1;
 
-    for (n = 1; n < MOST && (status = in_child(url, n, all)) != DONE; n++) {
-        if (status == 0)
-            continue;
-        failed++;
-        printf("# allocation %ld: status %d\n", n, status);
+    while (n < MOST && !done) {
+        pid_t pids[AT_ONCE];
+
+        for (int i = 0; i < at_once; i++)
+            pids[i] = start_life(url, n + i, all);
+        for (int i = 0; i < at_once; i++) {
+            int status = life_ended(pids[i]);
+
+            done = done || status == DONE;
+            if (done)
+                continue;
+            if (status != 0) {
+                failed++;
+                printf("# allocation %ld: status %d\n", n, status);
+            }
+            n++;
+        }
     }
-    if (n < 10 || n == MOST) /* then the wrapping does not work, and nothing was tested */
+    if (n < 10 || !done) /* then the wrapping does not work, and nothing was tested */
         failed++;
     printf("%s %d - %s, %ld places\n", failed ? "not ok" : "ok", number,
            all ? "all-fail-from" : "one-fails", n - 1);
@@ -388,8 +410,8 @@ int main(int argc, char **argv)
     setlinebuf(stdout);
     setup->start(&place);
     if (argc == 3) { /* that one alone, to look at it */
-        ok = in_child(place.url, strtol(argv[2], NULL, 10), strcmp(argv[1], "all") == 0) ==
-             0;
+        ok = life_ended(start_life(place.url, strtol(argv[2], NULL, 10),
+                                   strcmp(argv[1], "all") == 0)) == 0;
         setup->stop(&place);
         return ok ? 0 : 1;
     }

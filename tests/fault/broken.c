@@ -131,20 +131,42 @@ void short_timeout(struct proxy *p)
 
 /* ---- errors only ----------------------------------------------------------------- */
 
-struct fake {
-    int fd, port;
+enum { TALKS_MAX = 64 };
+
+struct talk { /* one connection, with a thread of its own */
+    int fd;
     pthread_t thread;
     void (*talk)(int fd);
 };
 
+struct fake {
+    int fd, port;
+    pthread_t thread;
+    void (*talk)(int fd);
+    struct talk talks[TALKS_MAX];
+    size_t n;
+};
+
+static void *serve_one(void *arg)
+{
+    const struct talk *t = arg;
+
+    t->talk(t->fd);
+    shutdown(t->fd, SHUT_RDWR); /* closed when all is over: its number stays ours */
+    return NULL;
+}
+
 static void *serve(void *arg)
 {
-    const struct fake *f = arg;
+    struct fake *f = arg;
     int fd;
 
     while ((fd = accept(f->fd, NULL, NULL)) >= 0) {
-        f->talk(fd);
-        close(fd);
+        CHECK(f->n < TALKS_MAX);
+        f->talks[f->n] = (struct talk){ .fd = fd, .talk = f->talk };
+        CHECK(pthread_create(&f->talks[f->n].thread, NULL, serve_one, &f->talks[f->n]) ==
+              0);
+        f->n++;
     }
     return NULL;
 }
@@ -175,6 +197,11 @@ void fake_free(struct fake *f)
 {
     shutdown(f->fd, SHUT_RDWR);
     pthread_join(f->thread, NULL);
+    for (size_t i = 0; i < f->n; i++) {
+        shutdown(f->talks[i].fd, SHUT_RDWR);
+        pthread_join(f->talks[i].thread, NULL);
+        close(f->talks[i].fd);
+    }
     close(f->fd);
     free(f);
 }

@@ -1,6 +1,7 @@
 /* redis_fake.c: see redis_fake.h. */
 #include "redis_fake.h"
 
+#include "broken.h"
 #include "check.h"
 
 #include <hiredis/hiredis.h>
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 
 _Atomic(const char *) redis_fake_error;
+_Atomic(int) redis_fake_master;
 
 /* Up for long enough that a restart guard lets it vote. */
 static const char info[] =
@@ -35,6 +37,13 @@ static void answer(int fd, const redisReply *command)
 
     if (strcasecmp(word, "INFO") == 0)
         n = snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", sizeof(info) - 1, info);
+    else if (strcasecmp(word, "SENTINEL") == 0)
+        n = snprintf(text, sizeof(text), "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n%05d\r\n",
+                     redis_fake_master);
+    else if (strcasecmp(word, "CLUSTER") == 0)
+        n = snprintf(text, sizeof(text),
+                     "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
+                     redis_fake_master);
     else if (greets(word))
         n = snprintf(text, sizeof(text), "+OK\r\n");
     else
@@ -58,4 +67,19 @@ void redis_fake_talk(int fd)
         }
     }
     redisReaderFree(reader);
+}
+
+void redis_only_errors(const char *url)
+{
+    static const struct {
+        const char *error;
+        int code;
+    } cases[] = { { "NOPERM this user has no permissions", HF_EAUTH },
+                  { "OOM command not allowed when used memory > 'maxmemory'.", HF_EFULL },
+                  { "ERR something else", HF_EPROTO } };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        redis_fake_error = cases[i].error;
+        only_errors(url, cases[i].code);
+    }
 }

@@ -164,6 +164,35 @@ static void late_join_two_connections_ago(void)
     done();
 }
 
+/* The same if the second connection led to a replica, which was refused. */
+static void late_join_around_a_replica(void)
+{
+    static struct server replica;
+    hf_client *a, *direct;
+    struct pend *p;
+
+    use_proxied_server("");
+    redis_init(&replica);
+    redis_config(&replica, "replicaof 127.0.0.1 %d", server.port);
+    redis_run(&replica);
+    AWAIT(strcmp(redis_info(&replica, "master_link_status"), "up") == 0);
+    a = connected("", SILENCE_MS);
+    direct = opened_directly();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    proxy_aim(proxy, replica.port);
+    p = begun(a, nm("n"), LIMIT_MS, ENDLESS);
+    AWAIT(redis_calls(&replica, "client|setname") > 1);
+    proxy_aim(proxy, server.port);
+    given(pend_granted(p));
+    CHECK(line_is(direct, nm("n"), 0, 0));
+    closed(a);
+    let_go();
+    CHECK(line_is(direct, nm("n"), 0, 0));
+    closed(direct);
+    server_remove(&replica);
+    done();
+}
+
 /* A user who may not ask for the number of its connection cannot have the old one killed:
  * then it leaves again until a join of that cannot matter any more (G7). */
 static void late_join_without_number(void)
@@ -588,6 +617,7 @@ const struct test_case redis_found_cases[] = {
     { "broken-before-known", broken_before_known, ON_ALL, 0, 0 },
     { "broken-before-answered", broken_before_answered, ON_ALL, 0, 0 },
     { "late-join-two-connections-ago", late_join_two_connections_ago, ON_ALL, 0, 0 },
+    { "late-join-around-a-replica", late_join_around_a_replica, ON_ALL, 0, 0 },
     { "late-join-without-number", late_join_without_number, ON_ALL, 0, 0 },
     { "repeated-join-refused", repeated_join_refused, ON_ALL, 0, 0 },
     { "repeated-join-and-leave-refused", repeated_join_and_leave_refused, ON_ALL, 0, 0 },

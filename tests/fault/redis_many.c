@@ -1,5 +1,5 @@
-/* redis_many.c: a master that dies under Sentinel, and slots that move in a Cluster, while
- * a lock is held and while it is waited for. What was replicated survives; what was not is
+/* redis_many.c: a master that dies under Sentinel while a lock is held and while it is
+ * waited for. What was replicated survives; what was not is
  * told as lost, and the fence orders the two holders (G2, G6).
  */
 #include "redis_fault.h"
@@ -173,160 +173,6 @@ static void replicas_missing_for_many(void)
     redis_place_stop(rig.place);
 }
 
-/* ---- cluster --------------------------------------------------------------------- */
-
-/* The slot of the line, and who has it: some node has its key. */
-static int slot_of_line(struct server **ret_owner)
-{
-    for (size_t i = 0; i < many->data; i++) {
-        struct server *s = &many->servers[i];
-        const char *key;
-
-        if (strcmp(redis_info(s, "role"), "master") != 0)
-            continue;
-        key = key_of(s, "l", nm("n"));
-        if (key[0]) {
-            *ret_owner = s;
-            return (int)redis_number(s, "CLUSTER KEYSLOT %s", key);
-        }
-    }
-    check_failed(__FILE__, __LINE__, "nobody has the line");
-}
-
-static void node_id(struct server *s, char id[41])
-{
-    snprintf(id, 41, "%s", redis_text(s, "CLUSTER MYID"));
-}
-
-static void migrate_begin(int slot, struct server *from, struct server *to)
-{
-    char id[41];
-
-    node_id(from, id);
-    redis_do(to, "CLUSTER SETSLOT %d IMPORTING %s", slot, id);
-    node_id(to, id);
-    redis_do(from, "CLUSTER SETSLOT %d MIGRATING %s", slot, id);
-}
-
-/* Moves up to n keys; returns whether some are left. */
-static bool migrate_keys(int slot, struct server *from, struct server *to, int n)
-{
-    redisReply *keys = redis_ask(from, "CLUSTER GETKEYSINSLOT %d %d", slot, n);
-
-    for (size_t i = 0; i < keys->elements; i++)
-        redis_do(from, "MIGRATE 127.0.0.1 %d %s 0 5000 REPLACE", to->port,
-                 keys->element[i]->str);
-    freeReplyObject(keys);
-    return redis_number(from, "CLUSTER COUNTKEYSINSLOT %d", slot) > 0;
-}
-
-static void migrate_end(int slot, struct server *to)
-{
-    char id[41];
-
-    node_id(to, id);
-    redis_do(to, "CLUSTER SETSLOT %d NODE %s", slot, id);
-    for (size_t i = 0; i < many->data; i++)
-        if (&many->servers[i] != to &&
-            !strcmp(redis_info(&many->servers[i], "role"), "master"))
-            redis_do(&many->servers[i], "CLUSTER SETSLOT %d NODE %s", slot, id);
-}
-
-/* There and back, slowly: nobody loses anything at any point of it. */
-static void cluster_migration(void)
-{
-    struct two t;
-    struct server *from, *to;
-    int slot;
-
-    redis_cluster_start(rig.place, PATIENT_MS);
-    many = rig.place->own;
-    t = hold_and_wait(3 * SHORT_MS);
-    slot = slot_of_line(&from);
-    to = from == &many->servers[0] ? &many->servers[1] : &many->servers[0];
-    for (int i = 0; i < 2; i++) {
-        struct server *back = from;
-        bool left = true;
-
-        migrate_begin(slot, from, to);
-        STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), SHORT_MS);
-        while (left) {
-            left = migrate_keys(slot, from, to, 1);
-            STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), SHORT_MS / 4);
-        }
-        STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), SHORT_MS);
-        migrate_end(slot, to);
-        STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 2 * SHORT_MS);
-        CHECK(line_is(t.b, nm("n"), 1, 1));
-        from = to;
-        to = back;
-    }
-    two_go_on(&t);
-    redis_place_stop(rig.place);
-}
-
-/* Admitted on another node than the one where it was joined. */
-static void cluster_migration_then_release(void)
-{
-    struct two t;
-    struct server *from, *to;
-    int slot;
-
-    redis_cluster_start(rig.place, PATIENT_MS);
-    many = rig.place->own;
-    t = hold_and_wait(FAILOVER_TTL_MS);
-    slot = slot_of_line(&from);
-    to = from == &many->servers[0] ? &many->servers[1] : &many->servers[0];
-    migrate_begin(slot, from, to);
-    while (migrate_keys(slot, from, to, 10))
-        ;
-    migrate_end(slot, to);
-    two_go_on(&t);
-    redis_place_stop(rig.place);
-}
-
-static void cluster_failover(void)
-{
-    struct two t;
-    struct server *owner;
-
-    redis_cluster_start(rig.place, DOWN_MS);
-    many = rig.place->own;
-    t = hold_and_wait(FAILOVER_TTL_MS);
-    slot_of_line(&owner);
-    redis_replicated(many, owner);
-    server_kill(owner);
-    two_renewed(&t);
-    redis_run(owner);
-    two_go_on(&t);
-    redis_place_stop(rig.place);
-}
-
-/* Many names, so all nodes: no call ever meets keys of two slots. */
-static void cluster_many_names(void)
-{
-    enum { NAMES = 300 };
-    static hf_lease *leases[NAMES];
-    hf_client *c;
-    char name[64];
-
-    redis_cluster_start(rig.place, PATIENT_MS);
-    many = rig.place->own;
-    c = opened();
-    for (int i = 0; i < NAMES; i++) {
-        snprintf(name, sizeof(name), "%s-%d", rig.base, i);
-        leases[i] = taken(c, name, HF_REQUEST(.ttl_ms = 4 * SHORT_MS));
-    }
-    STAYS(hf_lease_check(leases[0]) == 0 && hf_lease_check(leases[NAMES - 1]) == 0,
-          5 * SHORT_MS);
-    for (int i = 0; i < NAMES; i++)
-        given(leases[i]);
-    for (size_t i = 0; i < 3; i++)
-        CHECK_NUM(redis_calls(&many->servers[i], "evalsha"), >, NAMES / 10);
-    closed(c);
-    redis_place_stop(rig.place);
-}
-
 const struct test_case redis_many_cases[] = {
     { "sentinel-failover", sentinel_failover, ON_ALL, 0, CASE_LONG },
     { "sentinel-failover-unreplicated", sentinel_failover_unreplicated, ON_ALL, 0,
@@ -334,10 +180,5 @@ const struct test_case redis_many_cases[] = {
     { "replicas-missing", replicas_missing, ON_ALL, 0, CASE_LONG },
     { "replicas-enough", replicas_enough, ON_ALL, 0, CASE_LONG },
     { "replicas-missing-for-many", replicas_missing_for_many, ON_CALLBACK, 0, CASE_LONG },
-    { "cluster-migration", cluster_migration, ON_ALL, 0, CASE_LONG },
-    { "cluster-migration-then-release", cluster_migration_then_release, ON_ALL, 0,
-      CASE_LONG },
-    { "cluster-failover", cluster_failover, ON_ALL, 0, CASE_LONG },
-    { "cluster-many-names", cluster_many_names, ON_ALL, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };

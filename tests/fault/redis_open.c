@@ -61,6 +61,135 @@ static void warns_of_forgetting(void)
     done();
 }
 
+static size_t times(const char *word)
+{
+    size_t n = 0;
+
+    for (const char *at = said; (at = strstr(at, word)); at++)
+        n++;
+    return n;
+}
+
+/* Without all rights it may take until the ttl to know that it is out. */
+static void given_up(hf_lease *l)
+{
+    int rc = rig.face->release(l, E());
+
+    CHECK(rc == 0 || rc == HF_EUNKNOWN);
+}
+
+/* What could not be checked is said once, however often the connection is lost. */
+static void unchecked(const char *rights, const char *word)
+{
+    hf_client *c;
+
+    said[0] = 0;
+    redis_do(&server, "ACL SETUSER app reset on >pw ~* &* +@all %s", rights);
+    c = opened_with(HF_OPTIONS(.log = hear));
+    for (int i = 0; i < 3; i++) {
+        given_up(taken(c, nm(rights), HF_REQUEST(.ttl_ms = 1000)));
+        redis_do(&server, "CLIENT KILL TYPE normal");
+    }
+    given_up(taken(c, nm(rights), HF_REQUEST(.ttl_ms = 1000)));
+    closed(c);
+    CHECK_NUM(times(word), ==, 1);
+    CHECK_NUM(times("not checked"), ==, 1);
+    CHECK_NUM(times("\n"), <=, 2); /* without INFO old connections stay, which is said */
+}
+
+static void warns_of_unchecked(void)
+{
+    redis_init(&server);
+    redis_config(&server, "appendonly no\nsave 3600 1");
+    use_server();
+    snprintf(rig.place->url, sizeof(rig.place->url), "redis://app:pw@127.0.0.1:%d",
+             server.port);
+    unchecked("-info", "INFO is refused");
+    unchecked("-config|get", "CONFIG GET is refused");
+    done();
+}
+
+/* Managed services rename it. */
+static void warns_of_renamed(void)
+{
+    redis_init(&server);
+    redis_config(&server, "appendonly no\nsave 3600 1\nrename-command CONFIG \"\"");
+    use_server();
+    hear_all();
+    CHECK_NUM(times("CONFIG GET is refused"), ==, 1);
+    CHECK_NUM(times("\n"), ==, 1);
+    done();
+}
+
+/* A join is under way when its connection is lost, and may be executed later. */
+static void warns_of_kill(void)
+{
+    hf_client *c;
+    struct pend *p;
+
+    use_proxied_server("");
+    redis_do(&server, "ACL SETUSER app on >pw ~* &* +@all -client|kill");
+    snprintf(rig.place->url, sizeof(rig.place->url), "redis://app:pw@127.0.0.1:%d",
+             proxy_port(proxy));
+    c = opened_with(HF_OPTIONS(.log = hear, .drive = HF_DRIVE_PROMPT));
+    given(taken(c, nm("n"), NULL));
+    CHECK_STR(said, "");
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    p = begun(c, nm("n"), LIMIT_MS, NULL);
+    AWAIT(proxy_kept(proxy, PROXY_UP) > 0);
+    proxy_drop(proxy);
+    given_up(pend_granted(p));
+    CHECK_NUM(times("CLIENT KILL is refused: giving up"), ==, 1);
+    closed(c);
+    done();
+}
+
+static void warns_under_sentinel(void)
+{
+    struct redis_place *many;
+    struct server *master;
+
+    redis_sentinel_start(rig.place, SILENCE_MS * 10);
+    many = rig.place->own;
+    master = redis_sentinel_master(many);
+    hear_all();
+    CHECK_NUM(times("min-replicas-to-write is 0"), ==, 1);
+    CHECK_NUM(times("\n"), ==, 1);
+    redis_do(master, "CONFIG SET min-replicas-to-write 1");
+    said[0] = 0;
+    hear_all();
+    CHECK_STR(said, "");
+    redis_do(master, "CONFIG SET min-replicas-to-write 0");
+    strcat(rig.place->url, "?replicas=1&replica_timeout=10s");
+    hear_all();
+    CHECK_STR(said, "");
+    redis_place_stop(rig.place);
+}
+
+/* Another server behind the same address has settings of its own. */
+static void warns_of_another(void)
+{
+    static struct server next;
+    hf_client *c;
+
+    use_proxied_server("");
+    redis_init(&next);
+    redis_config(&next, "maxmemory 100mb\nmaxmemory-policy allkeys-lru");
+    redis_run(&next);
+    c = opened_with(HF_OPTIONS(.log = hear));
+    given(taken(c, nm("n"), NULL));
+    CHECK_STR(said, "");
+    proxy_aim(proxy, next.port);
+    for (int i = 0; i < 3; i++) {
+        proxy_drop(proxy);
+        given(taken(c, nm("n"), NULL));
+    }
+    CHECK_NUM(times("allkeys-lru"), ==, 1);
+    closed(c);
+    server_remove(&next);
+    done();
+}
+
 static void replica_refused(void)
 {
     static struct server replica;
@@ -190,6 +319,11 @@ const struct test_case redis_open_cases[] = {
     { "no-warning", no_warning, ON_ALL, 0, 0 },
     { "warns-of-eviction", warns_of_eviction, ON_ALL, 0, 0 },
     { "warns-of-forgetting", warns_of_forgetting, ON_ALL, 0, 0 },
+    { "warns-of-unchecked", warns_of_unchecked, ON_ALL, 0, 0 },
+    { "warns-of-renamed", warns_of_renamed, ON_ALL, 0, 0 },
+    { "warns-of-kill", warns_of_kill, ON_ALL, 0, 0 },
+    { "warns-under-sentinel", warns_under_sentinel, ON_ALL, 0, 0 },
+    { "warns-of-another", warns_of_another, ON_ALL, 0, 0 },
     { "replica-refused", replica_refused, ON_ALL, 0, 0 },
     { "two-connections", two_connections, ON_ALL, 0, 0 },
     { "few-commands", few_commands, ON_ALL, 0, 0 },

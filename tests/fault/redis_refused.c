@@ -211,6 +211,24 @@ static void rights_as_told(void)
     done();
 }
 
+/* replicas=N without the right to ask for them: said at once, with the server's reason. */
+static void replicas_not_to_be_asked(void)
+{
+    hf_client *c;
+    hf_lease *l = NULL;
+
+    redis_start(&server);
+    redis_do(&server, "ACL SETUSER u on >p ~* &* +@all -wait");
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "redis://u:p@127.0.0.1:%d?replicas=1&replica_timeout=1h", server.port);
+    c = opened();
+    CHECK_RC(rig.face->acquire(c, nm("n"), LIMIT_MS, NULL, &l, E()), HF_EREPLICAS);
+    CHECK(!l && strstr(last_error()->text, "NOPERM"));
+    AWAIT(line_is(c, nm("n"), 0, 0));
+    closed(c);
+    done();
+}
+
 const struct test_case redis_refused_cases[] = {
     { "login-repeated", login_repeated, ON_ALL, 0, 0 },
     { "one-line-damaged", one_line_damaged, ON_ALL, 0, 0 },
@@ -218,5 +236,6 @@ const struct test_case redis_refused_cases[] = {
     { "waiters-damaged", waiters_damaged, ON_ALL, 0, 0 },
     { "rights-withdrawn", rights_withdrawn, ON_ALL, 0, 0 },
     { "rights-as-told", rights_as_told, ON_ALL, 0, 0 },
+    { "replicas-not-to-be-asked", replicas_not_to_be_asked, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

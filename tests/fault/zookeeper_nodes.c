@@ -38,6 +38,39 @@ static void node_deleted_under_holder(void)
     done();
 }
 
+/* A node of another program may have a name of any length. */
+static void evicted_behind_a_long_name(void)
+{
+    enum { LONG = 100000 };
+    char *path = malloc(LONG + 64);
+    hf_client *a, *b;
+    struct pend *p;
+    struct hand h;
+    struct seen s;
+    hf_lease *l;
+
+    CHECK(path);
+    use_one("");
+    h = hand_open(servers->servers[0].port, 10000);
+    a = opened_directly(0);
+    b = opened_directly(0);
+    l = taken(a, "n", NULL);
+    strcpy(path, "/fault/n/");
+    memset(path + strlen(path), 'y', LONG);
+    strcpy(path + LONG, "-lock-");
+    CHECK_NUM(hand_create(&h, path, JUTE_EPHEMERAL_SEQUENTIAL), ==, 0);
+    p = begun(b, "n", LIMIT_MS, NULL);
+    AWAIT(see(a, "n", 2, &s));
+    CHECK_RC(hf_evict(a, "n", s.id, 0, E()), 0);
+    CHECK_RC(pend_end(p, NULL), HF_EEVICTED);
+    given(l);
+    hand_close(&h);
+    free(path);
+    closed(a);
+    closed(b);
+    done();
+}
+
 /* Whoever deletes the node of a waiter evicts it: its call ends. */
 static void node_deleted_under_waiter(void)
 {
@@ -258,6 +291,7 @@ static void queue_cost(void)
 const struct test_case zookeeper_nodes_cases[] = {
     { "node-deleted-under-holder", node_deleted_under_holder, ON_ALL, 0, 0 },
     { "node-deleted-under-waiter", node_deleted_under_waiter, ON_ALL, 0, 0 },
+    { "evicted-behind-a-long-name", evicted_behind_a_long_name, ON_ALL, 0, 0 },
     { "parent-deleted", parent_deleted, ON_ALL, 0, 0 },
     { "foreign-children", foreign_children, ON_ALL, 0, 0 },
     { "rights", rights, ON_ALL, 0, 0 },

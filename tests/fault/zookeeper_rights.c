@@ -26,26 +26,32 @@ static void first_ticket(struct hand *h, char path[1024])
 
 /* ---- rights ---------------------------------------------------------------------- */
 
-/* Two wait; what stands before them goes, and who is next is not to be seen any more. */
-static void list_refused(const char *params, const hf_request *req)
+enum { HOLDERS_MOST = 70 };
+
+/* Two wait; one that stands before them goes, and who is next is not to be seen any more.
+ */
+static void list_refused(const char *params, const hf_request *req, size_t holders)
 {
     struct pend *first, *second;
     struct hand h;
     hf_client *a, *b;
-    hf_lease *l;
+    hf_lease *l[HOLDERS_MOST];
 
     use_one(params);
     h = hand_open(servers->servers[0].port, 60000);
     a = opened_at(rig.place->url);
     b = opened_at(rig.place->url);
-    l = taken(a, "n", req);
+    for (size_t i = 0; i < holders; i++)
+        l[i] = taken(a, "n", req);
     first = queued(b, "n", 1, req);
     second = queued(b, "n", 2, req);
     CHECK_NUM(hand_allow(&h, "/fault/n", NO_READ), ==, 0);
-    given(l);
+    given(l[0]);
     CHECK_RC(pend_end(first, NULL), HF_EAUTH);
     CHECK_RC(pend_end(second, NULL), HF_EAUTH);
     CHECK_NUM(hand_allow(&h, "/fault/n", ALL), ==, 0);
+    for (size_t i = 1; i < holders; i++)
+        given(l[i]);
     CHECK_STR(hand_children(&h, "/fault/n"), ""); /* they have left */
     given(taken(b, "n", req));
     hand_close(&h);
@@ -56,14 +62,42 @@ static void list_refused(const char *params, const hf_request *req)
 
 static void list_refused_to_writers(void)
 {
-    list_refused("names=rw&ttl=12s", NULL);
+    list_refused("names=rw&ttl=12s", NULL, 1);
 }
 
-/* They watch the node itself, and are told nothing of what they may not read: by
- * looking again. */
+/* So many hold that the line itself is watched: who may not read it is told nothing, and
+ * learns it by looking again. */
 static void list_refused_to_permits(void)
 {
-    list_refused("ttl=12s", HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = 1));
+    list_refused("ttl=12s",
+                 HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = HOLDERS_MOST),
+                 HOLDERS_MOST);
+}
+
+/* A few are watched by themselves: their ends are told, and no list is needed. */
+static void no_list_for_permits(void)
+{
+    const hf_request *req = HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = 2);
+    struct pend *first;
+    struct hand h;
+    hf_client *a, *b;
+    hf_lease *l[2];
+
+    use_one("ttl=12s");
+    h = hand_open(servers->servers[0].port, 60000);
+    a = opened_at(rig.place->url);
+    b = opened_at(rig.place->url);
+    for (int i = 0; i < 2; i++)
+        l[i] = taken(a, "n", req);
+    first = queued(b, "n", 1, req);
+    CHECK_NUM(hand_allow(&h, "/fault/n", NO_READ), ==, 0);
+    given(l[0]);
+    given(pend_granted(first));
+    given(l[1]);
+    hand_close(&h);
+    closed(a);
+    closed(b);
+    done();
 }
 
 /* Of the end of a node that may not be read at that moment nobody is told. */
@@ -267,6 +301,7 @@ static void root_as_told(void)
 const struct test_case zookeeper_rights_cases[] = {
     { "list-refused-to-writers", list_refused_to_writers, ON_ALL, 0, 0 },
     { "list-refused-to-permits", list_refused_to_permits, ON_ALL, 0, 0 },
+    { "no-list-for-permits", no_list_for_permits, ON_ALL, 0, 0 },
     { "event-kept-back", event_kept_back, ON_ALL, 0, 0 },
     { "levels-removed", levels_removed, ON_ALL, 0, 0 },
     { "found-of-another-session", found_of_another_session, ON_ALL, 0, 0 },

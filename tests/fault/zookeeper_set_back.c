@@ -72,8 +72,39 @@ static void backup_restored(void)
     done();
 }
 
+static void allow_sessions_of(int ms)
+{
+    char order[64];
+
+    snprintf(order, sizeof(order), "echo maxSessionTimeout=%d >>zoo.cfg", ms);
+    exchange_data(order);
+}
+
+/* A server that allows longer sessions than before gives its leader's clock a longer time,
+ * but not its log: when it starts again, it counts the first one. So the client does (G1).
+ */
+static void sessions_may_be_longer(void)
+{
+    enum { FIRST_MS = 20 * ZK_TICK_MS, LATER_MS = 20 * FIRST_MS };
+    hf_client *c;
+    hf_lease *l;
+
+    use_one("ttl=60s");
+    allow_sessions_of(FIRST_MS);
+    c = opened();
+    l = taken(c, "n", NULL);
+    CHECK_NUM(hf_lease_remaining_ms(l), <=, FIRST_MS);
+    allow_sessions_of(LATER_MS);
+    STAYS(hf_lease_remaining_ms(l) <= FIRST_MS, FIRST_MS * 3 / 2);
+    CHECK_RC(hf_lease_check(l), 0); /* attached in time, and kept */
+    given(l);
+    closed(c);
+    done();
+}
+
 const struct test_case zookeeper_set_back_cases[] = {
     { "data-gone", data_gone, ON_ALL, 0, CASE_LONG },
     { "backup-restored", backup_restored, ON_ALL, 0, CASE_LONG },
+    { "sessions-may-be-longer", sessions_may_be_longer, ON_ALL, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -15,7 +15,7 @@ static void try_request(const uint8_t *data, size_t size, uint32_t caps)
     unsigned char given[sizeof(hf_request) + 16] = { 0 };
     char note[64] = { 0 };
     hf_request *in = (hf_request *)(void *)given;
-    struct request out;
+    struct acquire_spec out;
     hf_error err;
 
     memcpy(given, data, size < sizeof given ? size : sizeof given);

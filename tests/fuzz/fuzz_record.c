@@ -16,7 +16,7 @@ static void must(int ok)
 
 static void lines(const uint8_t *data, size_t len)
 {
-    static struct line l;
+    static struct local_line l;
     int64_t sum = 0;
     void *again;
 
@@ -39,7 +39,7 @@ static void lines(const uint8_t *data, size_t len)
 
 static void waiters(const uint8_t *data, size_t len)
 {
-    struct waiter w;
+    struct local_waiter w;
     void *again;
 
     if (hf__local_waiter_decode(&w, data, len) < 0)

@@ -129,7 +129,7 @@ static void toggle(unsigned i, unsigned how)
     const char *name = how & 1 ? "n" : "m";
     struct hf_op *op = &w.ops[i];
     hf_request req = HF_REQUEST_INIT;
-    struct core_request r;
+    struct acquire_spec r;
 
     req.mode = how & 2 ? HF_READ : HF_MUTEX;
     if (w.started[i]) {
@@ -411,7 +411,7 @@ static void stored(const uint8_t *data, size_t size)
 {
     redisReader *reader = redisReaderCreate();
     void *reply = NULL;
-    struct record rec;
+    struct redis_record rec;
 
     if (size > 0) {
         redisReply copy = text_of((const char *)data, size);

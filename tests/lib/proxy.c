@@ -356,6 +356,13 @@ void proxy_refuse(struct proxy *p, bool refuse)
     ordered(p);
 }
 
+void proxy_aim(struct proxy *p, int server_port)
+{
+    order(p);
+    p->server_port = server_port;
+    ordered(p);
+}
+
 size_t proxy_kept(struct proxy *p, unsigned directions)
 {
     size_t n = 0;

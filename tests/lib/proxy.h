@@ -29,8 +29,9 @@ void proxy_freeze(struct proxy *, unsigned which, unsigned directions);
  * cut on both sides then. Negative: no more. */
 void proxy_cut_after(struct proxy *, long bytes);
 
-void proxy_drop(struct proxy *);                /* cuts every present connection */
-void proxy_refuse(struct proxy *, bool refuse); /* cuts each new one at once */
+void proxy_drop(struct proxy *);                 /* cuts every present connection */
+void proxy_refuse(struct proxy *, bool refuse);  /* cuts each new one at once */
+void proxy_aim(struct proxy *, int server_port); /* new ones lead there */
 
 /* What happened so far. */
 size_t proxy_kept(struct proxy *, unsigned directions); /* bytes frozen now */

@@ -311,6 +311,16 @@ int64_t redis_calls(struct server *s, const char *command)
     return count_calls(s, command);
 }
 
+int64_t redis_errors(struct server *s, const char *word)
+{
+    char field[64];
+    long long n = 0;
+
+    snprintf(field, sizeof(field), "errorstat_%s", word);
+    sscanf(redis_info(s, field), "count=%lld", &n);
+    return n;
+}
+
 int64_t redis_time_us(struct server *s)
 {
     long long seconds, us;

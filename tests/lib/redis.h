@@ -35,6 +35,7 @@ const char *redis_info(struct server *, const char *field);
  * after each other. redis_calls counts one command: "evalsha", "client|kill". */
 int64_t redis_work(struct server *);
 int64_t redis_calls(struct server *, const char *command);
-int64_t redis_time_us(struct server *); /* TIME */
+int64_t redis_errors(struct server *, const char *word); /* answers that began with it */
+int64_t redis_time_us(struct server *);                  /* TIME */
 
 #endif

@@ -52,6 +52,7 @@ void certificate_make(const char *dir, const char *who, const char *names);
  * masters with a replica each. The place's url is set. `ms`: how long a server may be
  * silent until it is given up. */
 void redis_sentinel_start(struct place *, int ms);
+void redis_sentinel_start_with(struct place *, int ms, const char *password); /* theirs */
 void redis_cluster_start(struct place *, int ms);
 struct server *redis_sentinel_master(struct redis_place *); /* as the sentinels see it */
 void redis_replicated(struct redis_place *, struct server *master); /* all it did so far */

@@ -61,6 +61,17 @@ static bool sentinel_agrees(struct server *s)
 
 void redis_sentinel_start(struct place *p, int ms)
 {
+    redis_sentinel_start_with(p, ms, NULL);
+}
+
+static void sentinel_password(struct server *s, const char *password)
+{
+    redis_config(s, "requirepass %s\nsentinel sentinel-pass %s", password, password);
+    snprintf(s->login, sizeof(s->login), "default %s", password);
+}
+
+void redis_sentinel_start_with(struct place *p, int ms, const char *password)
+{
     struct redis_place *r = redis_place_new(p, 1 + REPLICAS);
 
     for (size_t i = 0; i < SENTINELS; i++)
@@ -74,6 +85,8 @@ void redis_sentinel_start(struct place *p, int ms)
         AWAIT(strcmp(redis_info(&r->servers[i], "master_link_status"), "up") == 0);
     for (size_t i = 0; i < SENTINELS; i++) {
         sentinel_config(r, i, ms);
+        if (password)
+            sentinel_password(&r->servers[r->data + i], password);
         redis_run(&r->servers[r->data + i]);
     }
     for (size_t i = r->data; i < r->n; i++)

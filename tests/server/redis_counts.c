@@ -342,12 +342,12 @@ static const struct test_case counts_cases[] = {
 };
 extern const struct test_case listing_cases[], many_cases[], script_cases[], walk_cases[];
 #ifdef HOLDFAST
-extern const struct test_case bench_cases[];
+extern const struct test_case bench_cases[], redis_warnings_cases[];
 #endif
 
-const struct test_case *const tables[] = { counts_cases, listing_cases, many_cases,
+const struct test_case *const tables[] = { counts_cases, listing_cases,        many_cases,
                                            script_cases, walk_cases,
 #ifdef HOLDFAST
-                                           bench_cases,
+                                           bench_cases,  redis_warnings_cases,
 #endif
                                            NULL };

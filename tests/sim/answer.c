@@ -1,57 +1,8 @@
 /* answer.c: the client's end of the network, the other half: what the store answers or
- * tells becomes events of the seam. In the ordered family the driver decides here, by
- * the line that it has read, whether its ticket holds, and watches the ticket whose
- * end concerns it. */
+ * tells becomes events of the seam. For the kit that is in sender.c and ordered.c. */
 #include "sim.h"
 
 #include <string.h>
-
-/* ---- deciding by reading (ORDERED) ----------------------------------------------- */
-
-static const struct srow *row_of(const struct snap *s, uint64_t token, int *at)
-{
-    for (*at = 0; *at < s->n; ++*at)
-        if (s->rows[*at].token == token)
-            return &s->rows[*at];
-    return NULL;
-}
-
-static bool in_prefix(const struct snap *s, int mine)
-{
-    const struct srow *head = &s->rows[0];
-    int64_t sum = 0;
-
-    for (int i = 0; i <= mine; i++) {
-        const struct srow *r = &s->rows[i];
-
-        if (r->kind != head->kind || r->capacity != head->capacity)
-            return false;
-        sum = sum_of(sum, r->weight);
-        if (sum > head->capacity)
-            return false;
-    }
-    return true;
-}
-
-/* Exclusive: the predecessor; shared: the nearest exclusive ahead; permits: any change. */
-static uint64_t whom_to_watch(const struct snap *s, int mine)
-{
-    if (s->rows[mine].kind == LINE_PERMITS)
-        return 0;
-    for (int i = mine - 1; i >= 0; i--)
-        if (s->rows[mine].weight > 1 || s->rows[i].weight > 1 ||
-            s->rows[i].kind != s->rows[mine].kind)
-            return s->rows[i].token;
-    return 0;
-}
-
-static void read_again(struct sim_client *c, struct dt *d, uint64_t watch)
-{
-    struct msg m = drv_about(c, M_READ, d);
-
-    d->watch = m.watch = watch;
-    drv_send(c, &m);
-}
 
 static void withdraw(struct sim_client *c, struct dt *d, int why)
 {
@@ -62,37 +13,6 @@ static void withdraw(struct sim_client *c, struct dt *d, int why)
     d->withdrawing = why;
     m.withdraws = true;
     drv_send(c, &m);
-}
-
-static void decide(struct sim_client *c, struct dt *d, const struct snap *s)
-{
-    int mine;
-    const struct srow *r = row_of(s, d->token, &mine);
-    struct ticket *t = d->t;
-    uint64_t watch;
-
-    if ((d->state != DT_JOINING && d->state != DT_WAITING) || d->withdrawing)
-        return;
-    if (!r) {
-        drv_gone(c, d, oracle_was_evicted(d->token) ? HF_EEVICTED : HF_ELOST);
-        return;
-    }
-    if (s->rows[0].kind != t->kind || s->rows[0].capacity != t->capacity) {
-        withdraw(c, d, HF_EMISMATCH);
-        return;
-    }
-    if (in_prefix(s, mine)) {
-        d->state = DT_HELD;
-        ev_granted(t, r->fence, t->life->sent_at);
-        return;
-    }
-    watch = whom_to_watch(s, mine);
-    d->state = DT_WAITING;
-    ev_waiting(t, (uint32_t)mine, -1);
-    if (d->state == DT_WAITING && drv_put_off(c, d, 9))
-        withdraw(c, d, HF_EBUSYSTORE);
-    else if (d->state == DT_WAITING && d->watch != watch)
-        read_again(c, d, watch);
 }
 
 /* ---- answers --------------------------------------------------------------------- */
@@ -144,23 +64,12 @@ static void joined(struct sim_client *c, const struct msg *m)
 {
     struct dt *d = drv_known(c, m);
 
-    if (!d)
-        return;
-    if (w.plan->family == ORDERED && m->inc == c->inc && m->rc == HF_ELOST && !m->again) {
-        drv_session_dead(c);
-        return;
-    }
-    if (w.plan->family == ORDERED && m->again && c->session && m->inc == c->inc)
-        ev_alive(c->session, m->sent_at, m->ttl_ms);
-    d = drv_known(c, m);
-    if (d && d->state == DT_LEAVING && m->rc == 0 && m->fence && d->t->life != c->session)
+    if (d && d->state == DT_LEAVING && m->rc == 0 && m->fence)
         ev_granted(d->t, m->fence, m->sent_at); /* too late: its leave is on the way */
     if (!d || d->state != DT_JOINING)
         return;
     if (m->rc < 0) {
         drv_gone(c, d, m->rc);
-    } else if (w.plan->family == ORDERED) {
-        decide(c, d, m->snap);
     } else if (m->fence) {
         d->state = DT_HELD;
         ev_granted(d->t, m->fence, m->sent_at);
@@ -245,14 +154,13 @@ static void session_answered(struct sim_client *c, const struct msg *m)
 {
     if (m->inc != c->inc || !c->session)
         return;
-    if (m->rc < 0) {
-        drv_session_dead(c);
+    if (m->rc < 0) { /* it is over: that is said by the next greeting */
+        driver_silent(c, 0, false);
         return;
     }
     ev_alive(c->session, m->sent_at, m->ttl_ms);
-    for (int i = 0; i < TICKETS; i++)
-        if (c->dts[i].state == DT_WAITING)
-            read_again(c, &c->dts[i], c->dts[i].watch == 1 ? 0 : c->dts[i].watch);
+    hf__ordered_erase_again(&c->ordered);
+    hf__ordered_look_again(&c->ordered);
 }
 
 static size_t hint_text(uint32_t mask, char *buf)
@@ -335,8 +243,6 @@ static void told(struct sim_client *c, struct msg *m)
         drv_gone(c, d, oracle_was_evicted(d->token) ? HF_EEVICTED : HF_ELOST);
     } else if (m->kind == N_MARK && d->state == DT_HELD) {
         ev_marked(d->t);
-    } else if (m->kind == N_FIRED && d->state == DT_WAITING) {
-        read_again(c, d, d->watch);
     } else if (m->kind == N_GRANT && d->state == DT_JOINING) {
         d->woken = m->fence;
         d->woken_seq = m->seq;
@@ -360,19 +266,8 @@ static void is_up(struct sim_client *c, const struct msg *m)
     driver_learns(c);
     sender_up(c);
     ev_store(&c->store, STORE_UP, NULL);
-}
-
-static void decide_by(struct sim_client *c, const struct msg *m)
-{
-    struct dt *d = drv_known(c, m);
-
-    if (MUTANT(READ_RENEWS) && c->session && m->inc == c->inc &&
-        proc_now(&w.procs[c->proc]) - m->sent_at < c->session->given_ms * US / 2)
-        ev_alive(c->session, m->sent_at, c->session->given_ms);
-    if (d && m->rc == HF_EAUTH && d->state == DT_WAITING && !d->withdrawing)
-        drv_gone(c, d, HF_EAUTH);
-    else if (d && m->snap)
-        decide(c, d, m->snap);
+    if (w.plan->family == ORDERED)
+        hf__ordered_up(&c->ordered);
 }
 
 static void amended(struct sim_client *c, const struct msg *m)
@@ -398,9 +293,13 @@ static void said_bye(struct sim_client *c, const struct msg *m)
 
 void driver_receive(struct sim_client *c, struct msg *m)
 {
-    static void (*const handle[])(struct sim_client *, const struct msg *) = {
-        is_up, joined, left,      amended, renewed, looked, session_answered,
-        saw,   saw,    decide_by, said_bye
+    static void (*const others[])(struct sim_client *, const struct msg *) = {
+        is_up, joined, left, amended, renewed, looked, NULL, saw, saw, NULL, NULL
+    };
+    static void (*const ordered[])(struct sim_client *, const struct msg *) = {
+        is_up, ordered_joined, ordered_left,     ordered_amended,
+        NULL,  NULL,           session_answered, saw,
+        saw,   ordered_read,   said_bye
     };
 
     if (m->epoch != c->epoch && m->kind < N_GRANT)
@@ -408,10 +307,14 @@ void driver_receive(struct sim_client *c, struct msg *m)
     if (m->kind >= N_GRANT && c->last_in > w.now)
         tally_sight(S_OVERTAKEN);
     if (m->epoch == c->epoch && c->open && !sender_receive(c, m)) {
-        if (m->kind >= N_GRANT)
+        if (m->kind == N_FIRED)
+            ordered_fired(c, m);
+        else if (m->kind >= N_GRANT)
             told(c, m);
+        else if (w.plan->family == ORDERED)
+            ordered[m->kind - R_HELLO](c, m);
         else
-            handle[m->kind - R_HELLO](c, m);
+            others[m->kind - R_HELLO](c, m);
     }
     free_snap(m->snap);
 }

@@ -4,10 +4,8 @@
  * while the store is away; it reports UP only when the store refuses the requests of
  * older connections (G7); it takes sent_at before sending.
  *
- * SCRIPTED and LOOSE go through the kit (sender.c). SYNC (the embedded store): the answer
- * comes inside the verb. ORDERED: the driver
- * decides by the line that it reads whether its ticket holds, and watches the ticket
- * whose end concerns it. */
+ * SYNC (the embedded store): the answer comes inside the verb. The others go through the
+ * kit: SCRIPTED and LOOSE in sender.c, ORDERED in ordered.c. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -173,12 +171,13 @@ void drv_session_dead(struct sim_client *c)
         return;
     c->session = NULL;
     drv_retire(c, l);
+    hf__ordered_over(&c->ordered);
     ev_dead(l);
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */
 
-static uint32_t hints_of(const struct ticket *t)
+uint32_t drv_hints(const struct ticket *t)
 {
     uint32_t mask = 0;
 
@@ -194,8 +193,12 @@ static void join(struct store *s, struct ticket *t)
     struct msg m;
     bool first;
 
-    if (by_kit()) {
+    if (by_scripts()) {
         sender_join(c, t);
+        return;
+    }
+    if (w.plan->family == ORDERED) {
+        ordered_join(c, t);
         return;
     }
     first = !drv_ticket(c, t);
@@ -214,22 +217,12 @@ static void join(struct store *s, struct ticket *t)
         drv_gone(c, d, HF_EBUSYSTORE);
         return;
     }
-    if (w.plan->family == ORDERED && !c->session) {
-        c->session = hf__life_new(s, LIFE_WIDE, t->ttl_ms);
-        if (!c->session) {
-            drv_gone(c, d, HF_ENOMEM);
-            return;
-        }
-    }
-    if (w.plan->family == ORDERED && t->life != c->session)
-        hf__hang(t, c->session);
     m = drv_about(c, M_JOIN, d);
     m.try_only = t->try_only;
     m.barge = t->barge;
-    m.hints = hints_of(t);
+    m.hints = drv_hints(t);
     d->withdrawing = 0;
     d->woken = 0;
-    d->watch = 1; /* nobody's token */
     SAY("client %u: join %s, ticket %04x%s", c->id, t->name, TOK(d->token),
         t->try_only ? ", only if free" : "");
     drv_send(c, &m);
@@ -242,8 +235,12 @@ static void leave(struct store *s, struct ticket *t)
     struct msg m;
 
     oracle_left(t);
-    if (by_kit()) {
+    if (by_scripts()) {
         sender_leave(c, t);
+        return;
+    }
+    if (w.plan->family == ORDERED) {
+        hf__ordered_leave(&c->ordered, t);
         return;
     }
     d = remember(c, t, DT_LEAVING);
@@ -264,8 +261,12 @@ static void amend(struct store *s, struct ticket *t)
     struct sim_client *c = in_use(s);
     struct msg m;
 
-    if (by_kit()) {
+    if (by_scripts()) {
         sender_amend(c, t);
+        return;
+    }
+    if (w.plan->family == ORDERED) {
+        ordered_amend(c, t);
         return;
     }
     m = drv_about(c, M_AMEND, drv_ticket(c, t));
@@ -288,8 +289,12 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
 {
     struct sim_client *c = in_use(s);
 
-    if (by_kit()) {
+    if (by_scripts()) {
         hf__scripted_renew(&c->scripted, lives, n);
+        return;
+    }
+    if (w.plan->family == ORDERED) {
+        ordered_renew(c, lives, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -298,14 +303,8 @@ static void renew(struct store *s, struct life *const *lives, size_t n)
 
         if (!d)
             continue;
-        m = drv_about(c,
-                      lives[i]->kind == LIFE_OWN    ? M_RENEW
-                      : lives[i]->kind == LIFE_WAIT ? M_WAIT
-                                                    : M_SESSION,
-                      d);
+        m = drv_about(c, lives[i]->kind == LIFE_OWN ? M_RENEW : M_WAIT, d);
         m.ttl_ms = lives[i]->ttl_ms;
-        if (m.kind == M_SESSION)
-            m.slot = -1;
         if (m.kind == M_WAIT)
             m.inc = (uint32_t)lives[i]->drv[0];
         SAY("client %u: renew %s, ticket %04x%s", c->id, d->t->name, TOK(d->token),
@@ -391,8 +390,10 @@ static int open_store(struct store **ret, const struct url *u, struct env *env,
     c->inc = 1;
     c->up = w.plan->family == SYNC;
     c->epoch = 1;
+    if (w.plan->family == ORDERED)
+        ordered_open(c);
     *ret = &c->store;
-    return by_kit() ? sender_open(c) : 0;
+    return by_scripts() ? sender_open(c) : 0;
 }
 
 static void shut(struct store *s)
@@ -411,6 +412,8 @@ static void close_store(struct store *s)
     struct sim_client *c = sim_of(s);
 
     sender_close(c);
+    if (w.plan->family == ORDERED)
+        hf__ordered_close(&c->ordered);
     for (int i = 0; i < TICKETS; i++)
         if (c->dts[i].state != DT_FREE)
             drv_forget(c, &c->dts[i]);

@@ -27,6 +27,7 @@ static const struct mutation {
 } mutations[] = {
 #define HF_X(name, word, text) { MUTANT_##name, word, text },
     HF_CORE_MUTANTS(HF_X) SIM_MUTANTS(HF_X) HF_SCRIPTED_MUTANTS(HF_X)
+        HF_ORDERED_MUTANTS(HF_X)
 #undef HF_X
 };
 enum { MUTATIONS = sizeof mutations / sizeof mutations[0] };

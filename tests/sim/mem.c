@@ -101,7 +101,7 @@ void sim_free(void *data)
         return;
     }
     if (b->hold) {
-        oracle_freed(data, b->known);
+        oracle_freed(data, b->known || ((struct hold *)data)->t.drv_ptr);
         if (w.broke)
             return; /* somebody may still look at it */
     }

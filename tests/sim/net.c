@@ -74,7 +74,7 @@ void store_reply(const struct msg *to, struct msg *a)
         return;
     }
     e = new_event(E_TO_CLIENT, w.now + delay(c, 2));
-    if (a->kind == R_LOOK)
+    if (a->kind == R_LOOK || (a->kind == R_READ && w.plan->like_etcd))
         e->at += (int64_t)draw((uint64_t)w.plan->look_us + 1);
     else if (e->at < c->last_in)
         e->at = c->last_in;
@@ -85,14 +85,37 @@ void store_reply(const struct msg *to, struct msg *a)
     push_event(e);
 }
 
+/* Events of a store that are in one order with its answers. */
+static void notify_in_order(struct sim_client *c, struct msg *m)
+{
+    struct ev *e = new_event(E_TO_CLIENT, w.now + delay(c, 3));
+
+    if (e->at < c->last_in)
+        e->at = c->last_in;
+    c->last_in = e->at;
+    m->epoch = c->epoch;
+    e->id = c->id;
+    e->m = *m;
+    push_event(e);
+}
+
 /* News that was not asked for comes on a channel of its own: it may overtake, come
- * twice, much later, or not at all. */
+ * twice, much later, or not at all. Of a client's own nodes an ordered store loses nothing.
+ */
 void store_notify(uint8_t id, struct msg *m)
 {
     struct sim_client *c = w.by_id[id];
     int64_t late = 0;
     int copies = 1;
 
+    if (c && m->kind == N_FIRED && !c->silent && !c->stale &&
+        (!w.plan->like_etcd || m->now || !c->up)) {
+        if (m->now || w.quiet || !c->up || draw(1000000) >= w.plan->wake_lost_ppm / 4)
+            notify_in_order(c, m);
+        else
+            tally_sight(S_WAKE_LOST);
+        return;
+    }
     if (!c || c->silent || c->stale || (!c->up && w.plan->family != SYNC))
         return;
     if (!w.quiet && draw(1000000) < w.plan->wake_lost_ppm) {
@@ -172,6 +195,8 @@ void driver_cut(struct sim_client *c, int64_t blocked_us)
         ev_risk(c->session);
     ev_store(&c->store, STORE_DOWN, &err);
     sender_lost(c);
+    if (w.plan->family == ORDERED)
+        hf__ordered_down(&c->ordered);
     for (int i = 0; i < TICKETS; i++) {
         c->dts[i].withdrawing = 0; /* that leave may be lost: it is decided anew */
         if (c->dts[i].state == DT_LEAVING) {

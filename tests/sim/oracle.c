@@ -126,6 +126,15 @@ bool oracle_was_evicted(uint64_t token)
     return false;
 }
 
+/* Nobody has let it in: it was taken out of an ordered line before its turn came. */
+static bool never_admitted(uint64_t token, uint64_t fence)
+{
+    for (unsigned i = 0; i < 32; i++)
+        if (w.evicted[i] == token && w.evicted_early[i] == fence)
+            return true;
+    return false;
+}
+
 static void fence_told(struct line *l, const struct oh *o)
 {
     bool exclusive = o->h->t.weight == o->h->t.capacity;
@@ -206,6 +215,10 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
                       .by_hand = h->no_renew || h->max_hold_ms > 0 };
     o->excused = oracle_was_evicted(o->token) ||
                  (s ? s->early : w.forgot_at >= 0 || w.plan->by_wall);
+    if (never_admitted(o->token, h->t.fence))
+        violate("G1",
+                "%s is granted to ticket %04x, which had left the line while it waited",
+                h->t.name, TOK(o->token));
     if (s && s->fence != h->t.fence)
         violate("G2", "%s: the store gave fence %" PRIu64 ", told is %" PRIu64, h->t.name,
                 s->fence, h->t.fence);
@@ -307,6 +320,8 @@ void oracle_evicted(const struct st *s)
 {
     struct line *l = &w.lines[s->line];
 
+    w.evicted_early[w.nevicted % 32] =
+        w.plan->family == ORDERED && !s->prefix ? s->fence : 0;
     w.evicted[w.nevicted++ % 32] = s->token;
     for (int i = 0; i < l->nheld; i++)
         if (l->held[i].token == s->token)

@@ -7,21 +7,31 @@
 
 #include <string.h>
 
-static void fire(struct line *l, uint64_t token)
+/* of: whose node it is; `now` says that it is its own, `again` that it is still there. */
+static void tell(const struct line *l, struct watch_on at, uint8_t of, bool changed)
+{
+    store_notify(at.id, &(struct msg){ .kind = N_FIRED,
+                                       .id = at.id,
+                                       .slot = -1,
+                                       .fence = at.fence,
+                                       .shared = at.shared,
+                                       .now = at.fence && at.id == of,
+                                       .again = changed,
+                                       .line = (uint8_t)(l - w.lines) });
+}
+
+/* A node has ended or changed, or (fence 0) one has come. */
+static void fire(struct line *l, uint64_t fence, bool shared, uint8_t of, bool changed)
 {
     for (int i = 0; i < l->nwatches;) {
         struct watch_on at = l->watches[i];
 
-        if (at.token != token && at.token != 0) {
+        if (at.fence == 0 ? changed : at.fence != fence || at.shared != shared) {
             i++;
             continue;
         }
         l->watches[i] = l->watches[--l->nwatches];
-        store_notify(at.id, &(struct msg){ .kind = N_FIRED,
-                                           .id = at.id,
-                                           .slot = at.slot,
-                                           .gen = at.gen,
-                                           .line = (uint8_t)(l - w.lines) });
+        tell(l, at, of, changed);
     }
 }
 
@@ -48,11 +58,22 @@ static void regard(struct line *l)
 
 void order_drop(struct line *l, struct st *s)
 {
-    uint64_t token = s->token;
+    struct st was = *s;
 
     free_st(s);
-    fire(l, token);
+    fire(l, was.fence, was.shared, was.id, false);
     regard(l);
+}
+
+static struct st *node_of(const struct line *l, uint64_t fence, bool shared)
+{
+    list_for(n, &l->queue) {
+        struct st *s = container_of(n, struct st, node);
+
+        if (s->fence == fence && s->shared == shared)
+            return s;
+    }
+    return NULL;
 }
 
 static void plan_session(uint8_t id)
@@ -117,25 +138,6 @@ static int attend(const struct msg *m)
     return 0;
 }
 
-static bool would_hold(const struct line *l, const struct msg *m, int *rc)
-{
-    const struct st *head = NULL;
-    int64_t sum = 0;
-
-    *rc = HF_EBUSY;
-    list_for(n, &l->queue) {
-        const struct st *s = container_of(n, struct st, node);
-
-        head = head ? head : s;
-        if (head->lk != m->lk || head->capacity != m->capacity) {
-            *rc = HF_EMISMATCH;
-            return false;
-        }
-        sum = sum_of(sum, s->weight);
-    }
-    return sum_of(sum, m->weight) <= m->capacity;
-}
-
 static void join(struct msg *m, struct msg *a)
 {
     struct line *l = &w.lines[m->line];
@@ -143,75 +145,126 @@ static void join(struct msg *m, struct msg *a)
 
     if ((a->rc = attend(m)) < 0)
         return;
-    a->again = true; /* the session was renewed */
-    s = store_find(m->line, m->token);
-    if (!s && m->try_only && !would_hold(l, m, &a->rc))
-        return;
-    a->rc = 0;
-    if (!s) {
-        s = new_st(m);
-        s->fence = ++w.revision;
-        list_push(&l->queue, &s->node);
-        regard(l);
-    }
-    a->fence = s->fence;
-    a->snap = new_snap();
-    fill_rows(a->snap, l, m->id);
+    s = new_st(m);
+    a->fence = s->fence = ++w.revision;
+    list_push(&l->queue, &s->node);
+    fire(l, 0, false, s->id, false);
+    regard(l);
 }
 
 /* What a follower knows that is cut off from its leader. */
-static struct snap old[PROCS * SLOTS][LINES];
+static struct old {
+    struct snap lines[LINES];
+    uint64_t revision;
+} old[PROCS * SLOTS];
 
 void order_cut_off(const struct sim_client *c)
 {
-    for (int i = 0; i < w.plan->lines; i++) {
-        struct snap *s = &old[c->proc * SLOTS + c->slot][i];
+    struct old *o = &old[c->proc * SLOTS + c->slot];
 
-        s->n = 0;
-        fill_rows(s, &w.lines[i], c->id);
+    o->revision = w.revision;
+    for (int i = 0; i < w.plan->lines; i++) {
+        o->lines[i].n = 0;
+        fill_rows(&o->lines[i], &w.lines[i], c->id);
     }
+}
+
+/* The whole line, one node, or the nodes of one ticket. */
+static struct snap *part_of(const struct msg *m, const struct snap *all)
+{
+    struct snap *s = new_snap();
+
+    s->n = 0;
+    for (int i = 0; i < all->n; i++) {
+        const struct srow *r = &all->rows[i];
+
+        if (m->what == READ_LIST || m->what == READ_TRY ||
+            (m->what == READ_ENTRY && r->fence == m->fence && r->shared == m->shared) ||
+            (m->what == READ_CHECK && r->fence == m->fence) ||
+            (m->what == READ_FIND && r->token == m->token))
+            s->rows[s->n++] = *r;
+    }
+    return s;
 }
 
 static void read_old(const struct msg *m, const struct sim_client *c)
 {
-    const struct snap *s = &old[c->proc * SLOTS + c->slot][m->line];
+    const struct old *o = &old[c->proc * SLOTS + c->slot];
     struct msg a = *m;
 
     tally_sight(S_OLD_READ);
     a.rc = 0;
-    a.snap = new_snap();
-    a.snap->n = s->n;
-    memcpy(a.snap->rows, s->rows, (size_t)s->n * sizeof s->rows[0]);
+    a.revision = o->revision;
+    a.snap = part_of(m, &o->lines[m->line]);
     store_reply(m, &a);
 }
 
-static bool watched(const struct line *l, const struct msg *m)
+static void watch(struct line *l, uint8_t id, uint64_t fence, bool shared)
 {
     for (int i = 0; i < l->nwatches; i++) {
         const struct watch_on *at = &l->watches[i];
 
-        if (at->id == m->id && at->slot == m->slot && at->gen == m->gen &&
-            at->token == m->watch)
-            return true;
+        if (at->id == id && at->fence == fence && at->shared == shared)
+            return;
     }
-    return false;
+    if (l->nwatches < ROWS)
+        l->watches[l->nwatches++] =
+            (struct watch_on){ .fence = fence, .shared = shared, .id = id };
 }
 
 /* A read, too, shows the store that the session lives; but its answer may come from a
  * follower that cannot tell the leader, so that nobody may count on it. */
 static void read_line(const struct msg *m, struct msg *a)
 {
+    static struct snap all;
     struct line *l = &w.lines[m->line];
     struct sess *s = &w.sessions[m->id];
 
     if (s->alive && s->inc == m->inc)
         s->expires = w.now + s->ttl_ms * US;
     a->rc = 0;
-    a->snap = new_snap();
-    fill_rows(a->snap, l, m->id);
-    if (l->nwatches < ROWS && (m->watch == 0 || store_find(m->line, m->watch)) &&
-        !watched(l, m))
-        l->watches[l->nwatches++] = (struct watch_on){ m->watch, m->id, m->slot, m->gen };
+    a->revision = w.revision;
+    all.n = 0;
+    fill_rows(&all, l, m->id);
+    a->snap = part_of(m, &all);
+    if (m->what == READ_ENTRY && a->snap->n > 0)
+        watch(l, m->id, m->fence, m->shared);
+    if (m->what == READ_LIST && m->again)
+        watch(l, m->id, 0, false);
+}
+
+/* Its connection is a new one: the watches that it has are set again, and what they had to
+ * tell is told before anything else. */
+void order_greeted(struct sim_client *c)
+{
+    for (int i = 0; i < w.plan->lines; i++)
+        for (int k = 0; k < w.lines[i].nwatches;)
+            if (w.lines[i].watches[k].id == c->id)
+                w.lines[i].watches[k] = w.lines[i].watches[--w.lines[i].nwatches];
+            else
+                k++;
+    list_for(n, &c->ordered.lines) {
+        const struct ordered_line *l = container_of(n, struct ordered_line, all);
+        struct line *at = &w.lines[ordered_number(l)];
+
+        if (l->watch == WATCH_SET)
+            tell(at, (struct watch_on){ .id = c->id }, c->id, false);
+        for (size_t i = 0; i < l->n; i++) {
+            const struct ordered_entry *e = l->entries[i];
+            bool shared = e->name[0] == 'r';
+            const struct st *s = node_of(at, (uint64_t)e->form.seq, shared);
+
+            if (e->watch != WATCH_SET)
+                continue;
+            if (s && s->weight == e->form.weight)
+                watch(at, c->id, s->fence, shared);
+            else
+                tell(at,
+                     (struct watch_on){
+                         .id = c->id, .fence = (uint64_t)e->form.seq, .shared = shared },
+                     c->id, s != NULL);
+        }
+    }
 }
 
 /* For inspection, where the prefix stands as holders. */
@@ -238,13 +291,15 @@ static void amend(const struct msg *m, struct msg *a)
 {
     struct line *l = &w.lines[m->line];
     struct st *s = store_find(m->line, m->token);
+    bool lighter = s && m->weight < s->weight, was = s && s->shared;
 
     a->rc = s ? 0 : HF_ELOST;
-    if (s && m->weight < s->weight) {
-        s->weight = m->weight;
-        fire(l, s->token);
-        regard(l);
-    }
+    if (!lighter)
+        return;
+    s->weight = m->weight;
+    s->shared = !w.plan->like_etcd;
+    fire(l, s->fence, was, s->id, w.plan->like_etcd);
+    regard(l);
 }
 
 static void evict(const struct msg *m, struct msg *a)
@@ -255,12 +310,6 @@ static void evict(const struct msg *m, struct msg *a)
     if (a->rc < 0)
         return;
     oracle_evicted(s);
-    store_notify(s->id, &(struct msg){ .kind = N_GONE,
-                                       .id = s->id,
-                                       .slot = s->slot,
-                                       .gen = s->gen,
-                                       .token = s->token,
-                                       .line = s->line });
     order_drop(&w.lines[m->line], s);
 }
 
@@ -281,7 +330,7 @@ void order_receive(struct msg *m)
         join(m, &a);
         break;
     case M_LEAVE:
-        s = store_find(m->line, m->token);
+        s = node_of(&w.lines[m->line], m->fence, m->shared);
         if (MUTANT(RELEASE_BY_NAME) && !list_empty(&w.lines[m->line].queue))
             s = container_of(list_first(&w.lines[m->line].queue), struct st, node);
         if (s) {

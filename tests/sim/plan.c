@@ -13,7 +13,8 @@ enum {
     STOPS = 0x570b7,
     INSIDE = 0x1451de,
     BOUNCES = 0xb0cce5,
-    ECHOES = 0xec40
+    ECHOES = 0xec40,
+    LIKE_ETCD = 0xe7cd
 };
 
 static uint64_t state;
@@ -89,6 +90,7 @@ static void shape(struct plan *p)
     p->deaths_by_dead = chance(50);
     p->busy = chance(20);
     p->calm = chance(25);
+    p->like_etcd = p->family == ORDERED && mix(p->seed ^ LIKE_ETCD) % 2 == 0;
     p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     if (p->calm)
         return;

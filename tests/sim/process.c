@@ -352,6 +352,8 @@ void process_fault(const struct act *a)
 
 void process_quiet(void)
 {
+    bool slept[PROCS] = { false };
+
     w.quiet = true;
     w.quiet_at = w.now;
     SAY("from here on nothing more goes wrong");
@@ -359,7 +361,8 @@ void process_quiet(void)
         struct proc *p = &w.procs[i];
 
         p->no_memory_until = 0;
-        if (p->paused_until > w.now)
+        slept[i] = p->paused_until > w.now;
+        if (slept[i])
             p->paused_until = p->ran_at = w.now;
         touch_all(p);
     }
@@ -369,7 +372,9 @@ void process_quiet(void)
 
         if (!c)
             continue;
-        if (c->silent || c->stale)
+        /* what was sent to a sleeper comes when it was to wake: what is sent from now on
+         * would overtake it, which one ordered stream does not do */
+        if (c->silent || c->stale || (w.plan->family == ORDERED && slept[c->proc]))
             cut(c, 0);
         c->blocked_until = 0;
         driver_connect(c);

@@ -155,8 +155,9 @@ static void look_of_waiters(const struct msg *m, struct msg *a)
     fill_rows(a->snap, l, m->id);
 }
 
-/* One that was granted is renewed by this request of its owner. A mark that its owner has
- * not heard of ends it. */
+/* One that was granted is renewed by this request of its owner, which may come late: when
+ * the owner has renewed it for longer, that stays. A mark that its owner has not heard of
+ * ends it. */
 static struct srow place_of(const struct msg *m, uint64_t token)
 {
     const struct line *l = &w.lines[m->line];
@@ -171,8 +172,10 @@ static struct srow place_of(const struct msg *m, uint64_t token)
         return r;
     }
     r.fence = s->fence;
-    s->expires = w.now + m->ttl_ms * US;
-    s->sent_at = m->sent_at;
+    if (s->expires < w.now + m->ttl_ms * US) {
+        s->expires = w.now + m->ttl_ms * US;
+        s->sent_at = m->sent_at;
+    }
     s->told = true;
     return r;
 }
@@ -233,7 +236,8 @@ void fill_rows(struct snap *snap, const struct line *l, uint8_t id)
                                .hints = s->hints,
                                .marked = s->marked,
                                .sent_at = s->sent_at,
-                               .mine = s->id == id && (i == 1 || !s->told) };
+                               .mine = s->id == id && (i == 1 || !s->told),
+                               .shared = s->shared };
             if (i == 1)
                 snap->rows[snap->n - 1].expires_ms = line_recheck_ms(l, s);
         }
@@ -276,7 +280,7 @@ static void scripted(struct msg *m, struct msg *a)
         renew(m, a);
         break;
     case M_WAIT:
-        if (by_kit())
+        if (by_scripts())
             look_by_name(m, a);
         else
             look_of_waiters(m, a);
@@ -295,6 +299,15 @@ static void scripted(struct msg *m, struct msg *a)
     }
 }
 
+static bool gave_up(const struct sim_client *c, const struct msg *m)
+{
+    if (by_scripts())
+        return sender_gave_up(c, m);
+    if (w.plan->family == ORDERED)
+        return ordered_gave_up(c, m);
+    return c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING;
+}
+
 /* Requests come when nobody wants them any more. */
 static void regard(const struct msg *m)
 {
@@ -302,9 +315,7 @@ static void regard(const struct msg *m)
 
     if (c && m->epoch < c->epoch)
         tally_sight(S_OLD);
-    if (c && m->kind == M_JOIN &&
-        (by_kit() ? sender_gave_up(c, m)
-                  : c->dts[m->slot].gen != m->gen || c->dts[m->slot].state == DT_LEAVING))
+    if (c && m->kind == M_JOIN && gave_up(c, m))
         tally_sight(S_AFTER);
 }
 
@@ -370,9 +381,11 @@ void store_receive(struct msg *m)
                        !w.sessions[m->id].alive
                    ? HF_ELOST
                    : 0;
+        if (w.plan->family == ORDERED && w.by_id[m->id])
+            order_greeted(w.by_id[m->id]);
     } else if (too_old(m)) {
         return;
-    } else if (by_kit() && bounces(m)) {
+    } else if (by_scripts() && bounces(m)) {
         a.bounced = true;
     } else if (refuses(m)) {
         SAY("store: refuses client %u", m->id);

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool by_kit(void)
+bool by_scripts(void)
 {
     return w.plan->family == SCRIPTED || w.plan->family == LOOSE;
 }
@@ -126,8 +126,7 @@ static void answer_nothing(struct sim_client *c, struct call *k)
         return;
     switch (was.kind) {
     case M_JOIN:
-        if (c->lost_join_ms < was.t->ttl_ms)
-            c->lost_join_ms = was.t->ttl_ms;
+        echo_lost(&c->echo, was.t->ttl_ms);
         hf__scripted_joined(&c->scripted, was.t, was.sent_at, &nothing);
         break;
     case M_LEAVE:
@@ -180,15 +179,6 @@ void sender_lost(struct sim_client *c)
     }
 }
 
-static uint32_t hints_of(const struct ticket *t)
-{
-    uint32_t mask = 0;
-
-    for (size_t i = 0; i < t->hints_len; i += strlen(t->hints + i) + 1)
-        mask |= 1u << line_of(t->hints + i);
-    return mask;
-}
-
 static struct msg about(const struct ticket *t)
 {
     return (struct msg){ .line = (uint8_t)line_of(t->name),
@@ -201,7 +191,7 @@ static struct msg about(const struct ticket *t)
                          .try_only = t->try_only,
                          .barge = t->barge,
                          .keep_ms = t->keep_ms,
-                         .hints = hints_of(t) };
+                         .hints = drv_hints(t) };
 }
 
 /* Also again, if the store has asked for that. False: what it is about has gone. */
@@ -325,7 +315,7 @@ static void send_renewal(struct scripted *s, struct scripted_renewal *r)
 static bool echoes(struct scripted *s, const struct ticket *t)
 {
     (void)t;
-    return now_of(client_at(s)) < client_at(s)->echo_until;
+    return now_of(client_at(s)) < client_at(s)->echo.until;
 }
 
 int sender_open(struct sim_client *c)
@@ -394,6 +384,8 @@ static void joined(struct sim_client *c, struct ticket *t, const struct msg *m)
                                 .recheck_ms = m->recheck_ms,
                                 .stamp = m->stamp };
 
+    if (p.kind == PLACE_HELD && seat_of(t)->leave)
+        ev_granted(t, m->fence, m->sent_at); /* the kit does not tell it; others may */
     hf__scripted_joined(&c->scripted, t, m->sent_at, &p);
 }
 
@@ -558,7 +550,7 @@ static void told(struct sim_client *c, const struct msg *m)
 /* False: not of this part. */
 bool sender_receive(struct sim_client *c, const struct msg *m)
 {
-    if (!by_kit())
+    if (!by_scripts())
         return false;
     if (m->kind >= N_GRANT)
         told(c, m);
@@ -609,9 +601,9 @@ int64_t sender_echo_us(void)
 
 void sender_up(struct sim_client *c)
 {
-    if (w.plan->echoes)
-        c->echo_until = now_of(c) + c->lost_join_ms * US;
-    c->lost_join_ms = 0;
+    if (!w.plan->echoes)
+        c->echo.lost_ms = 0;
+    echo_up(&c->echo, now_of(c));
 }
 
 /* ---- invariants ------------------------------------------------------------------ */
@@ -625,7 +617,7 @@ bool sender_gave_up(const struct sim_client *c, const struct msg *m)
 
 bool sender_knows(const struct sim_client *c, const struct ticket *t)
 {
-    return by_kit() && c->scripted.seats.slots &&
+    return by_scripts() && c->scripted.seats.slots &&
            hf__seat_find(&c->scripted.seats, t->token) == t;
 }
 
@@ -634,7 +626,7 @@ void sender_joins(const struct msg *m)
 {
     const struct sim_client *c = w.by_id[m->id];
 
-    if (!by_kit() || !c || !c->open || c->core.closing || c->core.closed ||
+    if (!by_scripts() || !c || !c->open || c->core.closing || c->core.closed ||
         w.procs[c->proc].beyond || !oracle_prompt() || find(c, m->token))
         return;
     list_for(n, &c->core.holds)

@@ -8,7 +8,7 @@
  * mem.c       the core's memory             world.c    clock, steps, the end of a run
  * plan.c      what shall happen             process.c  processes, clients, faults
  * driver.c    the seam: verbs               answer.c   the seam: answers become events
- * sender.c    the same for the kit, which does the rest of the scripted family
+ * sender.c    both, for src/kit/scripted.h  ordered.c  both, for src/kit/ordered.h
  * net.c       messages, connections         work.c     applications
  * lines.c     the reference store           order.c    its ordered family
  * scripted.c  requests of its other ones    main.c     command line, TAP
@@ -23,6 +23,7 @@
 #include "core/core.h"
 #include "core/mutate.h"
 #include "kit/mutate.h"
+#include "kit/ordered.h"
 #include "kit/scripted.h"
 #include "util/heap.h"
 
@@ -132,6 +133,7 @@ struct plan {
     bool busy;           /* an owner acts on several threads: waits and goes on */
     bool puts_off;       /* the driver cannot have some tickets in line for a while */
     bool refuses;        /* the store refuses some requests of a client for a while */
+    bool like_etcd;      /* an ordered store: see ordered.c */
     bool replaced;       /* half-way by servers that can do less */
     bool answers_inside; /* what cannot be sent is answered inside the call that sends */
     bool bounces;        /* some requests must be sent again */
@@ -197,7 +199,10 @@ struct srow { /* a ticket as a store tells of it */
     struct owner owner;
     uint32_t hints;
     bool marked, mine;
+    bool shared; /* its node is not its first */
 };
+
+enum read_what { READ_LIST, READ_ENTRY, READ_TRY, READ_FIND, READ_CHECK };
 
 struct snap {
     struct snap *next; /* in the pool */
@@ -216,10 +221,14 @@ struct msg {
     enum msg_kind kind;
     uint8_t id, line, lk; /* lk: the line's kind */
     bool try_only, barge, now, again, withdraws, bounced;
+    /* ordered: what is read; fence: which node, and whether its second; watched: `again` */
+    enum read_what what;
+    bool shared;
+    uint64_t revision;
     uint32_t epoch, gen, hints, position;
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
-    uint64_t token, fence, watch, seq; /* seq: which coming of the ticket it is about */
+    uint64_t token, fence, seq; /* seq: which coming of the ticket it is about */
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
     int64_t stamp; /* of the expiry of a group of waiting tickets, or copied from it */
     struct owner owner;
@@ -260,7 +269,7 @@ enum dt_state { DT_FREE, DT_JOINING, DT_WAITING, DT_HELD, DT_LEAVING };
 
 struct dt { /* what the driver knows of a ticket */
     struct ticket *t;
-    uint64_t token, watch, seq;
+    uint64_t token, seq;
     uint64_t woken, woken_seq; /* a grant that came before the answer to the join */
     int64_t woken_sent;
     uint32_t gen;
@@ -308,11 +317,14 @@ struct sim_client {
     struct dt dts[TICKETS];
     int free_dt;
     struct look_slot looks[LOOKS];
+    struct ordered ordered; /* ordered: instead of dts */
+    struct sim_seat *seats[TICKETS];
+    uint32_t seat_gen;
     struct life *waits[LINES][TTLS];
-    struct scripted scripted; /* families of the kit: instead of dts and waits */
+    struct scripted scripted; /* scripted and loose: instead of dts and waits */
     struct call calls[CALLS];
     uint64_t ncalls;
-    int64_t lost_join_ms, echo_until;
+    struct echo echo;
     struct life *session, *old_lives[TICKETS];
     int nold;
     uint32_t inc;
@@ -381,6 +393,7 @@ struct st { /* a ticket in the store */
     bool held, marked, told, barge, kept, prefix;
     bool early, late; /* a step of the store's clock brought its end nearer; put it off */
     bool leave_refused;
+    bool shared; /* its node is not its first */
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
@@ -398,10 +411,9 @@ struct line {
     struct list holders, queue; /* ordered family: all in queue */
     struct grp grps[40];
     struct watch_on {
-        uint64_t token; /* 0: any change */
+        uint64_t fence; /* of which node; 0: any change */
+        bool shared;
         uint8_t id;
-        int slot;
-        uint32_t gen;
     } watches[ROWS];
     int nwatches;
     struct oh { /* a hold that an application has */
@@ -454,6 +466,8 @@ struct world {
     int current; /* process whose code runs; -1: none */
     bool trace;
     uint64_t evicted[32];
+    uint64_t
+        evicted_early[32]; /* its fence, if it had not reached the prefix of its line */
     unsigned nevicted;
     /* the verdict */
     const char *broke; /* "G1" ... */
@@ -509,9 +523,23 @@ void driver_connect(struct sim_client *);
 void driver_cut(struct sim_client *, int64_t blocked_us);
 void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
 void driver_tidy(struct sim_client *);
+uint32_t drv_hints(const struct ticket *t);
+
+/* ---- ordered.c -------------------------------------------------------------------- */
+int ordered_number(const struct ordered_line *); /* of the line */
+void ordered_open(struct sim_client *);
+void ordered_join(struct sim_client *, struct ticket *);
+void ordered_amend(struct sim_client *, struct ticket *);
+void ordered_renew(struct sim_client *, struct life *const *, size_t);
+void ordered_joined(struct sim_client *, const struct msg *);
+void ordered_left(struct sim_client *, const struct msg *);
+void ordered_amended(struct sim_client *, const struct msg *);
+void ordered_read(struct sim_client *, const struct msg *);
+void ordered_fired(struct sim_client *, const struct msg *);
+bool ordered_gave_up(const struct sim_client *, const struct msg *);
 
 /* ---- sender.c -------------------------------------------------------------------- */
-bool by_kit(void); /* the client's half is the kit's */
+bool by_scripts(void); /* the client's half is that of src/kit/scripted.h */
 int sender_open(struct sim_client *);
 void sender_close(struct sim_client *);
 void sender_join(struct sim_client *, struct ticket *);
@@ -558,6 +586,7 @@ bool store_empty(void);
 void order_receive(struct msg *);
 void order_drop(struct line *, struct st *);
 void order_cut_off(const struct sim_client *); /* its follower has all up to now */
+void order_greeted(struct sim_client *);       /* watches are set again */
 struct st *new_st(const struct msg *);
 void free_st(struct st *);
 bool st_dead(const struct st *);

@@ -225,8 +225,8 @@ void work_drain(void)
 
 /* ---- acts ------------------------------------------------------------------------ */
 
-static void make_request(struct request *r, const struct act *a, const struct sim_client *c,
-                         const struct sim_thread *t)
+static void make_request(struct acquire_spec *r, const struct act *a,
+                         const struct sim_client *c, const struct sim_thread *t)
 {
     int cap = w.plan->capacity[a->line];
     uint32_t caps = c->core.caps;
@@ -262,7 +262,7 @@ static void acquire(struct sim_client *c, const struct act *a)
         a->thread < THREADS ? &w.procs[c->proc].threads[a->thread] : NULL;
     const char *names[LINES];
     struct sim_op *o;
-    struct request r;
+    struct acquire_spec r;
     int rc;
 
     if ((t && t->waiting) || w.ops > 60)

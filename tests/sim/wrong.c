@@ -40,7 +40,7 @@ enum { WRONGS = sizeof wrongs / sizeof wrongs[0] };
 
 static int ask_for(struct sim_client *c, const struct wrong *x, hf_error *err)
 {
-    struct request r;
+    struct acquire_spec r;
     int rc = hf__check_name(&c->core, x->name, err);
 
     return rc < 0 ? rc : hf__check_request(&c->core, &x->r, false, &r, err);

@@ -5,27 +5,12 @@
 
 struct core_world w;
 
-static int64_t env_now(struct env *e)
-{
-    (void)e;
-    return w.now;
-}
-
 static void env_random(struct env *e, void *buf, size_t n)
 {
     (void)e;
     memset(buf, 0, n);
     w.random++;
     memcpy(buf, &w.random, n < sizeof w.random ? n : sizeof w.random);
-}
-
-static void env_timer(struct env *e, struct timer *t, int64_t at)
-{
-    (void)e;
-    if (at == LOOP_NEVER)
-        hf__heap_remove(&w.timers, &t->node);
-    else
-        hf__heap_set(&w.timers, &t->node, at);
 }
 
 static int fake_open(struct store **ret, const struct url *u, struct env *e, hf_error *err)
@@ -156,11 +141,10 @@ int core_setup(void **state)
     (void)state;
     memset(&w, 0, sizeof w);
     w.c.alive = &alive;
-    w.now = 1000 * (int64_t)SEC;
-    w.env = (struct env){ .now = env_now, .random = env_random, .timer = env_timer };
+    clock_start(1000 * (int64_t)SEC, env_random);
     if (hf__url_parse(&url, "fake:?ttl=9s&connect_timeout=3s", NULL) < 0)
         return -1;
-    return hf__client_init(&w.c, &fake, &url, &none, &w.env, &host, NULL);
+    return hf__client_init(&w.c, &fake, &url, &none, &clk.env, &host, NULL);
 }
 
 int core_teardown(void **state)
@@ -168,32 +152,24 @@ int core_teardown(void **state)
     (void)state;
     hf__client_done(&w.c);
     hf__url_done(&w.c.url);
-    assert_null(heap_first(&w.timers));
+    assert_null(heap_first(&clk.timers));
     return 0;
 }
 
-/* Turns the clock, running every timer on its way. */
+static void run(void)
+{
+    hf__client_run(&w.c);
+}
+
 void core_pass(int64_t us)
 {
-    int64_t end = w.now + us;
-    struct heap_node *n;
-
-    while ((n = heap_first(&w.timers)) != NULL && n->key <= end) {
-        struct timer *t = container_of(n, struct timer, node);
-
-        if (n->key > w.now)
-            w.now = n->key;
-        hf__heap_remove(&w.timers, n);
-        t->fire(t);
-        hf__client_run(&w.c);
-    }
-    w.now = end;
+    clock_pass(us, run);
 }
 
 void core_start(struct hf_op *op, hf_error *err, int64_t wait_ms, const hf_request *req)
 {
     const char *name = "n";
-    struct request r;
+    struct acquire_spec r;
 
     assert_int_equal(hf__check_request(&w.c, req, false, &r, err), 0);
     hf__op_init(op, &w.c, OP_ACQUIRE, err);
@@ -213,7 +189,7 @@ struct hf_lease *core_hold(int64_t wait_ms, const hf_request *req)
     struct hf_op op;
 
     core_start(&op, NULL, wait_ms, req);
-    ev_granted(w.joined, 7, w.now);
+    ev_granted(w.joined, 7, clk.now);
     assert_true(op.done);
     assert_int_equal(op.rc, 0);
     return op.lease;

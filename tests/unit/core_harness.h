@@ -5,6 +5,7 @@
 #ifndef HF_TESTS_CORE_HARNESS_H
 #define HF_TESTS_CORE_HARNESS_H
 
+#include "fake_clock.h"
 #include "unit.h"
 
 #include "core/core.h"
@@ -12,11 +13,8 @@
 enum { TTL = 9000, SEC = 1000000 };
 
 struct core_world {
-    struct env env;
     struct store store;
     struct client c;
-    struct heap timers;
-    int64_t now;
     uint32_t random;
     int stalled; /* what the driver knows of a join without answer; 0: nothing */
     /* what the core asked of the store, and has not been answered */

@@ -55,6 +55,8 @@ struct drawer { /* a cell and its answers */
     struct timer again;
 };
 
+void life_init(struct life *, struct store *, enum life_kind, int64_t ttl_ms);
+
 /* Each case has a folder of its own below a temporary one. */
 extern char *folder;
 int folder_setup(void **state); /* chooses the name: the driver makes it */

@@ -10,8 +10,8 @@ static struct life *grant_on(enum life_kind kind, int64_t ttl_ms)
 
     assert_non_null(l);
     hf__hang(w.joined, l);
-    ev_alive(l, w.now, ttl_ms);
-    ev_granted(w.joined, 7, w.now);
+    ev_alive(l, clk.now, ttl_ms);
+    ev_granted(w.joined, 7, clk.now);
     return l;
 }
 
@@ -20,7 +20,7 @@ static void pass_alive(struct life *l, int64_t us)
 {
     for (; us > 0; us -= SEC) {
         core_pass(us < SEC ? us : SEC);
-        ev_alive(l, w.now, l->ttl_ms);
+        ev_alive(l, clk.now, l->ttl_ms);
     }
 }
 
@@ -45,12 +45,12 @@ static void second_waiter_leaves_the_recheck_of_the_first(void **state)
     (void)state;
     core_start(&first, &err, HF_FOREVER, NULL);
     hf__hang(w.joined, l);
-    ev_alive(l, w.now, TTL);
+    ev_alive(l, clk.now, TTL);
     ev_waiting(w.joined, 1, 2000); /* who is in front expires in 2 s */
     core_pass(1900000);
     core_start(&second, &err, HF_FOREVER, NULL);
     hf__hang(w.joined, l);
-    ev_alive(l, w.now, TTL);
+    ev_alive(l, clk.now, TTL);
     ev_waiting(w.joined, 2, -1);
     before = w.renewals;
     core_pass(200000);
@@ -76,7 +76,7 @@ static void renewal_by_hand_on_a_session_counts_anew(void **state)
     assert_in_range(hf_lease_remaining_ms(op.lease), 3000, 4000);
     hf__op_init(&renew, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 0), 0);
-    ev_alive(l, w.now, TTL);
+    ev_alive(l, clk.now, TTL);
     assert_true(renew.done);
     assert_int_equal(renew.rc, 0);
     pass_alive(l, 8 * SEC); /* 13 s after the grant, 8 s after the renewal */
@@ -93,22 +93,22 @@ static void unconfirmed_grant_without_renewal_is_asked_again(void **state)
     struct life *l = hf__life_new(&w.store, LIFE_WAIT, TTL);
     struct ticket *t;
     struct hf_op op;
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.flags = HF_NO_RENEW));
     t = w.joined;
     hf__hang(t, l);
-    ev_alive(l, w.now, TTL);
+    ev_alive(l, clk.now, TTL);
     ev_waiting(t, 1, -1);
-    w.now += 7 * SEC; /* stopped; meanwhile the place was granted */
+    clk.now += 7 * SEC; /* stopped; meanwhile the place was granted */
     ev_granted(t, 7, sent);
     hf__client_run(&w.c);
     assert_int_equal(w.renewals, 1);
     assert_false(op.done);
     core_pass(3 * SEC); /* that one is not answered */
     assert_true(w.renewals > 1);
-    ev_alive(&t->own, w.now, TTL);
+    ev_alive(&t->own, clk.now, TTL);
     assert_true(op.done);
     assert_int_equal(op.rc, 0);
     core_release(op.lease);
@@ -127,7 +127,7 @@ static void unanswered_renewal_by_hand_is_repeated(void **state)
     assert_int_equal(w.renewals, 1);
     core_pass(2 * SEC);
     assert_true(w.renewals > 1);
-    ev_alive(w.renewed[0], w.now, TTL);
+    ev_alive(w.renewed[0], clk.now, TTL);
     assert_true(op.done);
     assert_int_equal(op.rc, 0);
     w.renewals = 0;
@@ -219,7 +219,7 @@ static void other_ttl_on_a_shared_life_is_an_amend(void **state)
     assert_ptr_equal(w.amended, w.joined);
     assert_int_equal(w.amended->ttl_ms, 20000);
     hf__hang(w.amended, longer); /* as a driver does: another lease of the store */
-    ev_alive(longer, w.now, 20000);
+    ev_alive(longer, clk.now, 20000);
     ev_amended(w.amended, 0);
     assert_true(renew.done);
     assert_int_equal(renew.rc, 0);
@@ -266,14 +266,14 @@ static void unanswered_move_to_another_ttl_is_not_trusted(void **state)
     pass_alive(l, 5 * SEC);
     hf__op_init(&renew, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&renew, h, 5000), 0);
-    ev_alive(l, w.now, 9000); /* for the others on it */
+    ev_alive(l, clk.now, 9000); /* for the others on it */
     assert_true(hf_lease_remaining_ms(op.lease) <= 5000);
     pass_alive(l, 3 * SEC + SEC / 2);
     assert_int_equal(renew.rc, HF_EUNKNOWN);
     hf__op_init(&renew, &w.c, OP_RENEW, NULL);
     /* once more: the first may have been done */
     assert_int_equal(hf__renew(&renew, h, 5000), 0);
-    ev_alive(l, w.now, 9000);
+    ev_alive(l, clk.now, 9000);
     assert_false(renew.done);
     assert_true(hf_lease_remaining_ms(op.lease) <= 1500);
     ev_amended(w.joined, 0); /* of the first */
@@ -319,7 +319,7 @@ static void walk_is_not_put_off_by_grants(void **state)
     h = hold_of(w.joined);
     h->t.owner = held->parts[0].hold->t.owner;
     hf__hang(w.joined, l);
-    ev_alive(l, w.now, TTL);
+    ev_alive(l, clk.now, TTL);
     ev_waiting(w.joined, 1, -1);
     for (int i = 0; i < 5; i++) {
         core_pass(SEC / 2);
@@ -423,7 +423,7 @@ static void up_refuses_who_would_join_again(void **state)
     (void)state;
     core_start(&op, &err, HF_FOREVER, HF_REQUEST(.flags = HF_NEED_DEADLINE));
     hf__hang(w.joined, l);
-    ev_alive(l, w.now, TTL);
+    ev_alive(l, clk.now, TTL);
     ev_waiting(w.joined, 1, -1);
     ev_dead(l);
     hf__client_run(&w.c);
@@ -444,7 +444,7 @@ static void up_refuses_who_would_join_again(void **state)
 static void later_up_only_takes_away(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, HF_REQUEST(.flags = HF_NEED_DEADLINE));
-    struct request r;
+    struct acquire_spec r;
     hf_error err;
 
     (void)state;
@@ -456,7 +456,7 @@ static void later_up_only_takes_away(void **state)
     assert_int_equal(hf_lease_check(l), 0);
     assert_int_equal(hf__check_request(&w.c, HF_REQUEST(.mode = HF_READ), false, &r, &err),
                      HF_ENOTSUP);
-    ev_alive(w.renewed[0], w.now, TTL);
+    ev_alive(w.renewed[0], clk.now, TTL);
     assert_int_equal(hf_lease_state(l), HF_AT_RISK);
     ev_store(&w.store, STORE_DOWN, NULL);
     w.store.caps = 0x7ff; /* the newer one again: it may change back at any time */

@@ -1,11 +1,16 @@
-/* What drivers share: names in order, as a list of lines collects them. */
+/* What drivers share: names in order, as a list of lines collects them; a renewal that must
+ * be sent again; passwords in files. */
 #include "unit.h"
 
 #include "kit/listing.h"
+#include "kit/login.h"
+#include "kit/scripted.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { ROUNDS = 400, NAMES = 300 };
 
@@ -82,11 +87,158 @@ static void only_the_least_are_kept(void **state)
     assert_null(hf__names_take(&s));
 }
 
+/* ---- renewals --------------------------------------------------------------------- */
+
+static struct scripted_renewal *sent;
+
+static void draw(struct env *env, void *to, size_t n)
+{
+    (void)env;
+    memset(to, 1, n);
+}
+
+static void send_renewal(struct scripted *s, struct scripted_renewal *k)
+{
+    (void)s;
+    sent = k;
+    assert_int_equal(hf__scripted_trim(s, k), 1);
+}
+
+/* It may come behind another one, by hand, with a longer ttl: the store must not give it
+ * the shorter one that was asked for first. */
+static void a_renewal_sent_again_asks_for_the_present_ttl(void **state)
+{
+    static const struct scripted_ops ops = { .renew = send_renewal };
+    struct env env = { .random = draw };
+    struct store store = { .env = &env };
+    struct ticket t = { .token = { 7 }, .own = { .kind = LIFE_OWN, .ttl_ms = 100 } };
+    struct life *own = &t.own;
+    struct scripted s;
+
+    (void)state;
+    assert_int_equal(hf__scripted_init(&s, &ops, &store), 0);
+    t.life = own;
+    hf__seat_in(&s.seats, &t);
+    hf__scripted_renew(&s, &own, 1);
+    assert_int_equal(sent->holds[0].ttl_ms, 100);
+    own->ttl_ms = 1000;
+    assert_int_equal(hf__scripted_trim(&s, sent), 1);
+    assert_int_equal(sent->holds[0].ttl_ms, 1000);
+    hf__scripted_ask(&s, &t); /* asks, and goes on asking */
+    assert_int_equal(hf__scripted_trim(&s, sent), 1);
+    assert_int_equal(sent->holds[0].ttl_ms, 0);
+    hf__scripted_done(&s);
+}
+
+/* ---- a password in a file -------------------------------------------------------- */
+
+static const char *written(const char *path, const void *bytes, size_t n, mode_t mode)
+{
+    FILE *f;
+
+    unlink(path);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    assert_int_equal(chmod(path, mode), 0);
+    return path;
+}
+
+static int read_from(const char *path, char text[PASSWORD_MAX + 1])
+{
+    struct login l = { 0 };
+    hf_error err;
+    int rc = hf__login_init(&l, "u", NULL, path, "here", &err);
+
+    if (rc == 0)
+        rc = hf__login_password(&l, text, &err);
+    if (rc < 0)
+        assert_null(strstr(err.text, "secret"));
+    hf__login_done(&l);
+    return rc;
+}
+
+static void password_file_is_read(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        mode_t mode;
+        const char *password; /* NULL: refused */
+    } files[] = {
+        { "secret", 6, 0600, "secret" },
+        { "secret\n", 7, 0400, "secret" },
+        { "secret\r\n", 8, 0440, "secret" },
+        { " sec ret \n\n", 11, 0640, " sec ret \n" },
+        { "secret", 6, 0644, NULL },
+        { "secret", 6, 0604, NULL },
+        { "secret", 6, 0620, NULL },
+        { "secret", 6, 0602, NULL },
+        { "\n", 1, 0600, NULL },
+        { "", 0, 0600, NULL },
+        { "secret\0secret", 13, 0600, NULL },
+    };
+    char dir[] = "/tmp/holdfast-login-XXXXXX", path[64], other[64], text[PASSWORD_MAX + 1];
+    static char large[PASSWORD_MAX + 1];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/f", dir);
+    snprintf(other, sizeof other, "%s/g", dir);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int rc = read_from(written(path, files[i].bytes, files[i].n, files[i].mode), text);
+
+        assert_int_equal(rc, files[i].password ? 0 : HF_EAUTH);
+        if (files[i].password)
+            assert_string_equal(text, files[i].password);
+    }
+    memset(large, 'x', sizeof large);
+    assert_int_equal(read_from(written(path, large, sizeof large - 1, 0600), text), 0);
+    assert_int_equal(strlen(text), PASSWORD_MAX);
+    assert_int_equal(read_from(written(path, large, sizeof large, 0600), text), HF_EAUTH);
+    assert_int_equal(symlink("f", other), 0);
+    written(path, "secret", 6, 0600);
+    assert_int_equal(read_from(other, text), 0);
+    unlink(path);
+    assert_int_equal(read_from(path, text), HF_EAUTH);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(read_from(path, text), HF_EAUTH); /* and does not wait */
+    assert_int_equal(read_from("f", text), HF_EINVAL);
+    if (geteuid() == 0) {
+        written(path, "secret", 6, 0600);
+        assert_int_equal(chown(path, 12345, 12345), 0);
+        assert_int_equal(read_from(path, text), HF_EAUTH);
+    }
+    unlink(path);
+    unlink(other);
+    rmdir(dir);
+}
+
+static void password_or_file(void **state)
+{
+    char text[PASSWORD_MAX + 1];
+    struct login l = { 0 };
+    hf_error err;
+
+    (void)state;
+    assert_int_equal(hf__login_init(&l, "", NULL, NULL, "", &err), 0);
+    assert_false(login_wanted(&l) || l.user);
+    assert_int_equal(hf__login_init(&l, NULL, "p", "/f", "", &err), HF_EINVAL);
+    assert_int_equal(hf__login_init(&l, "u", "p", NULL, "", &err), 0);
+    assert_int_equal(hf__login_password(&l, text, &err), 0);
+    assert_string_equal(text, "p");
+    hf__login_done(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_in_order_and_once),
         cmocka_unit_test(only_the_least_are_kept),
+        cmocka_unit_test(a_renewal_sent_again_asks_for_the_present_ttl),
+        cmocka_unit_test(password_file_is_read),
+        cmocka_unit_test(password_or_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,18 +5,18 @@
 static void deadline_counts_from_the_sending(void **state)
 {
     struct hf_op op;
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     core_start(&op, NULL, HF_FOREVER, NULL);
-    w.now += SEC;
+    clk.now += SEC;
     ev_granted(w.joined, 7, sent);
-    w.now = hf__until(sent, TTL) - 1;
+    clk.now = hf__until(sent, TTL) - 1;
     assert_int_equal(hf_lease_check(op.lease), 0);
-    w.now++;
+    clk.now++;
     assert_int_equal(hf_lease_check(op.lease), HF_ELOST);
     assert_int_equal(hf__deadline(sent, TTL), sent + TTL * 1000 - TTL * 10 - 2000);
-    assert_true(w.now < hf__deadline(sent, TTL));
+    assert_true(clk.now < hf__deadline(sent, TTL));
     core_release(op.lease);
 }
 
@@ -30,12 +30,12 @@ static void renewed_at_a_third_and_repeated(void **state)
     assert_int_equal(w.renewals, 0);
     core_pass(SEC);
     assert_int_equal(w.renewals, 1);
-    sent = w.now;
+    sent = clk.now;
     core_pass(2 * SEC); /* ttl/8 is 1.125 s: repeated once */
     assert_int_equal(w.renewals, 2);
     ev_alive(w.renewed[0], sent, TTL);
     assert_int_equal(hf_lease_state(l), HF_HELD);
-    w.now = hf__until(sent, TTL) - 1;
+    clk.now = hf__until(sent, TTL) - 1;
     assert_int_equal(hf_lease_check(l), 0);
     core_release(l);
 }
@@ -43,7 +43,7 @@ static void renewed_at_a_third_and_repeated(void **state)
 static void at_risk_then_lost_before_the_deadline(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     core_pass(6 * SEC - 1);
@@ -52,10 +52,10 @@ static void at_risk_then_lost_before_the_deadline(void **state)
     assert_int_equal(hf_lease_state(l), HF_AT_RISK);
     assert_int_equal(hf_lease_check(l), 0);
     assert_int_equal(w.leaves, 0);
-    core_pass(hf__deadline(sent, TTL) - 1 - w.now);
+    core_pass(hf__deadline(sent, TTL) - 1 - clk.now);
     assert_int_equal(hf_lease_state(l), HF_LOST); /* told before G1's deadline (G6) */
     assert_int_equal(w.leaves, 1);
-    ev_alive(&w.joined->own, w.now, TTL); /* an answer that comes now changes nothing */
+    ev_alive(&w.joined->own, clk.now, TTL); /* an answer that comes now changes nothing */
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     ev_left(w.left, 0);
     w.left = NULL;
@@ -69,7 +69,7 @@ static void at_risk_and_held_again(void **state)
     (void)state;
     core_pass(7 * SEC);
     assert_int_equal(hf_lease_state(l), HF_AT_RISK);
-    ev_alive(w.renewed[0], w.now, TTL);
+    ev_alive(w.renewed[0], clk.now, TTL);
     assert_int_equal(hf_lease_state(l), HF_HELD);
     core_release(l);
 }
@@ -78,7 +78,7 @@ static void grant_by_another_counts_from_our_last_answer(void **state)
 {
     struct hf_op op;
     struct life *wait;
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     core_start(&op, NULL, HF_FOREVER, NULL);
@@ -86,12 +86,12 @@ static void grant_by_another_counts_from_our_last_answer(void **state)
     hf__hang(w.joined, wait);
     ev_alive(wait, sent, TTL);
     ev_waiting(w.joined, 3, -1);
-    w.now += 2 * SEC;
+    clk.now += 2 * SEC;
     ev_granted(w.joined, 8, wait->sent_at);
     hf__life_free(wait);
     assert_true(op.done);
     assert_int_equal(w.renewals, 0); /* more than half is left */
-    w.now = hf__deadline(sent, TTL);
+    clk.now = hf__deadline(sent, TTL);
     assert_int_equal(hf_lease_check(op.lease), HF_ELOST);
     core_release(op.lease);
 }
@@ -105,16 +105,16 @@ static void waiter_without_answer_asks_less_often(void **state)
     core_start(&op, NULL, HF_FOREVER, NULL);
     wait = hf__life_new(&w.store, LIFE_WAIT, 100);
     hf__hang(w.joined, wait);
-    ev_alive(wait, w.now, 100);
+    ev_alive(wait, clk.now, 100);
     ev_waiting(w.joined, 3, -1);
     core_pass(SEC / 10);
     assert_in_range(w.renewals, 4, 6); /* within its ttl every eighth of it */
     core_pass(600 * (int64_t)SEC);
     /* then at most every five seconds, not 48,000 times */
     assert_in_range(w.renewals, 100, 250);
-    ev_alive(wait, w.now, 100);
+    ev_alive(wait, clk.now, 100);
     core_pass(SEC / 10);
-    ev_granted(w.joined, 8, w.now);
+    ev_granted(w.joined, 8, clk.now);
     hf__life_free(wait);
     assert_true(op.done);
     core_release(op.lease);
@@ -123,11 +123,11 @@ static void waiter_without_answer_asks_less_often(void **state)
 static void short_grant_renews_thin_grant_confirms(void **state)
 {
     struct hf_op op;
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     core_start(&op, NULL, HF_FOREVER, NULL);
-    w.now += 5 * SEC;
+    clk.now += 5 * SEC;
     ev_granted(w.joined, 8, sent);
     hf__client_run(&w.c);
     assert_true(op.done);
@@ -135,14 +135,14 @@ static void short_grant_renews_thin_grant_confirms(void **state)
     core_release(op.lease);
 
     w.left = NULL;
-    sent = w.now;
+    sent = clk.now;
     core_start(&op, NULL, HF_FOREVER, NULL);
-    w.now += 8 * SEC;
+    clk.now += 8 * SEC;
     ev_granted(w.joined, 9, sent);
     hf__client_run(&w.c);
     assert_false(op.done);
     assert_int_equal(w.renewals, 2);
-    ev_alive(w.renewed[0], w.now, TTL);
+    ev_alive(w.renewed[0], clk.now, TTL);
     assert_true(op.done);
     assert_int_equal(op.rc, 0);
     core_release(op.lease);
@@ -151,10 +151,10 @@ static void short_grant_renews_thin_grant_confirms(void **state)
 static void late_answer_does_not_revive(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
-    w.now = hf__until(sent, TTL); /* nobody has driven us since */
+    clk.now = hf__until(sent, TTL); /* nobody has driven us since */
     ev_alive(&w.joined->own, sent + SEC, TTL);
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     hf__client_run(&w.c);
@@ -181,7 +181,7 @@ static void max_hold_gives_the_place_up(void **state)
 static void marked_hold_is_at_risk_and_ends_at_its_deadline(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     ev_marked(w.joined);
@@ -189,7 +189,7 @@ static void marked_hold_is_at_risk_and_ends_at_its_deadline(void **state)
     assert_int_equal(hf_lease_check(l), 0);
     core_pass(5 * SEC);
     assert_int_equal(w.renewals, 0);
-    core_pass(hf__deadline(sent, TTL) - w.now);
+    core_pass(hf__deadline(sent, TTL) - clk.now);
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     ev_left(w.left, 0);
     w.left = NULL;
@@ -202,7 +202,7 @@ static void marked_hold_leaves_the_life_that_others_share(void **state)
     struct life *session = hf__life_new(&w.store, LIFE_WIDE, TTL);
     struct hf_op op[2];
     struct ticket *t[2];
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -219,8 +219,8 @@ static void marked_hold_leaves_the_life_that_others_share(void **state)
     core_pass(4 * SEC);
     assert_int_equal(w.nrenewed, 1);
     assert_ptr_equal(w.renewed[0], session);
-    ev_alive(session, w.now, TTL);
-    core_pass(hf__deadline(sent, TTL) - w.now);
+    ev_alive(session, clk.now, TTL);
+    core_pass(hf__deadline(sent, TTL) - clk.now);
     assert_int_equal(hf_lease_check(op[0].lease), HF_ELOST);
     assert_int_equal(hf_lease_check(op[1].lease), 0);
     assert_ptr_equal(w.left, t[0]);
@@ -255,7 +255,7 @@ static void no_renew_is_not_renewed(void **state)
     (void)state;
     core_pass(5 * SEC);
     assert_int_equal(w.renewals, 0);
-    sent = w.now;
+    sent = clk.now;
     hf__op_init(&op, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&op, l->parts[0].hold, 3000), 0);
     assert_int_equal(w.renewals, 1);
@@ -273,7 +273,7 @@ static void shorter_ttl_counts_from_its_sending(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
     struct hf_op op;
-    int64_t sent = w.now;
+    int64_t sent = clk.now;
 
     (void)state;
     core_pass(2 * SEC);
@@ -305,15 +305,15 @@ static void shorter_ttl_is_not_counted_from_an_earlier_request(void **state)
 
     (void)state;
     core_pass(3 * SEC);
-    sent = w.now;
-    w.now += 2 * SEC;
-    asked = w.now;
+    sent = clk.now;
+    clk.now += 2 * SEC;
+    asked = clk.now;
     hf__op_init(&op, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&op, l->parts[0].hold, TTL / 2), 0);
     ev_alive(w.renewed[0], sent, TTL);
-    w.now = hf__until(asked, TTL / 2) - 1;
+    clk.now = hf__until(asked, TTL / 2) - 1;
     assert_int_equal(hf_lease_check(l), 0);
-    w.now++;
+    clk.now++;
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     ev_alive(w.renewed[0], asked, TTL / 2);
     core_release(l);
@@ -328,14 +328,14 @@ static void renewal_by_hand_is_not_answered_by_an_earlier_one(void **state)
     (void)state;
     core_pass(3 * SEC);
     assert_int_equal(w.renewals, 1);
-    sent = w.now;
-    w.now += SEC / 2;
+    sent = clk.now;
+    clk.now += SEC / 2;
     hf__op_init(&op, &w.c, OP_RENEW, NULL);
     assert_int_equal(hf__renew(&op, l->parts[0].hold, 0), 0);
     assert_int_equal(w.renewals, 2);
     ev_alive(w.renewed[0], sent, TTL);
     assert_false(op.done);
-    ev_alive(w.renewed[0], w.now, TTL);
+    ev_alive(w.renewed[0], clk.now, TTL);
     assert_true(op.done);
     assert_int_equal(op.rc, 0);
     core_release(l);
@@ -357,7 +357,7 @@ static void no_renew_is_not_renewed_after_the_store_was_away(void **state)
     ev_store(&w.store, STORE_UP, NULL);
     hf__client_run(&w.c);
     assert_int_equal(w.renewals, 2); /* but what was asked for is repeated */
-    ev_alive(w.renewed[0], w.now, TTL);
+    ev_alive(w.renewed[0], clk.now, TTL);
     assert_true(op.done);
     core_release(l);
 }

@@ -1,6 +1,7 @@
 /* test_link.c: one connection on a transport that does what the test says: every state,
  * loss in each, calls that cannot be sent, pauses, late answers, missing memory. What
  * happens is written down, one word per event, and compared. */
+#include "fake_clock.h"
 #include "kit/link.h"
 #include "unit.h"
 
@@ -9,10 +10,8 @@
 enum { CONNECT_MS = 8000, LIMIT_MS = 1000, CALLS = 16 };
 
 static struct {
-    struct env env;
-    int64_t now, limit_ms, opened_with_ms;
+    int64_t limit_ms, opened_with_ms;
     uint32_t dice;
-    struct heap timers;
     struct list dirty;
     struct link k;
     char log[1000];
@@ -49,48 +48,10 @@ static void note(const char *fmt, ...)
 
 /* ---- the world ------------------------------------------------------------------- */
 
-static int64_t env_now(struct env *e)
-{
-    (void)e;
-    return w.now;
-}
-
 static void env_random(struct env *e, void *buf, size_t n)
 {
     (void)e;
     memcpy(buf, &w.dice, n);
-}
-
-static void env_timer(struct env *e, struct timer *t, int64_t at)
-{
-    (void)e;
-    if (at == LOOP_NEVER)
-        hf__heap_remove(&w.timers, &t->node);
-    else
-        hf__heap_set(&w.timers, &t->node, at);
-}
-
-static int64_t next_timer(void)
-{
-    const struct heap_node *n = heap_first(&w.timers);
-
-    return n ? n->key : LOOP_NEVER;
-}
-
-static void pass(int64_t us)
-{
-    int64_t end = w.now + us;
-    struct heap_node *n;
-
-    while ((n = heap_first(&w.timers)) != NULL && n->key <= end) {
-        struct timer *t = container_of(n, struct timer, node);
-
-        if (n->key > w.now)
-            w.now = n->key;
-        hf__heap_remove(&w.timers, n);
-        t->fire(t);
-    }
-    w.now = end;
 }
 
 /* ---- the transport --------------------------------------------------------------- */
@@ -204,7 +165,7 @@ static void lost(struct link *k, const hf_error *err)
     assert_string_equal(err->where, "there");
     note("lost ");
     if (w.retry_us > 0)
-        env_timer(&w.env, &k->retry, w.now + w.retry_us);
+        clk.env.timer(&clk.env, &k->retry, clk.now + w.retry_us);
 }
 
 static const struct link_transport transport = { fake_open, fake_close, fake_send,
@@ -215,11 +176,10 @@ static int begin(void **state)
 {
     (void)state;
     memset(&w, 0, sizeof w);
-    w.env = (struct env){ .now = env_now, .random = env_random, .timer = env_timer };
-    w.now = 1000000000;
+    clock_start(1000000000, env_random);
     w.limit_ms = LIMIT_MS;
     list_init(&w.dirty);
-    hf__link_init(&w.k, &w.env, &transport, &events, &w.dirty, CONNECT_MS);
+    hf__link_init(&w.k, &clk.env, &transport, &events, &w.dirty, CONNECT_MS);
     w.k.where = "there";
     hf__fail(&w.err, HF_EUNREACHABLE, 0, "there", "broke");
     return 0;
@@ -232,7 +192,7 @@ static int end(void **state)
     for (size_t i = 0; i < w.next; i++)
         assert_int_equal(w.times[i], 1);
     hf__link_done(&w.k);
-    assert_true(next_timer() == LOOP_NEVER);
+    assert_true(clock_next() == LOOP_NEVER);
     assert_true(list_empty(&w.dirty));
     return 0;
 }
@@ -270,7 +230,7 @@ static void it_goes_from_state_to_state(void **state)
     send(0);
     send(1);
     happened("send0 send1 ");
-    assert_int_equal(w.calls[0].sent_at, w.now);
+    assert_int_equal(w.calls[0].sent_at, clk.now);
     hf__link_flush(&w.dirty);
     answer();
     answer();
@@ -288,7 +248,7 @@ static void loss_is_told_in_order_in_each_state(void **state)
         happened("send0 send1 ");
         hf__link_lost(&w.k, &w.err);
         happened("down(broke) un0 un1 lost ");
-        pass(20000);
+        clock_pass(20000, NULL);
         happened("open ");
         end(state);
     }
@@ -296,7 +256,7 @@ static void loss_is_told_in_order_in_each_state(void **state)
     go(LINK_OPENING);
     hf__link_lost(&w.k, &w.err);
     happened("down(broke) lost ");
-    pass(20000);
+    clock_pass(20000, NULL);
     happened("open ");
 }
 
@@ -342,12 +302,12 @@ static void or_in_the_next_turn_if_nobody_flushes(void **state)
 {
     (void)state;
     send(0);
-    pass(0);
+    clock_pass(0, NULL);
     happened("un0 ");
     go(LINK_UP);
     hf__link_fail(&w.k, HF_EPROTO, "nonsense");
     happened("");
-    pass(0);
+    clock_pass(0, NULL);
     happened("close down(nonsense) lost ");
 }
 
@@ -379,7 +339,7 @@ static void a_broken_link_is_given_up_at_the_flush(void **state)
     happened("send0 ");
     hf__link_flush(&w.dirty);
     happened("close down(nonsense 1) un0 un1 lost ");
-    pass(20000);
+    clock_pass(20000, NULL);
     happened("open ");
     assert_false(w.k.broken);
 }
@@ -426,10 +386,10 @@ static void one_that_cannot_be_opened_is_lost_later(void **state)
     w.open_rc = HF_ENOMEM;
     hf__link_start(&w.k);
     happened("open ");
-    pass(0);
+    clock_pass(0, NULL);
     happened("close down(cannot open) lost ");
     w.open_rc = 0;
-    pass(20000);
+    clock_pass(20000, NULL);
     happened("open ");
     assert_int_equal(w.k.state, LINK_OPENING);
 }
@@ -439,14 +399,14 @@ static void one_that_cannot_be_opened_is_lost_later(void **state)
 /* Fails once more; how long is it until the next try? */
 static int64_t pause_after_failure(void)
 {
-    int64_t began = w.now;
+    int64_t began = clk.now;
 
     hf__link_lost(&w.k, &w.err);
     w.log[0] = '\0';
-    assert_true(next_timer() != LOOP_NEVER);
-    pass(next_timer() > w.now ? next_timer() - w.now : 0);
+    assert_true(clock_next() != LOOP_NEVER);
+    clock_pass(clock_next() > clk.now ? clock_next() - clk.now : 0, NULL);
     happened("open ");
-    return w.now - began;
+    return clk.now - began;
 }
 
 static void pauses_are_within_their_bounds(void **state)
@@ -516,12 +476,12 @@ static void one_that_is_not_wanted_stays_closed(void **state)
     go(LINK_UP);
     w.k.wanted = false;
     hf__link_lost(&w.k, &w.err);
-    assert_true(next_timer() == LOOP_NEVER);
+    assert_true(clock_next() == LOOP_NEVER);
     hf__link_start(&w.k);
     hf__link_lost(&w.k, &w.err);
     w.k.wanted = false; /* in the pause */
     w.log[0] = '\0';
-    pass(10000000);
+    clock_pass(10000000, NULL);
     happened("");
 }
 
@@ -532,12 +492,12 @@ static void an_answer_that_does_not_come_ends_it(void **state)
     (void)state;
     go(LINK_UP);
     send(0);
-    pass(LIMIT_MS * 500);
+    clock_pass(LIMIT_MS * 500, NULL);
     send(1); /* the oldest counts */
     happened("send0 send1 ");
-    pass(LIMIT_MS * 500 - 1);
+    clock_pass(LIMIT_MS * 500 - 1, NULL);
     happened("");
-    pass(1);
+    clock_pass(1, NULL);
     happened("read close down(no answer within 1000 ms) un0 un1 lost ");
 }
 
@@ -546,9 +506,9 @@ static void a_greeting_that_does_not_come_ends_it(void **state)
     (void)state;
     w.limit_ms = 300;
     go(LINK_GREETING);
-    pass(299999);
+    clock_pass(299999, NULL);
     happened("");
-    pass(1);
+    clock_pass(1, NULL);
     happened("read close down(no answer within 300 ms) lost ");
 }
 
@@ -559,15 +519,15 @@ static void a_server_that_goes_on_answering_is_not_given_up(void **state)
     for (int i = 0; i < 5; i++)
         send(i);
     for (int i = 0; i < 5; i++) {
-        pass(LIMIT_MS * 900);
+        clock_pass(LIMIT_MS * 900, NULL);
         answer();
     }
     happened("send0 send1 send2 send3 send4 answer0 answer1 answer2 answer3 answer4 ");
-    pass(LIMIT_MS * 10000);
+    clock_pass(LIMIT_MS * 10000, NULL);
     happened("");
-    assert_true(next_timer() == LOOP_NEVER);
+    assert_true(clock_next() == LOOP_NEVER);
     send(5);
-    pass(LIMIT_MS * 1000);
+    clock_pass(LIMIT_MS * 1000, NULL);
     happened("send5 read close down(no answer within 1000 ms) un5 lost ");
 }
 
@@ -578,16 +538,16 @@ static void what_has_come_by_then_is_in_time(void **state)
     go(LINK_UP);
     send(0);
     send(1);
-    w.now += 3600000000;
+    clk.now += 3600000000;
     w.answer_in_read = 1;
-    pass(0);
+    clock_pass(0, NULL);
     happened("send0 send1 read answer0 ");
     assert_int_equal(w.k.state, LINK_UP);
-    w.now += 3600000000;
+    clk.now += 3600000000;
     w.answer_in_read = 1;
-    pass(0);
+    clock_pass(0, NULL);
     happened("read answer1 ");
-    pass(LIMIT_MS * 2000);
+    clock_pass(LIMIT_MS * 2000, NULL);
     happened("");
 }
 
@@ -596,9 +556,9 @@ static void a_part_of_an_answer_is_read_on(void **state)
     (void)state;
     go(LINK_UP);
     send(0);
-    w.now += LIMIT_MS * 1000;
+    clk.now += LIMIT_MS * 1000;
     w.bytes_in_read = true;
-    pass(0);
+    clock_pass(0, NULL);
     happened("send0 read read close down(no answer within 1000 ms) un0 lost ");
 }
 
@@ -610,7 +570,7 @@ static void a_limit_that_becomes_shorter_counts_for_the_next_call(void **state)
     w.limit_ms = 200;
     hf__link_settle(&w.k);
     send(0);
-    pass(200000);
+    clock_pass(200000, NULL);
     happened("send0 read close down(no answer within 200 ms) un0 lost ");
 }
 
@@ -629,7 +589,7 @@ static void the_end_tells_nothing(void **state)
     send(1);
     w.log[0] = '\0';
     hf__link_done(&w.k);
-    pass(100000000);
+    clock_pass(100000000, NULL);
     happened("close ");
     for (int i = 0; i < 2; i++) {
         assert_ptr_equal(hf__link_take(&w.k), &w.calls[i]);

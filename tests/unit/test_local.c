@@ -321,13 +321,13 @@ static void what_is_left_of_waiting_goes(void **state)
     }
     assert_true(side_records(&a, TABLE_LIFE) <= STALE_MAX);
     side_close(&b); /* its process stays */
-    assert_int_equal(side_records(&a, TABLE_LIFE) + side_records(&a, TABLE_MAIL), 0);
+    assert_int_equal(side_records(&a, TABLE_LIFE) + side_records(&a, TABLE_INBOX), 0);
     assert_int_equal(side_open(&b, folder, ""), 0);
 }
 
 static void nonsense_in_the_pipe_harms_nobody(void **state)
 {
-    struct wake wake = { .kind = MAIL_GRANTED, .fix = { 1, INT64_MAX } };
+    struct wake wake = { .kind = INBOX_GRANTED, .fix = { 1, INT64_MAX } };
     int fd = open(folder_file(folder, "w.1.1"), O_RDWR | O_NONBLOCK);
     struct pass p, q;
 
@@ -342,7 +342,7 @@ static void nonsense_in_the_pipe_harms_nobody(void **state)
     assert_int_equal(write(fd, "half a message", 14), 14);
     side_turn(&a, 0);
     memcpy(wake.token, p.t.token, HF_TOKEN);
-    wake.kind = MAIL_EVICTED; /* only a grant is believed */
+    wake.kind = INBOX_EVICTED; /* only a grant is believed */
     assert_int_equal(write(fd, &wake, sizeof wake), sizeof wake);
     side_turn(&a, 0);
     assert_int_equal(p.granted + p.gone, 0);

@@ -224,7 +224,7 @@ static int too_small_to_begin(const char *where)
     return access(path, F_OK) == 0 ? 3 : 0;
 }
 
-/* A full store is swept before it refuses: whom that admits is woken. */
+/* A full store is collected before it refuses: whom that admits is woken. */
 static int swept_on_a_full_disk(const char *where)
 {
     int64_t end = hf__loop_now() + 5000000;

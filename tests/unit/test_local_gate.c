@@ -38,15 +38,15 @@ static void open_gate(void)
     hf__local_gate_leave(local_of(a.store)->sh);
 }
 
-bool __real_hf__local_bury_seen(struct local *);
-bool __wrap_hf__local_bury_seen(struct local *);
+bool __real_hf__local_remove_dead_seen(struct local *);
+bool __wrap_hf__local_remove_dead_seen(struct local *);
 
-bool __wrap_hf__local_bury_seen(struct local *ls)
+bool __wrap_hf__local_remove_dead_seen(struct local *ls)
 {
     if (closes_before_burial)
         close_gate();
     closes_before_burial = false;
-    return __real_hf__local_bury_seen(ls);
+    return __real_hf__local_remove_dead_seen(ls);
 }
 
 static int setup(void **state)
@@ -403,7 +403,7 @@ static void a_leave_takes_the_amendment_along(void **state)
 static void what_is_gone_is_forgotten(void **state)
 {
     struct pass p, q;
-    struct note note = { .kind = MAIL_EVICTED };
+    struct note note = { .kind = INBOX_EVICTED };
 
     (void)state;
     pass_hold(&p, &b, "x");
@@ -517,7 +517,7 @@ static void mail_is_read_when_the_gate_opens(void **state)
     open_gate();
     side_until(&b, &r.granted);
     assert_int_equal(pass_leave(&r), 0);
-    assert_int_equal(side_records(&b, TABLE_MAIL), 0);
+    assert_int_equal(side_records(&b, TABLE_INBOX), 0);
 }
 
 /* The holder dies while the gate is closed: its ttl is not waited for. */

@@ -1,5 +1,5 @@
 /* test_local_wake.c: how other processes learn that they hold: the message in the pipe, the
- * slot in the gate, the mailbox. */
+ * slot in the gate, the inbox. */
 #include "local_harness.h"
 
 #include <setjmp.h>
@@ -88,12 +88,12 @@ static void a_grant_comes_without_an_entry(void **state)
     side_until(&a, &p->granted); /* somebody is inside all the time */
     hf__local_gate_leave(sh);
     assert_ptr_equal(p->t.life, &p->t.own);
-    assert_int_equal(side_records(&a, TABLE_MAIL), 1); /* until a later entry */
+    assert_int_equal(side_records(&a, TABLE_INBOX), 1); /* until a later entry */
     pass_renew(p);
     assert_int_equal(p->alive, alive + 1);
     pass_leave(p);
     pass_hold(&q, &a, "x");
-    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
+    assert_int_equal(side_records(&a, TABLE_INBOX), 0);
     pass_leave(&q);
     child_end(&c);
     free(p);
@@ -199,15 +199,15 @@ static void the_mail_of_grants_does_not_pile_up(void **state)
     (void)state;
     for (int i = 0; i < N; i++)
         side_until(&a, &p[i].granted);
-    assert_int_equal(side_records(&a, TABLE_MAIL), N);
+    assert_int_equal(side_records(&a, TABLE_INBOX), N);
     for (int i = 0; i < N; i++)
         pass_leave(&p[i]);
-    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
+    assert_int_equal(side_records(&a, TABLE_INBOX), 0);
     child_end(&c);
     free(p);
 }
 
-/* More grants than a pipe takes messages: the rest is found in the mailbox. */
+/* More grants than a pipe takes messages: the rest is found in the inbox. */
 static void a_full_pipe_loses_no_grant(void **state)
 {
     enum { N = 1000 };
@@ -222,7 +222,7 @@ static void a_full_pipe_loses_no_grant(void **state)
         assert_int_equal(pass_leave(&p[i]), 0);
     }
     assert_true(hf__loop_now() - start < LIMIT_US);
-    assert_int_equal(side_records(&a, TABLE_MAIL), 0);
+    assert_int_equal(side_records(&a, TABLE_INBOX), 0);
     child_end(&c);
     free(p);
 }

@@ -1,143 +1,18 @@
 /* test_net_tls.c: streams with TLS, against a server of OpenSSL on loopback, with
  * certificates that are made here. Every case that must be refused has one beside it that
  * must not. */
-#include "net_certs.h"
-#include "net_harness.h"
+#include "net_tls_harness.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/err.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern const struct tls_module hf__tls;
-
-static struct tls_server t;
-static struct cert authority, other_authority, good;
-static struct tls_context *context;
-
-static void pump(void)
-{
-    tls_server_step(&t);
-}
-
-static struct tls_context *make_context(const char *ca, const char *cert, const char *key)
-{
-    struct tls_config config = { .ca = ca, .cert = cert, .key = key };
-    struct tls_context *made = NULL;
-    hf_error err = { 0 };
-
-    if (hf__tls.context_new(&made, &config, &err) != 0)
-        fail_msg("context: %s", err.text);
-    return made;
-}
-
-static int setup(void **state)
-{
-    if (net_setup(state) < 0)
-        return -1;
-    cert_make(&authority, net_folder(), "authority", NULL, NULL, 30);
-    cert_make(&other_authority, net_folder(), "other", NULL, NULL, 30);
-    cert_make(&good, net_folder(), "good", &authority, "DNS:localhost,IP:127.0.0.1", 30);
-    context = make_context(authority.file, NULL, NULL);
-    port = 0;
-    server = serve("127.0.0.1", &port, 8);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    if (t.ctx)
-        tls_server_done(&t); /* of a case that failed */
-    if (server >= 0)
-        close(server);
-    hf__tls.context_free(context);
-    cert_free(&authority);
-    cert_free(&other_authority);
-    cert_free(&good);
-    return net_teardown(state);
-}
-
-static struct stream_target tls_to(const char *host)
-{
-    struct stream_target to = to_host(host, port);
-
-    to.tls = &hf__tls;
-    to.tls_context = context;
-    return to;
-}
-
-/* Opens a stream to the server, which has this certificate, until something is told. */
-static void meet(const char *host, const struct cert *c, int version)
-{
-    struct stream_target to = tls_to(host);
-
-    if (!t.ctx)
-        tls_server_init(&t, c, version);
-    probe_init(&p);
-    probe_open(&p, &to);
-    tls_server_take(&t, take(server));
-    net_pump = pump;
-    UNTIL(p.ups + p.downs > 0);
-}
-
-static void meet_well(const char *host, int version)
-{
-    meet(host, &good, version);
-    if (p.downs)
-        fail_msg("%s", p.err.text);
-    UNTIL(t.shaken);
-}
-
-static void part(void)
-{
-    net_pump = NULL;
-    probe_done(&p);
-    tls_server_done(&t);
-}
-
-static void expect_down(int code, const char *text)
-{
-    UNTIL(p.downs == 1);
-    if (p.err.code != code || !strstr(p.err.text, text))
-        fail_msg("%s, %s: %s", hf_errname(p.err.code), p.err.where, p.err.text);
-    assert_string_equal(p.err.where, "store.example:1");
-    for (int i = 0; i < 3; i++)
-        net_step();
-    assert_int_equal(p.downs, 1);
-}
-
-static void expect_refusal(const char *host, const struct cert *c, int code,
-                           const char *text)
-{
-    meet(host, c, 0);
-    expect_down(code, text);
-    assert_int_equal(p.ups, 0);
-    part();
-}
-
 /* ---- a good day ------------------------------------------------------------------ */
-
-static void talk(const char *host, int version)
-{
-    meet_well(host, version);
-    send_now("ping");
-    UNTIL(t.got == 4);
-    assert_memory_equal(t.text, "ping", 4);
-    tls_server_say(&t, "pong", 4);
-    UNTIL(p.got == 4);
-    assert_string_equal(p.text, "pong");
-    assert_int_equal(p.ups, 1);
-    hf__stream_close(&p.s);
-    UNTIL(t.closed); /* it was told so, not merely cut off */
-    part();
-    assert_int_equal(p.downs, 0);
-}
 
 static void it_connects_and_talks(void **state)
 {
@@ -185,7 +60,7 @@ static void a_unix_socket_is_for_localhost(void **state)
     probe_init(&p);
     probe_open(&p, &to);
     tls_server_take(&t, take(here));
-    net_pump = pump;
+    net_pump = tls_pump;
     UNTIL(p.ups + p.downs > 0);
     assert_int_equal(p.ups, 1);
     close(here);
@@ -206,7 +81,7 @@ static void the_server_may_speak_first(void **state)
     probe_init(&p);
     probe_open(&p, &to);
     tls_server_take(&t, take(server));
-    net_pump = pump;
+    net_pump = tls_pump;
     cork(t.fd, 1);
     while (!t.shaken)
         net_step();
@@ -309,242 +184,6 @@ static void new_keys_are_agreed_on_in_the_middle_of_a_burst(void **state)
     UNTIL(t.got == MUCH + 4 && p.got == 8);
     free(block);
     part();
-}
-
-/* ---- whom we trust --------------------------------------------------------------- */
-
-static void a_certificate_for_another_name_is_refused(void **state)
-{
-    struct cert wrong;
-
-    (void)state;
-    cert_make(&wrong, net_folder(), "wrong", &authority,
-              "DNS:elsewhere.example,IP:127.0.0.9", 30);
-    expect_refusal("localhost", &wrong, HF_EAUTH,
-                   "the certificate for localhost is refused: it is for another host name");
-    expect_refusal("127.0.0.1", &wrong, HF_EAUTH, "it is for another address");
-    cert_free(&wrong);
-}
-
-static void an_expired_certificate_is_refused(void **state)
-{
-    struct cert old;
-
-    (void)state;
-    cert_make(&old, net_folder(), "old", &authority, "DNS:localhost", -1);
-    expect_refusal("localhost", &old, HF_EAUTH, "certificate has expired");
-    cert_free(&old);
-}
-
-static void an_unknown_authority_is_refused(void **state)
-{
-    struct cert stranger, alone;
-
-    (void)state;
-    cert_make(&stranger, net_folder(), "stranger", &other_authority, "DNS:localhost", 30);
-    expect_refusal("localhost", &stranger, HF_EAUTH, "signed by an unknown authority");
-    cert_make(&alone, net_folder(), "alone", NULL, "DNS:localhost", 30);
-    expect_refusal("localhost", &alone, HF_EAUTH, "self-signed");
-    cert_free(&stranger);
-    cert_free(&alone);
-}
-
-static void the_systems_authorities_do_not_know_ours(void **state)
-{
-    (void)state;
-    hf__tls.context_free(context);
-    context = make_context(NULL, NULL, NULL);
-    expect_refusal("localhost", &good, HF_EAUTH, "signed by an unknown authority");
-}
-
-static void a_folder_of_authorities_is_read(void **state)
-{
-    (void)state;
-    hf__tls.context_free(context);
-    context = make_context(net_folder(), NULL, NULL);
-    talk("localhost", 0);
-}
-
-/* ---- who we are ------------------------------------------------------------------ */
-
-static void want_client(int version)
-{
-    tls_server_init(&t, &good, version);
-    tls_server_want_client(&t, &authority);
-}
-
-static void a_client_certificate_is_shown(void **state)
-{
-    struct cert mine;
-    char both[160], line[512];
-    FILE *f, *from;
-
-    (void)state;
-    cert_make(&mine, net_folder(), "mine", &authority, "DNS:client", 30);
-    hf__tls.context_free(context);
-    context = make_context(authority.file, mine.file, mine.key_file);
-    want_client(TLS1_3_VERSION);
-    talk("localhost", 0);
-    want_client(TLS1_2_VERSION);
-    talk("localhost", 0);
-    hf__tls.context_free(context);
-    snprintf(both, sizeof both, "%s/both", net_folder());
-    f = fopen(both, "w");
-    for (int i = 0; i < 2; i++) {
-        from = fopen(i == 0 ? mine.file : mine.key_file, "r");
-        while (fgets(line, sizeof line, from))
-            fputs(line, f);
-        fclose(from);
-    }
-    fclose(f);
-    context = make_context(authority.file, both, NULL);
-    want_client(0);
-    talk("localhost", 0);
-    cert_free(&mine);
-}
-
-static void a_missing_client_certificate_is_named(void **state)
-{
-    (void)state;
-    want_client(TLS1_2_VERSION);
-    meet("localhost", &good, 0);
-    expect_down(HF_EAUTH, "the peer requires a client certificate");
-    part();
-    want_client(TLS1_3_VERSION);
-    meet("localhost", &good, 0); /* here we are up before the server has seen it */
-    if (p.downs == 0)
-        send_now("ping");
-    expect_down(HF_EAUTH, "the peer requires a client certificate");
-    part();
-}
-
-/* The server has refused us, said so and closed, while we are sending. */
-static void a_refusal_is_heard_after_a_failed_send(void **state)
-{
-    (void)state;
-    want_client(TLS1_3_VERSION);
-    meet("localhost", &good, 0);
-    net_pump = NULL;
-    assert_int_equal(p.ups, 1);
-    while (!t.failed)
-        tls_server_step(&t);
-    close(t.fd);
-    t.fd = -1;
-    for (int i = 0; i < 100 && !p.s.broken; i++)
-        send_now("ping");
-    assert_true(p.s.broken);
-    expect_down(HF_EAUTH, "the peer requires a client certificate");
-    part();
-}
-
-static void a_name_that_no_certificate_can_have_is_refused(void **state)
-{
-    char name[300];
-
-    (void)state;
-    memset(name, 'x', sizeof name);
-    name[sizeof name - 1] = '\0';
-    net_name(name, "127.0.0.1", 0, false);
-    meet(name, &good, 0);
-    expect_down(HF_EAUTH, "no certificate can be for xxx");
-    part();
-}
-
-static void a_client_certificate_that_is_not_wanted_is_told(void **state)
-{
-    struct cert mine;
-
-    (void)state;
-    cert_make(&mine, net_folder(), "mine", &other_authority, "DNS:client", 30);
-    hf__tls.context_free(context);
-    context = make_context(authority.file, mine.file, mine.key_file);
-    want_client(0);
-    meet("localhost", &good, 0);
-    expect_down(HF_EAUTH, "the peer refused us: unknown ca");
-    part();
-    cert_free(&mine);
-}
-
-/* ---- protocols ------------------------------------------------------------------- */
-
-static void ask_for(const char *protocol)
-{
-    struct tls_config config = { .ca = authority.file, .alpn = protocol };
-
-    hf__tls.context_free(context);
-    context = NULL;
-    assert_int_equal(hf__tls.context_new(&context, &config, NULL), 0);
-}
-
-static void a_protocol_is_agreed_upon(void **state)
-{
-    static const int versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
-
-    (void)state;
-    ask_for("h2");
-    for (size_t i = 0; i < 2; i++) {
-        tls_server_init(&t, &good, versions[i]);
-        tls_server_speaks(&t, "h2");
-        talk("localhost", 0);
-    }
-    ask_for(NULL); /* nobody asks: whatever the server speaks */
-    tls_server_init(&t, &good, 0);
-    tls_server_speaks(&t, "h2");
-    talk("localhost", 0);
-}
-
-/* One that says no, and one that knows nothing of it and goes on. */
-static void another_protocol_is_refused(void **state)
-{
-    static const int versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
-
-    (void)state;
-    ask_for("h2");
-    for (size_t i = 0; i < 4; i++) {
-        tls_server_init(&t, &good, versions[i % 2]);
-        if (i < 2)
-            tls_server_speaks(&t, "http/1.1");
-        meet("localhost", &good, 0);
-        expect_down(HF_EPROTO, "the peer does not agree to the protocol h2");
-        assert_int_equal(p.ups, 0);
-        part();
-    }
-}
-
-/* ---- files ----------------------------------------------------------------------- */
-
-static void refuse_context(const char *ca, const char *cert, const char *key,
-                           const char *text)
-{
-    struct tls_config config = { .ca = ca, .cert = cert, .key = key };
-    struct tls_context *made = NULL;
-    hf_error err = { 0 };
-    int rc = hf__tls.context_new(&made, &config, &err);
-
-    assert_null(made);
-    if (rc != HF_EINVAL || err.code != rc || !strstr(err.text, text))
-        fail_msg("%s: %s", hf_errname(rc), err.text);
-    assert_int_equal(ERR_peek_error(), 0);
-}
-
-static void files_that_are_not_right_are_named(void **state)
-{
-    char locked[160], absent[160];
-
-    (void)state;
-    snprintf(locked, sizeof locked, "%s/locked", net_folder());
-    snprintf(absent, sizeof absent, "%s/absent", net_folder());
-    cert_lock_key(&good, locked);
-    refuse_context(absent, NULL, NULL, "absent: No such file");
-    refuse_context(authority.key_file, NULL, NULL, "no certificate in ");
-    refuse_context(authority.file, absent, NULL, "cannot read the certificate ");
-    refuse_context(authority.file, good.key_file, NULL, "no certificate in ");
-    refuse_context(authority.file, good.file, absent, "cannot read the key ");
-    refuse_context(authority.file, good.file, authority.key_file, "no key for ");
-    refuse_context(authority.file, good.file, NULL, "no key for ");
-    refuse_context(authority.file, good.file, locked, "has a passphrase");
-    refuse_context(authority.file, NULL, good.key_file, "a key without its certificate");
-    hf__tls.context_free(NULL);
 }
 
 /* ---- not TLS --------------------------------------------------------------------- */
@@ -721,7 +360,7 @@ static void every_failure_of_the_system_is_survived(void **state)
             assert_true(n < 20);
             tls_server_init(&t, &good, 0);
             probe_init(&p);
-            net_pump = pump;
+            net_pump = tls_pump;
             *what[i] = n;
             if (hf__stream_open(&p.s, &to, &err) == 0) {
                 while (p.ups + p.downs == 0) {
@@ -743,8 +382,6 @@ static void every_failure_of_the_system_is_survived(void **state)
     }
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -756,19 +393,6 @@ int main(void)
         CASE(much_goes_both_ways_at_once),
         CASE(new_keys_are_agreed_on_while_nothing_can_be_sent),
         CASE(new_keys_are_agreed_on_in_the_middle_of_a_burst),
-        CASE(a_certificate_for_another_name_is_refused),
-        CASE(an_expired_certificate_is_refused),
-        CASE(an_unknown_authority_is_refused),
-        CASE(the_systems_authorities_do_not_know_ours),
-        CASE(a_folder_of_authorities_is_read),
-        CASE(a_client_certificate_is_shown),
-        CASE(a_missing_client_certificate_is_named),
-        CASE(a_refusal_is_heard_after_a_failed_send),
-        CASE(a_name_that_no_certificate_can_have_is_refused),
-        CASE(a_client_certificate_that_is_not_wanted_is_told),
-        CASE(a_protocol_is_agreed_upon),
-        CASE(another_protocol_is_refused),
-        CASE(files_that_are_not_right_are_named),
         CASE(garbage_is_not_tls),
         CASE(old_versions_are_refused),
         CASE(a_cut_in_the_handshake_is_told),

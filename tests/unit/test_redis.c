@@ -159,7 +159,7 @@ static void long_arguments_make_it_grow(void **state)
 
 static void a_script_goes_by_name_or_as_text(void **state)
 {
-    struct request q = { .bucket = 1 };
+    struct redis_call q = { .bucket = 1 };
     struct command c = { 0 };
 
     (void)state;
@@ -186,7 +186,7 @@ static void records_come_back(void **state)
                         .hints = hints,
                         .hints_len = sizeof hints };
     unsigned char bytes[RECORD_MAX];
-    struct record rec;
+    struct redis_record rec;
     size_t n = hf__redis_record_write(bytes, &r, &t);
 
     (void)state;
@@ -210,7 +210,7 @@ static void the_longest_record_fits(void **state)
     static char note[HF_NOTE_MAX + 1], hints[1024];
     struct ticket t = { .note = note, .hints = hints, .hints_len = sizeof hints };
     unsigned char bytes[RECORD_MAX];
-    struct record rec;
+    struct redis_record rec;
     size_t n;
 
     (void)state;
@@ -230,7 +230,7 @@ static void hints_without_an_end_are_refused(void **state)
 {
     struct ticket t = { .note = "", .hints = "ab", .hints_len = 2 };
     unsigned char bytes[RECORD_MAX];
-    struct record rec;
+    struct redis_record rec;
     size_t n = hf__redis_record_write(bytes, &r, &t);
 
     (void)state;

@@ -68,6 +68,8 @@ static void shows_no_secrets(void **state)
         { "x://h?sslpassword=hunter2", "x://h?sslpassword=***" },
         { "x://h?SslPassWord=hunter2&pas%73=hunter2", "x://h?SslPassWord=***&pas%73=***" },
         { "x://u:hunter2@h?a=b&token=hunter2", "x://u@h?a=b&token=***" },
+        { "x://h?password_file=/run/pw&sentinel_password=hunter2",
+          "x://h?password_file=/run/pw&sentinel_password=***" },
         { "x:/a:b@c://d", "x:/a:b@c://d" },
     };
     struct url u;

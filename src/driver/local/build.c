@@ -113,7 +113,7 @@ int hf__local_folder_rehome(struct shared *sh, int64_t limit_ms, hf_error *err)
         return rc;
     if (g->time_ns != here.time_ns &&
         (rc = hf__local_check_tree(sh, sh->storefd, err)) == 0 &&
-        (rc = hf__local_sweep(sh, 0, err)) == 0)
+        (rc = hf__local_collect(sh, 0, err)) == 0)
         rc = hf__local_tx_inside(sh, NULL, times_are_left, &left, false, err);
     if (rc == 0 && left)
         rc = hf__fail(

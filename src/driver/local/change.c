@@ -1,11 +1,11 @@
-/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging one that is
- * nobody's.
+/* change.c: amending a hold, breaking a ticket that is not ours, and prolonging a kept
+ * one, which has no owner.
  *
- * Each is one entry and name the ticket by its token (G8); what is not there is said and
- * changes nothing. An eviction without `now` only marks the hold: its expiry stays as its
- * owner last set it and cannot be renewed, so the line moves when the owner's own
- * deadline has passed (G1). With `now` the next is admitted at once, and only the fence
- * protects the resource.
+ * Each enters the gate once and names the ticket by its token (G8). A ticket that is not
+ * there is reported, and nothing changes. An eviction without `now` only marks the hold:
+ * its expiry stays as its owner last set it and cannot be renewed, so the line moves when
+ * the owner's own deadline has passed (G1). With `now` the next is admitted at once, and
+ * only the fence protects the resource.
  */
 #include "driver/local/local.h"
 
@@ -21,8 +21,8 @@ static int amend(struct tx *tx, void *arg)
 {
     struct amend *a = arg;
     const struct ticket *t = a->t;
-    struct holder *h;
-    struct line *l;
+    struct local_holder *h;
+    struct local_line *l;
     int rc;
 
     a->found = false;
@@ -83,15 +83,15 @@ struct evict {
     bool found;
 };
 
-static int evict_holder(struct tx *tx, const struct evict *e, struct line *l,
-                        struct holder *h)
+static int evict_holder(struct tx *tx, const struct evict *e, struct local_line *l,
+                        struct local_holder *h)
 {
     uint64_t process = h->f.process, member = h->f.member;
-    enum mail_kind kind = MAIL_MARKED;
+    enum inbox_kind kind = INBOX_MARKED;
     int rc;
 
     if (e->look->now || process == 0) {
-        kind = MAIL_EVICTED;
+        kind = INBOX_EVICTED;
         hf__local_line_drop(l, (size_t)(h - l->holders));
     } else
         h->f.flags |= HOLDER_BROKEN;
@@ -101,10 +101,10 @@ static int evict_holder(struct tx *tx, const struct evict *e, struct line *l,
     return hf__local_line_save(tx, &e->key, l);
 }
 
-static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
+static int evict_waiter(struct tx *tx, struct evict *e, struct local_line *l)
 {
     uint64_t seq = UINT64_MAX;
-    struct waiter w;
+    struct local_waiter w;
     int rc;
 
     while ((rc = hf__local_queue_before(tx, l, seq, &w)) == 0) {
@@ -116,7 +116,7 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
         return rc < 0 ? rc : TX_READ;
     e->found = true;
     if ((rc = hf__local_queue_remove(tx, l, seq)) < 0 ||
-        (rc = hf__local_tell(tx, w.f.process, w.f.member, MAIL_EVICTED, w.f.token, 0, 0)) <
+        (rc = hf__local_tell(tx, w.f.process, w.f.member, INBOX_EVICTED, w.f.token, 0, 0)) <
             0 ||
         (rc = hf__local_line_step(tx, &e->key, l)) < 0)
         return rc;
@@ -124,7 +124,8 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct line *l)
 }
 
 /* Only of a ticket that its owner has left, and that nobody has broken before. */
-static int keep_on(struct tx *tx, struct evict *e, struct line *l, struct holder *h)
+static int keep_on(struct tx *tx, struct evict *e, struct local_line *l,
+                   struct local_holder *h)
 {
     int rc;
 
@@ -140,8 +141,8 @@ static int keep_on(struct tx *tx, struct evict *e, struct line *l, struct holder
 static int evict(struct tx *tx, void *arg)
 {
     struct evict *e = arg;
-    struct holder *h;
-    struct line *l;
+    struct local_holder *h;
+    struct local_line *l;
     int rc;
 
     e->found = false;

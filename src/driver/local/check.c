@@ -40,7 +40,7 @@ struct meta {
     uint64_t last_page, txn;
 };
 
-struct node {
+struct page_node {
     uint16_t lo, hi, flags, key_size;
 };
 
@@ -127,7 +127,7 @@ int hf__local_meta_forget(int fd, uint64_t after)
 
 /* ---- walking --------------------------------------------------------------------- */
 
-struct walk {
+struct page_walk {
     const unsigned char *map;
     uint64_t last;
     unsigned char
@@ -140,7 +140,7 @@ struct walk {
 
 /* As LMDB compares them: keys out of order make a search miss what is there, and a scan
  * turn in circles. */
-static int compare(const struct walk *w, const MDB_val *a, const MDB_val *b)
+static int compare(const struct page_walk *w, const MDB_val *a, const MDB_val *b)
 {
     size_t n = a->mv_size < b->mv_size ? a->mv_size : b->mv_size;
     uint64_t x, y;
@@ -155,7 +155,7 @@ static int compare(const struct walk *w, const MDB_val *a, const MDB_val *b)
     return d != 0 ? d : a->mv_size < b->mv_size ? -1 : a->mv_size > b->mv_size;
 }
 
-static bool in_order(struct walk *w, const unsigned char *key, size_t len, bool leaf,
+static bool in_order(struct page_walk *w, const unsigned char *key, size_t len, bool leaf,
                      bool first)
 {
     const MDB_val k = { len, (void *)(uintptr_t)key };
@@ -176,7 +176,7 @@ static bool in_order(struct walk *w, const unsigned char *key, size_t len, bool 
     return true;
 }
 
-static bool use(struct walk *w, uint64_t pgno, uint64_t n)
+static bool use(struct page_walk *w, uint64_t pgno, uint64_t n)
 {
     if (pgno < 2 || pgno > w->last || n < 1 || n > w->last - pgno + 1)
         return false;
@@ -189,7 +189,7 @@ static bool use(struct walk *w, uint64_t pgno, uint64_t n)
 }
 
 /* The list of free pages in a record of the first tree: no page may be free and in use. */
-static bool free_list(struct walk *w, const unsigned char *data, uint64_t size)
+static bool free_list(struct page_walk *w, const unsigned char *data, uint64_t size)
 {
     uint64_t n, pgno;
 
@@ -206,8 +206,8 @@ static bool free_list(struct walk *w, const unsigned char *data, uint64_t size)
     return true;
 }
 
-static bool leaf_node(struct walk *w, const unsigned char *page, size_t at,
-                      const struct node *n)
+static bool leaf_node(struct page_walk *w, const unsigned char *page, size_t at,
+                      const struct page_node *n)
 {
     uint64_t size = (uint64_t)n->lo | (uint64_t)n->hi << 16, pgno, pages;
     size_t data = at + sizeof *n + n->key_size;
@@ -229,7 +229,7 @@ static bool leaf_node(struct walk *w, const unsigned char *page, size_t at,
 }
 
 /* depth: how many levels there are from this page down */
-static bool walk_page(struct walk *w, uint64_t pgno, unsigned depth)
+static bool walk_page(struct page_walk *w, uint64_t pgno, unsigned depth)
 {
     const unsigned char *page = w->map + pgno * PAGE;
     struct page_head head;
@@ -244,7 +244,7 @@ static bool walk_page(struct walk *w, uint64_t pgno, unsigned depth)
         return false;
     count = (head.lower - sizeof head) / 2;
     for (size_t i = 0; i < count; i++) {
-        struct node n;
+        struct page_node n;
         uint16_t at;
 
         memcpy(&at, page + sizeof head + 2 * i, sizeof at);
@@ -268,7 +268,7 @@ static bool walk_page(struct walk *w, uint64_t pgno, unsigned depth)
 int hf__local_check_tree(const struct shared *sh, int fd, hf_error *err)
 {
     size_t size = (size_t)sh->gate->map_size;
-    struct walk w = { 0 };
+    struct page_walk w = { 0 };
     struct meta m;
     bool ok = true;
     int rc = hf__local_check_header(sh, fd, err);

@@ -346,16 +346,16 @@ int hf__local_tx_once(struct shared *sh, struct local *ls, tx_body *body, void *
 int hf__local_tx_inside(struct shared *sh, struct local *ls, tx_body *body, void *arg,
                         bool adds, hf_error *err)
 {
-    bool swept = false;
+    bool collected = false;
     int rc;
 
     while ((rc = hf__local_tx_once(sh, ls, body, arg, adds, err)) == HF_EFULL) {
         if (grow(sh, err) == 0)
             continue;
-        if (swept || !sh->env || hf__local_sweep(sh, hf__loop_now(), NULL) < 0)
+        if (collected || !sh->env || hf__local_collect(sh, hf__loop_now(), NULL) < 0)
             break;
-        swept = true;
-        /* Whom it has admitted. Before the next try, which forgets who is to be woken. */
+        collected = true;
+        /* Wake the tickets it admitted now: the next try starts with an empty list. */
         if (ls && hf__local_tx_once(sh, ls, hf__local_poke_unread, NULL, false, NULL) == 0)
             hf__local_poke(ls);
     }

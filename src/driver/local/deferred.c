@@ -22,7 +22,7 @@
  * Why it is right:
  *  - A verb that returns HF_EBUSYSTORE has told nothing and has nothing of `of` in the
  *    store that was not there before: a gate that is closed lets nobody change anything,
- *    and what a verb does before its last entry (registering the process, burying the
+ *    and what a verb does before its last entry (registering the process, removing the
  *    dead) is right by itself. So it is run again from its beginning.
  *  - Order (G3). While anything is queued the client is shut, so no verb overtakes another:
  *    two joins of one client stand in line as they were called.
@@ -32,8 +32,8 @@
  *    ev_gone) its entry goes; likewise with `stop`. So no entry outlives what it is about.
  *  - An entry is taken off before its verb runs, because an answer may free `of`, and is
  *    put back at the head if there was no answer.
- *  - What no caller waits for (looking for a waiter, mail, renewals, follows) is queued
- *    too, without a limit: each is done once however often it was asked for.
+ *  - What no caller waits for (looking for a waiter, the inbox, renewals, follows) is
+ * queued too, without a limit: each is done once however often it was asked for.
  *  - The time of a renewal or join that was put off is that of the entry in which it was
  *    done (tx.now), never that of the call (G1).
  *

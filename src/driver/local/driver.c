@@ -2,7 +2,7 @@
  *
  * Opening is synchronous and complete: the store is up when it returns or it failed, and
  * the core hears of UP from the first turn of its own. Closing takes back what only lives
- * in this client (mail, follows, sockets); the last client of a process takes the
+ * in this client (inbox, follows, sockets); the last client of a process takes the
  * process's record with it, and with that every ticket that is still in a line under its
  * number.
  */
@@ -98,9 +98,9 @@ static void forget_tickets(struct local *ls)
         hf__local_wait_free(ls, container_of(list_first(&ls->all_waits), struct wait, all));
 }
 
-static int forget_mail(struct tx *tx, void *arg)
+static int forget_inbox(struct tx *tx, void *arg)
 {
-    unsigned char prefix[KEY_MAIL];
+    unsigned char prefix[KEY_INBOX];
     const uint64_t n[] = { tx->sh->process, tx->ls->member };
     int rc = hf__local_stale_drop(tx);
 
@@ -108,7 +108,7 @@ static int forget_mail(struct tx *tx, void *arg)
     if (rc < 0)
         return rc;
     return hf__local_db_del_prefix(tx, prefix,
-                                   hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
+                                   hf__local_key_numbers(prefix, TABLE_INBOX, n, 2));
 }
 
 /* Waits in vain once, and not at all if the gate was closed a moment ago: what stays of us
@@ -125,7 +125,7 @@ static void local_close(struct store *store)
         hf__local_stop(store, NULL, container_of(n, struct cell, drv_node));
     forget_tickets(ls);
     if (ls->member != 0)
-        hf__local_tx_run(ls, forget_mail, NULL, false, NULL);
+        hf__local_tx_run(ls, forget_inbox, NULL, false, NULL);
     hf__local_defer_done(ls);
     hf__local_wake_close(ls);
     hf__local_peers_done(ls);

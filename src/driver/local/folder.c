@@ -20,7 +20,7 @@
  *
  * The exclusive lock is a courtesy, not a proof: a program that closes all descriptors
  * loses its flock and goes on. So it is never the reason to drop a living process's
- * ticket (sweep.c asks for each process whether it lives), and a gate that is replaced
+ * ticket (collect.c asks for each process whether it lives), and a gate that is replaced
  * says so (gate->state).
  *
  * Goes wrong: HF_EAUTH (not ours, or open to others), HF_EINVAL, HF_EFOREIGN,
@@ -355,7 +355,7 @@ static int look_at_gate(struct shared *sh, enum sight_of_gate *seen, hf_error *e
     if (!hf__local_gate_sound(g))
         return hf__fail(err, HF_EDAMAGED, 0, sh->path,
                         "its gate is damaged; stop its users and remove the folder");
-    if (g->state != GATE_LIVE) { /* whoever was replacing it was killed */
+    if (g->state != GATE_LIVE) { /* the process that was replacing it was killed */
         *seen = GATE_NEW;
         hf__fail(err, HF_EBUSYSTORE, 0, sh->path, "in use, but its gate is out of use");
         return 0;
@@ -386,7 +386,7 @@ static bool lock(struct shared *sh, int how)
     return rc == 0;
 }
 
-/* Alone: builds, re-homes, checks and sweeps. Under the exclusive lock. */
+/* Alone: builds, re-homes, checks and collects. Under the exclusive lock. */
 static int alone(struct shared *sh, enum sight_of_gate seen, int64_t limit_ms,
                  hf_error *err)
 {
@@ -398,7 +398,7 @@ static int alone(struct shared *sh, enum sight_of_gate seen, int64_t limit_ms,
         rc = hf__local_folder_rehome(sh, limit_ms, err);
     if (rc == 0 && (rc = hf__local_gate_enter(sh, limit_ms, err)) == 0) {
         if ((rc = hf__local_check_tree(sh, sh->storefd, err)) == 0)
-            rc = hf__local_sweep(sh, hf__loop_now(), err);
+            rc = hf__local_collect(sh, hf__loop_now(), err);
         hf__local_gate_leave(sh);
     }
     return rc;

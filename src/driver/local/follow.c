@@ -1,13 +1,13 @@
 /* follow.c: being told of every change of a line or a cell.
  *
  * A follower is one record per client and name (a list: one for all lines). Whoever
- * changes a line or a cell mails its followers in the same transaction. The number of
+ * changes a line or a cell notifies its followers in the same transaction. The number of
  * followers in the gate only saves looking: it is raised before a record is written and
  * lowered after one is gone, so a kill leaves it too high, never too low. What no member
- * does cannot be mailed: that a holder dies or expires, that a cell expires. So a
+ * does cannot be notified: that a holder dies or expires, that a cell expires. So a
  * follower watches the holders' processes, and asks again at the next expiry. Before a
  * closed gate the answer waits, and so does the record of a follow that has ended: it costs
- * the others mail that nobody needs. The core asks again (seam.h, rule 11); here is only
+ * the others entries that nobody needs. The core asks again (seam.h, rule 11); here is only
  * what tells it to.
  */
 #include "driver/local/local.h"

@@ -12,8 +12,8 @@
  * used again, so neither can touch another's ticket (G8).
  *
  * A try that finds no room first asks whether those in its way are dead: right after kill
- * -9 of the holder it must succeed. It asks outside the gate, buries, and tries once
- * more.
+ * -9 of the holder it must succeed. It asks outside the gate, removes the dead, and tries
+ * once more.
  *
  * Upholds G1, G2, G3 (the end of the queue, unless barging), G7, G8.
  */
@@ -39,25 +39,25 @@ struct join {
     struct wait *spare; /* a new one, if the old one will not do */
     uint64_t life;      /* the number of the wait's record */
     uint64_t line, seq;
-    struct sight sight;
-    char text[200];        /* BUSY: who is in the way */
+    struct queue_ahead ahead;
+    char text[200];        /* BUSY: which holder is in the way */
     enum line_kind in_use; /* MISMATCH: as what, with which capacity */
     int64_t capacity;
 };
 
 /* ---- inside the gate ------------------------------------------------------------- */
 
-static bool fits(const struct line *l, const struct ticket *t)
+static bool fits(const struct local_line *l, const struct ticket *t)
 {
     return t->weight <= l->f.capacity - l->sum;
 }
 
-static bool in_use(const struct line *l)
+static bool in_use(const struct local_line *l)
 {
     return l->f.nholders > 0 || l->f.waiters > 0;
 }
 
-static bool of_kind(const struct line *l, const struct ticket *t)
+static bool of_kind(const struct local_line *l, const struct ticket *t)
 {
     return l->f.kind == t->kind && l->f.capacity == t->capacity;
 }
@@ -67,19 +67,19 @@ static int no_memory(struct tx *tx)
     return hf__fail(tx->err, HF_ENOMEM, 0, tx->sh->path, "no memory");
 }
 
-static int hold_now(struct tx *tx, struct join *j, struct line *l)
+static int hold_now(struct tx *tx, struct join *j, struct local_line *l)
 {
     const struct ticket *t = j->t;
-    struct holder h = { .f = { .process = tx->sh->process,
-                               .member = tx->ls->member,
-                               .weight = t->weight,
-                               .expires_at = tx->now + t->ttl_ms * 1000,
-                               .joined_at = tx->now,
-                               .granted_at = tx->now,
-                               .owner = t->owner,
-                               .pid = tx->sh->pid,
-                               .note_len = (uint16_t)strlen(t->note) },
-                        .note = t->note };
+    struct local_holder h = { .f = { .process = tx->sh->process,
+                                     .member = tx->ls->member,
+                                     .weight = t->weight,
+                                     .expires_at = tx->now + t->ttl_ms * 1000,
+                                     .joined_at = tx->now,
+                                     .granted_at = tx->now,
+                                     .owner = t->owner,
+                                     .pid = tx->sh->pid,
+                                     .note_len = (uint16_t)strlen(t->note) },
+                              .note = t->note };
     int rc;
 
     memcpy(h.f.token, t->token, sizeof h.f.token);
@@ -91,7 +91,7 @@ static int hold_now(struct tx *tx, struct join *j, struct line *l)
     j->outcome = GRANTED;
     j->fence = h.f.fence;
     j->expires_at = h.f.expires_at;
-    /* Who was barged past must watch us now. */
+    /* The ticket that we passed must watch us now. */
     if ((rc = hf__local_head_look(tx, l)) < 0)
         return rc;
     return hf__local_line_save(tx, &j->key, l);
@@ -121,21 +121,21 @@ static int pick_life(struct tx *tx, struct join *j)
     return hf__local_life_put(tx, j->life, j->t->ttl_ms);
 }
 
-static int queue_up(struct tx *tx, struct join *j, struct line *l)
+static int queue_up(struct tx *tx, struct join *j, struct local_line *l)
 {
     const struct ticket *t = j->t;
-    struct waiter w = { .f = { .format = RECORD_FORMAT,
-                               .flags = t->barge ? WAITER_BARGE : 0,
-                               .note_len = (uint16_t)strlen(t->note),
-                               .hints_len = (uint16_t)t->hints_len,
-                               .pid = tx->sh->pid,
-                               .process = tx->sh->process,
-                               .member = tx->ls->member,
-                               .weight = t->weight,
-                               .joined_at = tx->now,
-                               .owner = t->owner },
-                        .note = t->note,
-                        .hints = t->hints };
+    struct local_waiter w = { .f = { .format = RECORD_FORMAT,
+                                     .flags = t->barge ? WAITER_BARGE : 0,
+                                     .note_len = (uint16_t)strlen(t->note),
+                                     .hints_len = (uint16_t)t->hints_len,
+                                     .pid = tx->sh->pid,
+                                     .process = tx->sh->process,
+                                     .member = tx->ls->member,
+                                     .weight = t->weight,
+                                     .joined_at = tx->now,
+                                     .owner = t->owner },
+                              .note = t->note,
+                              .hints = t->hints };
     int rc = pick_life(tx, j);
 
     if (rc < 0)
@@ -148,19 +148,19 @@ static int queue_up(struct tx *tx, struct join *j, struct line *l)
     j->outcome = WAITING;
     j->line = l->f.id;
     j->seq = w.seq;
-    if ((rc = hf__local_queue_join(tx, l, &w, &j->sight)) < 0)
+    if ((rc = hf__local_queue_join(tx, l, &w, &j->ahead)) < 0)
         return rc;
     return hf__local_line_save(tx, &j->key, l);
 }
 
-static void describe(struct join *j, const struct line *l, int64_t now)
+static void describe(struct join *j, const struct local_line *l, int64_t now)
 {
     char note[64] = "";
 
     j->in_use = (enum line_kind)l->f.kind;
     j->capacity = l->f.capacity;
     if (l->f.nholders > 0) {
-        const struct holder *h = &l->holders[0];
+        const struct local_holder *h = &l->holders[0];
 
         hf__escape(note, sizeof note, h->note, h->f.note_len);
         snprintf(j->text, sizeof j->text, "held by process %u for %lld s%s%s%s", h->f.pid,
@@ -171,9 +171,9 @@ static void describe(struct join *j, const struct line *l, int64_t now)
 }
 
 /* No, for now. What the step has put right meanwhile is worth keeping. */
-static int refuse(struct tx *tx, struct join *j, struct line *l, bool changed)
+static int refuse(struct tx *tx, struct join *j, struct local_line *l, bool changed)
 {
-    struct waiter head;
+    struct local_waiter head;
     int rc = 0;
 
     describe(j, l, tx->now);
@@ -187,10 +187,10 @@ static int refuse(struct tx *tx, struct join *j, struct line *l, bool changed)
 }
 
 /* 1: in line already */
-static int already(struct tx *tx, struct join *j, struct line *l)
+static int already(struct tx *tx, struct join *j, struct local_line *l)
 {
-    const struct holder *h = hf__local_line_find(l, j->t->token);
-    struct waiter w;
+    const struct local_holder *h = hf__local_line_find(l, j->t->token);
+    struct local_waiter w;
     int rc;
 
     if (h) {
@@ -205,7 +205,7 @@ static int already(struct tx *tx, struct join *j, struct line *l)
         return rc < 0 ? rc : 0;
     j->outcome = WAITING;
     j->wait = NULL;
-    rc = hf__local_sight_take(tx, l, &w, &j->sight);
+    rc = hf__local_queue_ahead(tx, l, &w, &j->ahead);
     return rc < 0 ? rc : 1;
 }
 
@@ -229,7 +229,7 @@ static int join(struct tx *tx, void *arg)
     const struct ticket *t = j->t;
     uint32_t holders;
     uint64_t waiters;
-    struct line *l;
+    struct local_line *l;
     int rc;
 
     j->now = tx->now;
@@ -297,9 +297,9 @@ static void now_waits(struct local *ls, struct join *j)
     }
     corpse = post_ticket(ls, t);
     hf__local_deliver(ls);
-    ev_waiting(t, j->sight.position, hf__local_recheck_ms(&j->sight, j->now));
+    ev_waiting(t, j->ahead.position, hf__local_recheck_ms(&j->ahead, j->now));
     if (corpse != 0)
-        hf__local_attend(ls, token); /* which buries it */
+        hf__local_attend(ls, token); /* which removes it if it is dead */
 }
 
 static void answer(struct local *ls, struct join *j, hf_error *err)
@@ -335,7 +335,7 @@ static int try_join(struct local *ls, struct join *j, hf_error *err)
         rc = hf__local_tx_run(ls, join, j, true, err);
     for (int n = 0; n < BURIALS && rc == 0 && no_room(j) && ls->nnotes + ls->npokes == 0;
          n++) {
-        if (!hf__local_bury_seen(ls))
+        if (!hf__local_remove_dead_seen(ls))
             break;
         rc = hf__local_tx_run(ls, join, j, true, err);
     }
@@ -386,10 +386,10 @@ struct leave {
     struct key key;
 };
 
-static int take_out(struct tx *tx, struct line *l, struct ticket *t)
+static int take_out(struct tx *tx, struct local_line *l, struct ticket *t)
 {
-    struct holder *h = hf__local_line_find(l, t->token);
-    struct waiter w;
+    struct local_holder *h = hf__local_line_find(l, t->token);
+    struct local_waiter w;
     int rc;
 
     if (h && t->keep_ms > 0)
@@ -408,7 +408,7 @@ static int take_out(struct tx *tx, struct line *l, struct ticket *t)
 static int leave(struct tx *tx, void *arg)
 {
     struct leave *v = arg;
-    struct line *l;
+    struct local_line *l;
     int rc;
 
     if ((rc = hf__local_line_load(tx, &v->key, &l)) < 0 || (rc = take_out(tx, l, v->t)) < 0)
@@ -416,8 +416,8 @@ static int leave(struct tx *tx, void *arg)
     if (rc == DB_NONE)
         return TX_READ;
     if (v->t->drv[1] != 0 &&
-        ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, v->t->token)) < 0 ||
-         (rc = hf__local_mail_forget(tx, MAIL_LOOK, v->t->token)) < 0))
+        ((rc = hf__local_inbox_forget(tx, INBOX_GRANTED, v->t->token)) < 0 ||
+         (rc = hf__local_inbox_forget(tx, INBOX_LOOK, v->t->token)) < 0))
         return rc;
     if ((rc = hf__local_line_step(tx, &v->key, l)) < 0)
         return rc;

@@ -10,7 +10,7 @@
  * (G2).
  *
  * All of it happens in one transaction, in the gate: nothing runs beside it, and a kill
- * undoes all of it. What a grant must tell goes into the mailbox in the same transaction,
+ * undoes all of it. What a grant must tell goes into the inbox in the same transaction,
  * so a lost wake delays a grant until the next look but never loses it.
  *
  * Who watches whom (G5). The head watches every process that holds; each other waiter
@@ -80,7 +80,8 @@ int hf__local_life_del(struct tx *tx, uint64_t life)
 }
 
 /* 1, 0 or HF_E*; fills *life if 1 */
-int hf__local_waiter_alive(struct tx *tx, const struct waiter *w, struct life_fix *life)
+int hf__local_waiter_alive(struct tx *tx, const struct local_waiter *w,
+                           struct life_fix *life)
 {
     int rc = hf__local_alive(tx, w->f.process);
 
@@ -102,9 +103,9 @@ static int broken_line(struct tx *tx, int rc)
                         : "a damaged line; stop its users and remove the folder");
 }
 
-int hf__local_line_load(struct tx *tx, const struct key *k, struct line **ret)
+int hf__local_line_load(struct tx *tx, const struct key *k, struct local_line **ret)
 {
-    struct line *l = &tx->sh->line;
+    struct local_line *l = &tx->sh->line;
     MDB_val v;
     void *copy;
     int rc = hf__local_db_get(tx, k->bytes, k->len, &v);
@@ -132,7 +133,7 @@ int hf__local_line_load(struct tx *tx, const struct key *k, struct line **ret)
     return 0;
 }
 
-int hf__local_line_save(struct tx *tx, const struct key *k, struct line *l)
+int hf__local_line_save(struct tx *tx, const struct key *k, struct local_line *l)
 {
     void *room;
     int rc = 0;
@@ -153,12 +154,12 @@ int hf__local_line_save(struct tx *tx, const struct key *k, struct line *l)
     return 0;
 }
 
-int hf__local_line_clean(struct tx *tx, struct line *l)
+int hf__local_line_clean(struct tx *tx, struct local_line *l)
 {
     size_t i = 0;
 
     while (i < l->f.nholders) {
-        const struct holder *h = &l->holders[i];
+        const struct local_holder *h = &l->holders[i];
         int rc = h->f.expires_at <= tx->now ? 0 : hf__local_alive(tx, h->f.process);
 
         if (rc < 0)
@@ -195,7 +196,7 @@ uint64_t hf__local_line_fence(struct tx *tx, const struct key *k)
 
 /* ---- queue ----------------------------------------------------------------------- */
 
-static int queue_read(struct tx *tx, const struct scan *s, struct waiter *w)
+static int queue_read(struct tx *tx, const struct scan *s, struct local_waiter *w)
 {
     void *copy;
     int rc;
@@ -211,8 +212,8 @@ static int queue_read(struct tx *tx, const struct scan *s, struct waiter *w)
 
 enum where { FIRST, BEFORE, AFTER };
 
-static int queue_find(struct tx *tx, const struct line *l, enum where where, uint64_t seq,
-                      struct waiter *w)
+static int queue_find(struct tx *tx, const struct local_line *l, enum where where,
+                      uint64_t seq, struct local_waiter *w)
 {
     unsigned char prefix[KEY_QUEUE], key[KEY_QUEUE];
     const uint64_t n[] = { l->f.id, where == AFTER ? seq + 1 : seq };
@@ -233,18 +234,18 @@ static int queue_find(struct tx *tx, const struct line *l, enum where where, uin
     return rc;
 }
 
-int hf__local_queue_first(struct tx *tx, const struct line *l, struct waiter *w)
+int hf__local_queue_first(struct tx *tx, const struct local_line *l, struct local_waiter *w)
 {
     return queue_find(tx, l, FIRST, 0, w);
 }
 
-int hf__local_queue_before(struct tx *tx, const struct line *l, uint64_t seq,
-                           struct waiter *w)
+int hf__local_queue_before(struct tx *tx, const struct local_line *l, uint64_t seq,
+                           struct local_waiter *w)
 {
     return queue_find(tx, l, BEFORE, seq, w);
 }
 
-int hf__local_queue_get(struct tx *tx, uint64_t line, uint64_t seq, struct waiter *w)
+int hf__local_queue_get(struct tx *tx, uint64_t line, uint64_t seq, struct local_waiter *w)
 {
     unsigned char key[KEY_QUEUE];
     const uint64_t n[] = { line, seq };
@@ -261,7 +262,8 @@ int hf__local_queue_get(struct tx *tx, uint64_t line, uint64_t seq, struct waite
     return rc < 0 ? broken_line(tx, rc) : 0;
 }
 
-int hf__local_queue_put(struct tx *tx, const struct line *l, const struct waiter *w)
+int hf__local_queue_put(struct tx *tx, const struct local_line *l,
+                        const struct local_waiter *w)
 {
     unsigned char key[KEY_QUEUE];
     const uint64_t n[] = { l->f.id, w->seq };
@@ -274,7 +276,7 @@ int hf__local_queue_put(struct tx *tx, const struct line *l, const struct waiter
     return rc;
 }
 
-static int queue_del(struct tx *tx, struct line *l, uint64_t seq)
+static int queue_del(struct tx *tx, struct local_line *l, uint64_t seq)
 {
     unsigned char key[KEY_QUEUE];
     const uint64_t n[] = { l->f.id, seq };
@@ -285,22 +287,22 @@ static int queue_del(struct tx *tx, struct line *l, uint64_t seq)
     return rc < 0 ? rc : 0;
 }
 
-int hf__local_queue_remove(struct tx *tx, struct line *l, uint64_t seq)
+int hf__local_queue_remove(struct tx *tx, struct local_line *l, uint64_t seq)
 {
-    struct waiter before, after;
+    struct local_waiter before, after;
     int rc;
 
     if ((rc = queue_find(tx, l, AFTER, seq, &after)) < 0 || rc == DB_NONE)
         return rc < 0 ? rc : queue_del(tx, l, seq);
     if ((rc = hf__local_queue_before(tx, l, seq, &before)) < 0)
         return rc;
-    /* Without a predecessor the next one is the head now, and the step sees to it. */
+    /* Without a predecessor the next one is the head now; the step admits it. */
     if (rc == 0 && before.f.process != after.f.watch) {
         after.f.watch = before.f.process;
         if ((rc = hf__local_queue_put(tx, l, &after)) < 0)
             return rc;
         if (after.f.process != before.f.process &&
-            (rc = hf__local_tell(tx, after.f.process, after.f.member, MAIL_LOOK,
+            (rc = hf__local_tell(tx, after.f.process, after.f.member, INBOX_LOOK,
                                  after.f.token, 0, 0)) < 0)
             return rc;
     }
@@ -309,19 +311,19 @@ int hf__local_queue_remove(struct tx *tx, struct line *l, uint64_t seq)
 
 /* ---- the step -------------------------------------------------------------------- */
 
-static int admit(struct tx *tx, const struct key *k, struct line *l, const struct waiter *w,
-                 const struct life_fix *life)
+static int admit(struct tx *tx, const struct key *k, struct local_line *l,
+                 const struct local_waiter *w, const struct life_fix *life)
 {
-    struct holder h = { .f = { .process = w->f.process,
-                               .member = w->f.member,
-                               .weight = w->f.weight,
-                               .expires_at = life->expires_at,
-                               .joined_at = w->f.joined_at,
-                               .granted_at = tx->now,
-                               .owner = w->f.owner,
-                               .pid = w->f.pid,
-                               .note_len = w->f.note_len },
-                        .note = w->note };
+    struct local_holder h = { .f = { .process = w->f.process,
+                                     .member = w->f.member,
+                                     .weight = w->f.weight,
+                                     .expires_at = life->expires_at,
+                                     .joined_at = w->f.joined_at,
+                                     .granted_at = tx->now,
+                                     .owner = w->f.owner,
+                                     .pid = w->f.pid,
+                                     .note_len = w->f.note_len },
+                              .note = w->note };
     int rc;
 
     memcpy(h.f.token, w->f.token, sizeof h.f.token);
@@ -331,17 +333,17 @@ static int admit(struct tx *tx, const struct key *k, struct line *l, const struc
         return broken_line(tx, rc);
     if ((rc = queue_del(tx, l, w->seq)) < 0)
         return rc;
-    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_GRANTED, w->f.token,
+    return hf__local_tell(tx, w->f.process, w->f.member, INBOX_GRANTED, w->f.token,
                           h.f.fence, h.f.expires_at);
 }
 
-static bool must_look(const struct line *l, const struct waiter *w,
+static bool must_look(const struct local_line *l, const struct local_waiter *w,
                       const struct life_fix *life)
 {
     int64_t next_look_at = life->expires_at - renewals_us(life->ttl_ms, RENEWALS - 1);
 
     for (size_t i = 0; i < l->f.nholders; i++) {
-        const struct holder *h = &l->holders[i];
+        const struct local_holder *h = &l->holders[i];
 
         if (h->f.expires_at < next_look_at ||
             (h->f.process != 0 && h->f.process != w->f.process &&
@@ -351,7 +353,7 @@ static bool must_look(const struct line *l, const struct waiter *w,
     return false;
 }
 
-static int tell_head(struct tx *tx, struct line *l, struct waiter *w,
+static int tell_head(struct tx *tx, struct local_line *l, struct local_waiter *w,
                      const struct life_fix *life)
 {
     int rc;
@@ -361,13 +363,13 @@ static int tell_head(struct tx *tx, struct line *l, struct waiter *w,
     w->f.flags |= WAITER_TOLD;
     if ((rc = hf__local_queue_put(tx, l, w)) < 0)
         return rc;
-    return hf__local_tell(tx, w->f.process, w->f.member, MAIL_LOOK, w->f.token, 0, 0);
+    return hf__local_tell(tx, w->f.process, w->f.member, INBOX_LOOK, w->f.token, 0, 0);
 }
 
-int hf__local_line_step(struct tx *tx, const struct key *k, struct line *l)
+int hf__local_line_step(struct tx *tx, const struct key *k, struct local_line *l)
 {
     struct life_fix life;
-    struct waiter w;
+    struct local_waiter w;
     bool clean = false;
     int rc;
 
@@ -396,19 +398,19 @@ int hf__local_line_step(struct tx *tx, const struct key *k, struct line *l)
     return 0;
 }
 
-int hf__local_head_look(struct tx *tx, const struct line *l)
+int hf__local_head_look(struct tx *tx, const struct local_line *l)
 {
-    struct waiter head;
+    struct local_waiter head;
     int rc;
 
     if (l->f.waiters == 0 || (rc = hf__local_queue_first(tx, l, &head)) == DB_NONE)
         return 0;
     return rc < 0 ? rc
-                  : hf__local_tell(tx, head.f.process, head.f.member, MAIL_LOOK,
+                  : hf__local_tell(tx, head.f.process, head.f.member, INBOX_LOOK,
                                    head.f.token, 0, 0);
 }
 
-int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h,
+int hf__local_line_keep(struct tx *tx, const struct local_line *l, struct local_holder *h,
                         int64_t keep_ms)
 {
     h->f.process = h->f.member = 0;
@@ -420,7 +422,8 @@ int hf__local_line_keep(struct tx *tx, const struct line *l, struct holder *h,
 
 /* Drops dead waiters between it and its living predecessor, so that the dead do not make
  * their followers look again and again. */
-static int find_predecessor(struct tx *tx, struct line *l, uint64_t seq, struct waiter *ret)
+static int find_predecessor(struct tx *tx, struct local_line *l, uint64_t seq,
+                            struct local_waiter *ret)
 {
     struct life_fix life;
     int rc;
@@ -437,10 +440,11 @@ static int find_predecessor(struct tx *tx, struct line *l, uint64_t seq, struct 
 }
 
 /* Whom it must watch now, into its record; 1: that has changed */
-static int see(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+static int see(struct tx *tx, struct local_line *l, struct local_waiter *w,
+               struct queue_ahead *ret)
 {
     struct waiter_fix was = w->f;
-    struct waiter ahead;
+    struct local_waiter ahead;
     int rc = find_predecessor(tx, l, w->seq, &ahead);
 
     if (rc < 0)
@@ -460,14 +464,16 @@ static int see(struct tx *tx, struct line *l, struct waiter *w, struct sight *re
     return rc < 0 ? rc : w->f.watch != was.watch || w->f.flags != was.flags;
 }
 
-int hf__local_sight_take(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+int hf__local_queue_ahead(struct tx *tx, struct local_line *l, struct local_waiter *w,
+                          struct queue_ahead *ret)
 {
     int rc = see(tx, l, w, ret);
 
     return rc == 1 ? hf__local_queue_put(tx, l, w) : rc;
 }
 
-int hf__local_queue_join(struct tx *tx, struct line *l, struct waiter *w, struct sight *ret)
+int hf__local_queue_join(struct tx *tx, struct local_line *l, struct local_waiter *w,
+                         struct queue_ahead *ret)
 {
     int rc = see(tx, l, w, ret);
 

@@ -46,7 +46,7 @@ struct gate { /* the file `gate`, mapped shared */
     uint64_t pid_ns, time_ns; /* inode numbers; 0: the kernel has none */
     unsigned char id[16];     /* also in the store: the two belong together */
     uint32_t state;           /* GATE_LIVE; else replaced by a new one */
-    uint32_t inside;          /* pid of who is, or was last, inside */
+    uint32_t inside;          /* pid of the process that is, or was last, inside */
     uint64_t map_size;        /* of the store; its file has that much reserved */
     uint64_t commit;          /* the last LMDB transaction that counts */
     uint64_t next_process, next_line, next_version;
@@ -106,7 +106,7 @@ struct shared {
     uint64_t process; /* our number; 0: none yet */
     uint64_t next_member, next_life;
     int lifefd;
-    struct line line; /* scratch */
+    struct local_line line; /* scratch */
     struct arena_chunk *arena, *arena_now;
 };
 
@@ -154,7 +154,7 @@ enum table {
     TABLE_LINE = 'L',    /* full name -> line */
     TABLE_QUEUE = 'Q',   /* line id, seq -> waiter */
     TABLE_LIFE = 'V',    /* process, life -> life_fix */
-    TABLE_MAIL = 'M',    /* process, member, kind, token -> mail_fix */
+    TABLE_INBOX = 'M',   /* process, member, kind, token -> inbox_fix */
     TABLE_CELL = 'C',    /* full name -> cell */
     TABLE_FOLLOW = 'F'   /* hash of full name, table, process, member -> nothing */
 };
@@ -224,7 +224,7 @@ int hf__local_check_tree(const struct shared *, int fd, hf_error *);
 int hf__local_meta_forget(int fd, uint64_t after); /* invalidates a newer meta page */
 
 /* Keys: a table byte and big-endian numbers. */
-enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_MAIL = 34, KEY_FOLLOW = 26 };
+enum { KEY_PROCESS = 9, KEY_QUEUE = 17, KEY_LIFE = 17, KEY_INBOX = 34, KEY_FOLLOW = 26 };
 size_t hf__local_key_numbers(unsigned char *, enum table, const uint64_t *, size_t n);
 uint64_t hf__local_key_number(const unsigned char *); /* of 8 bytes */
 bool hf__local_key_cut(const struct key *);           /* the record must hold the name */
@@ -233,59 +233,64 @@ void hf__local_key_name(struct key *, enum table, const char *ns, const char *na
 
 /* ---- lines ----------------------------------------------------------------------- */
 
-int hf__local_line_load(struct tx *, const struct key *, struct line **);
-int hf__local_line_save(struct tx *, const struct key *, struct line *);
-int hf__local_line_clean(struct tx *, struct line *); /* drops dead holders */
-int hf__local_line_step(struct tx *, const struct key *, struct line *);
+int hf__local_line_load(struct tx *, const struct key *, struct local_line **);
+int hf__local_line_save(struct tx *, const struct key *, struct local_line *);
+int hf__local_line_clean(struct tx *, struct local_line *); /* drops dead holders */
+int hf__local_line_step(struct tx *, const struct key *, struct local_line *);
 /* Tells the first that waits to look again: whom to watch, and which hold ends first. */
-int hf__local_head_look(struct tx *, const struct line *);
+int hf__local_head_look(struct tx *, const struct local_line *);
 /* The hold goes on without its owner, for so long from now. */
-int hf__local_line_keep(struct tx *, const struct line *, struct holder *, int64_t keep_ms);
+int hf__local_line_keep(struct tx *, const struct local_line *, struct local_holder *,
+                        int64_t keep_ms);
 /* 0: the marks are damaged */
 uint64_t hf__local_line_fence(struct tx *, const struct key *);
 int hf__local_alive(struct tx *, uint64_t process); /* 1, 0 or HF_E* */
-int hf__local_waiter_alive(struct tx *, const struct waiter *, struct life_fix *);
-int hf__local_queue_get(struct tx *, uint64_t line, uint64_t seq, struct waiter *);
-int hf__local_queue_first(struct tx *, const struct line *, struct waiter *);
-int hf__local_queue_before(struct tx *, const struct line *, uint64_t seq, struct waiter *);
-int hf__local_queue_put(struct tx *, const struct line *, const struct waiter *);
+int hf__local_waiter_alive(struct tx *, const struct local_waiter *, struct life_fix *);
+int hf__local_queue_get(struct tx *, uint64_t line, uint64_t seq, struct local_waiter *);
+int hf__local_queue_first(struct tx *, const struct local_line *, struct local_waiter *);
+int hf__local_queue_before(struct tx *, const struct local_line *, uint64_t seq,
+                           struct local_waiter *);
+int hf__local_queue_put(struct tx *, const struct local_line *,
+                        const struct local_waiter *);
 /* tells the successor */
-int hf__local_queue_remove(struct tx *, struct line *, uint64_t seq);
+int hf__local_queue_remove(struct tx *, struct local_line *, uint64_t seq);
 int hf__local_life_put(struct tx *, uint64_t life, int64_t ttl_ms);
 int hf__local_life_get(struct tx *, uint64_t process, uint64_t life, struct life_fix *);
 int hf__local_life_del(struct tx *, uint64_t life);
 
 /* What a waiting ticket sees ahead of it. */
-struct sight {
+struct queue_ahead {
     bool first;
     uint32_t position;   /* 0: not known */
     int64_t earliest_at; /* expiry among the holders; only if first */
 };
-int hf__local_sight_take(struct tx *, struct line *, struct waiter *, struct sight *);
-int hf__local_queue_join(struct tx *, struct line *, struct waiter *, struct sight *);
+int hf__local_queue_ahead(struct tx *, struct local_line *, struct local_waiter *,
+                          struct queue_ahead *);
+int hf__local_queue_join(struct tx *, struct local_line *, struct local_waiter *,
+                         struct queue_ahead *);
 
-/* ---- mail ------------------------------------------------------------------------ */
+/* ---- inbox ----------------------------------------------------------------------- */
 
-enum mail_kind {                /* in the order in which they are to be read */
-                 MAIL_LOOK = 1, /* look again whom to watch */
-                 MAIL_GRANTED,  /* value: fence; and the expiry that the hold has */
-                 MAIL_MARKED,
-                 MAIL_EVICTED,
-                 MAIL_CHANGED, /* value: hash of the name; token: its table byte */
-                 MAIL_EXPIRED  /* a note of our own only */
+enum inbox_kind {                 /* in the order in which they are to be read */
+                  INBOX_LOOK = 1, /* look again whom to watch */
+                  INBOX_GRANTED,  /* value: fence; and the expiry that the hold has */
+                  INBOX_MARKED,
+                  INBOX_EVICTED,
+                  INBOX_CHANGED, /* value: hash of the name; token: its table byte */
+                  INBOX_EXPIRED  /* a note of our own only */
 };
 
 struct note { /* news for a ticket of our own, told after the gate is left */
-    enum mail_kind kind;
+    enum inbox_kind kind;
     unsigned char token[HF_TOKEN];
-    struct mail_fix fix;
+    struct inbox_fix fix;
 };
 
 /* What goes through a wake pipe. */
 struct wake {
-    uint64_t kind; /* MAIL_GRANTED: this is it; 0: see the mailbox */
+    uint64_t kind; /* INBOX_GRANTED: this is it; 0: see the inbox */
     unsigned char token[HF_TOKEN];
-    struct mail_fix fix;
+    struct inbox_fix fix;
 };
 
 struct poke {
@@ -294,19 +299,19 @@ struct poke {
 };
 
 struct stale {                     /* a record of ours that nobody needs any more */
-    uint64_t life;                 /* its number; 0: it is the mail of a grant */
+    uint64_t life;                 /* its number; 0: it is the entry of a grant */
     unsigned char token[HF_TOKEN]; /* to this ticket */
 };
 
-int hf__local_tell(struct tx *, uint64_t process, uint64_t member, enum mail_kind,
+int hf__local_tell(struct tx *, uint64_t process, uint64_t member, enum inbox_kind,
                    const unsigned char *token, uint64_t value, int64_t expires_at);
-int hf__local_note(struct tx *, enum mail_kind, const unsigned char *token, uint64_t value,
+int hf__local_note(struct tx *, enum inbox_kind, const unsigned char *token, uint64_t value,
                    int64_t expires_at); /* for a ticket of our own */
 int hf__local_tell_followers(struct tx *, enum table, uint64_t hash);
-int hf__local_mail_read(struct tx *); /* moves our mail into notes */
-/* a body: hf__local_poke will wake all who have mail */
+int hf__local_inbox_read(struct tx *); /* moves our inbox into notes */
+/* a body: hf__local_poke will wake every member with an entry */
 int hf__local_poke_unread(struct tx *, void *);
-int hf__local_mail_forget(struct tx *, enum mail_kind, const unsigned char *token);
+int hf__local_inbox_forget(struct tx *, enum inbox_kind, const unsigned char *token);
 void hf__local_hear(struct local *, const struct note *);
 /* hf__local_poke, and tells our own; not inside the gate */
 void hf__local_deliver(struct local *);
@@ -352,17 +357,19 @@ bool hf__local_guarded(const struct shared *, uint64_t process, int *fd);
 uint64_t hf__local_process_start(const struct shared *, uint32_t pid); /* 0: not known */
 int hf__local_seen_add(struct tx *, uint64_t process);
 bool hf__local_peer_dead(struct local *, const struct seen *); /* for good */
-int hf__local_bury(struct local *, uint64_t process);
-bool hf__local_bury_seen(struct local *); /* the dead in local->seen; were there any? */
-int hf__local_bury_inside(struct tx *, uint64_t process);
-void hf__local_bury_files(const struct shared *, uint64_t process); /* but see sweep.c */
-/* Watches all in local->seen; returns one that is to be buried, or 0. */
+int hf__local_remove_dead(struct local *, uint64_t process);
+bool hf__local_remove_dead_seen(
+    struct local *); /* the dead in local->seen; were there any? */
+int hf__local_remove_dead_inside(struct tx *, uint64_t process);
+void hf__local_remove_dead_files(const struct shared *,
+                                 uint64_t process); /* but see collect.c */
+/* Watches all in local->seen; returns a dead one that is to be removed, or 0. */
 uint64_t hf__local_post_set(struct local *, struct post **);
 void hf__local_post_clear(struct local *, struct post *); /* takes NULL */
 bool hf__local_post_has(const struct post *, const struct peer *);
 void hf__local_peers_done(struct local *);
-int hf__local_sweep(struct shared *, int64_t now,
-                    hf_error *); /* inside the gate; now 0: no clock */
+int hf__local_collect(struct shared *, int64_t now,
+                      hf_error *); /* inside the gate; now 0: no clock */
 /* The pipes and sockets of all processes, or (tx) of those that have no record. */
 int hf__local_files_remove(const struct shared *, struct tx *);
 enum { TIDY_EVERY = 64 };
@@ -493,7 +500,7 @@ static inline uint64_t post_ticket(struct local *ls, struct ticket *t)
     return corpse;
 }
 
-int64_t hf__local_recheck_ms(const struct sight *, int64_t now);
+int64_t hf__local_recheck_ms(const struct queue_ahead *, int64_t now);
 
 struct wait *hf__local_wait_find(struct local *, const struct key *, int64_t ttl_ms);
 struct wait *hf__local_wait_new(struct local *, int64_t ttl_ms); /* NULL: no memory */

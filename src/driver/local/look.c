@@ -3,7 +3,7 @@
  * One entry that copies everything out, then the events, outside the gate. Nothing is
  * written, and no expiry moves (rule 7). Dead and expired tickets are not shown; a
  * process that died without anybody noticing yet is noticed here: those that hold or wait
- * in what was read are asked outside the gate, the dead are buried, and the look is
+ * in what was read are asked outside the gate, the dead are removed, and the look is
  * repeated once.
  */
 #include "driver/local/local.h"
@@ -65,7 +65,8 @@ static int64_t age_ms(int64_t now, int64_t since)
     return now > since ? (now - since) / 1000 : 0;
 }
 
-static void about_line(struct row *r, const struct line *l, uint64_t waiters, int64_t now)
+static void about_line(struct row *r, const struct local_line *l, uint64_t waiters,
+                       int64_t now)
 {
     r->kind = (enum line_kind)l->f.kind;
     r->capacity = l->f.capacity;
@@ -78,10 +79,10 @@ static void about_line(struct row *r, const struct line *l, uint64_t waiters, in
 }
 
 /* Calls for every living waiter; counts them. */
-typedef int each_waiter(struct tx *, struct looking *, const struct waiter *,
+typedef int each_waiter(struct tx *, struct looking *, const struct local_waiter *,
                         const struct life_fix *, uint64_t position);
 
-static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
+static int waiters_of(struct tx *tx, struct looking *k, const struct local_line *l,
                       uint64_t *count, each_waiter *call)
 {
     unsigned char prefix[KEY_QUEUE];
@@ -97,7 +98,7 @@ static int waiters_of(struct tx *tx, struct looking *k, const struct line *l,
         return rc;
     for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         struct life_fix life;
-        struct waiter w;
+        struct local_waiter w;
 
         if ((rc = hf__local_waiter_decode(&w, s.value.mv_data, s.value.mv_size)) < 0) {
             hf__fail(tx->err, rc, 0, tx->sh->path, "a damaged waiter");
@@ -123,8 +124,8 @@ static uint16_t note_len(const struct looking *k, uint16_t len)
     return k->look->no_notes ? 0 : len;
 }
 
-static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
-                       const struct holder *h)
+static int show_holder(struct tx *tx, struct looking *k, const struct local_line *l,
+                       const struct local_holder *h)
 {
     const struct texts s = {
         k->look->name, h->note, NULL, k->look->name_len, note_len(k, h->f.note_len), 0
@@ -150,7 +151,7 @@ static int show_holder(struct tx *tx, struct looking *k, const struct line *l,
     return hf__local_seen_add(tx, h->f.process);
 }
 
-static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
+static int show_waiter(struct tx *tx, struct looking *k, const struct local_waiter *w,
                        const struct life_fix *life, uint64_t position)
 {
     const struct texts s = {
@@ -174,7 +175,7 @@ static int show_waiter(struct tx *tx, struct looking *k, const struct waiter *w,
 }
 
 /* They are asked afterwards whether they live. */
-static int see_holders(struct tx *tx, const struct line *l)
+static int see_holders(struct tx *tx, const struct local_line *l)
 {
     int rc = 0;
 
@@ -185,7 +186,7 @@ static int see_holders(struct tx *tx, const struct line *l)
 
 static int look_at_line(struct tx *tx, struct looking *k)
 {
-    struct line *l;
+    struct local_line *l;
     struct key key;
     uint64_t waiters;
     int rc;
@@ -207,7 +208,7 @@ static int look_at_line(struct tx *tx, struct looking *k)
 static int look_briefly(struct tx *tx, struct looking *k)
 {
     const struct texts s = { .name = k->look->name, .name_len = k->look->name_len };
-    struct line *l;
+    struct local_line *l;
     struct key key;
     struct row *r;
     int rc;
@@ -237,7 +238,7 @@ static size_t list_prefix(struct key *k, const struct local *ls, const struct lo
 static int show_line(struct tx *tx, struct looking *k, const struct scan *s,
                      const struct key *prefix)
 {
-    struct line *l = &tx->sh->line;
+    struct local_line *l = &tx->sh->line;
     size_t skip = prefix->full_len - k->look->name_len;
     struct texts t = { 0 };
     uint64_t waiters;
@@ -331,7 +332,7 @@ static int run(struct local *ls, void *of)
     if (k.look->follow && !k.look->drv_ptr)
         rc = hf__local_follow_start(ls, k.look, NULL, &err);
     if (rc == 0 && (rc = hf__local_tx_run(ls, look, &k, false, &err)) == 0 &&
-        hf__local_bury_seen(ls))
+        hf__local_remove_dead_seen(ls))
         rc = hf__local_tx_run(ls, look, &k, false, &err);
     if (rc == 0) {
         show(ls, &k);

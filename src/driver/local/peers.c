@@ -13,10 +13,11 @@
  * never accepted and ends when the last copy of the listening socket does. A backlog that
  * is full is also an answer: alive; the next look asks again.
  *
- * Burying deletes the process's record, lives, mail and follows; its tickets are dead by
- * that and go when their line is next touched, ours at once. To bury twice is harmless. Of
- * its files those go that every process has; to search the folder for more would make each
- * death the dearer the more have died before: sweep.c does it for many at once.
+ * Removing a dead process deletes its record, lives, inbox and follows; its tickets are
+ * dead by that and go when their line is next touched, ours at once. To do it twice is
+ * harmless. Of its files those go that every process has; to search the folder for more
+ * would make each death the dearer the more have died before: collect.c does it for many at
+ * once.
  */
 #include "driver/local/local.h"
 
@@ -257,8 +258,9 @@ static void peer_fired(struct watch *w, uint32_t events)
                 memcpy(tokens[n++], t->token, HF_TOKEN);
         }
     ls->store.env->unwatch(ls->store.env, &p->watch);
-    peer_use(ls, p);                /* stays until all who watch it have looked */
-    hf__local_bury(ls, p->process); /* if the gate is closed: those who look bury it then */
+    peer_use(ls, p); /* stays until all who watch it have looked */
+    hf__local_remove_dead(ls,
+                          p->process); /* if the gate is closed: the next look removes it */
     for (size_t i = 0; i < n; i++)
         hf__local_attend(ls, tokens[i]);
     hf__local_follow_death(ls, p);
@@ -267,7 +269,7 @@ static void peer_fired(struct watch *w, uint32_t events)
     free(tokens);
 }
 
-/* ---- burying --------------------------------------------------------------------- */
+/* ---- removing the dead --------------------------------------------------------------------- */
 
 int hf__local_seen_add(struct tx *tx, uint64_t process)
 {
@@ -321,7 +323,7 @@ static int drop_follows(struct tx *tx, uint64_t process)
     return rc < 0 ? rc : 0;
 }
 
-int hf__local_bury_inside(struct tx *tx, uint64_t process)
+int hf__local_remove_dead_inside(struct tx *tx, uint64_t process)
 {
     unsigned char key[KEY_PROCESS];
     size_t len = hf__local_key_numbers(key, TABLE_PROCESS, &process, 1);
@@ -332,7 +334,7 @@ int hf__local_bury_inside(struct tx *tx, uint64_t process)
         rc = hf__local_db_del_prefix(tx, key, len);
     }
     if (rc >= 0) {
-        key[0] = TABLE_MAIL;
+        key[0] = TABLE_INBOX;
         rc = hf__local_db_del_prefix(tx, key, len);
     }
     return rc < 0 ? rc : drop_follows(tx, process);
@@ -340,14 +342,14 @@ int hf__local_bury_inside(struct tx *tx, uint64_t process)
 
 /* What it meant to wake others for may be all that is left of it: it may have been killed
  * between a commit and the wakes. */
-static int bury(struct tx *tx, void *arg)
+static int remove_dead(struct tx *tx, void *arg)
 {
-    int rc = hf__local_bury_inside(tx, *(uint64_t *)arg);
+    int rc = hf__local_remove_dead_inside(tx, *(uint64_t *)arg);
 
     return rc < 0 ? rc : hf__local_poke_unread(tx, NULL);
 }
 
-void hf__local_bury_files(const struct shared *sh, uint64_t process)
+void hf__local_remove_dead_files(const struct shared *sh, uint64_t process)
 {
     char name[48];
 
@@ -357,17 +359,17 @@ void hf__local_bury_files(const struct shared *sh, uint64_t process)
     unlinkat(sh->dirfd, name, 0);
 }
 
-int hf__local_bury(struct local *ls, uint64_t process)
+int hf__local_remove_dead(struct local *ls, uint64_t process)
 {
     int rc;
 
-    hf__local_bury_files(ls->sh, process);
-    if ((rc = hf__local_tx_run(ls, bury, &process, false, NULL)) == 0)
+    hf__local_remove_dead_files(ls->sh, process);
+    if ((rc = hf__local_tx_run(ls, remove_dead, &process, false, NULL)) == 0)
         hf__local_poke(ls);
     return rc;
 }
 
-bool hf__local_bury_seen(struct local *ls)
+bool hf__local_remove_dead_seen(struct local *ls)
 {
     uint64_t dead[SEEN_IN_TRY];
     size_t n = 0;
@@ -376,6 +378,6 @@ bool hf__local_bury_seen(struct local *ls)
         if (hf__local_peer_dead(ls, &ls->seen[i]))
             dead[n++] = ls->seen[i].process;
     for (size_t i = 0; i < n; i++)
-        hf__local_bury(ls, dead[i]);
+        hf__local_remove_dead(ls, dead[i]);
     return n > 0;
 }

@@ -1,7 +1,7 @@
 /* process.c: this process's own number, record and life socket.
  *
  * The number comes from a counter in the gate and is never used twice, also not after a
- * kill between taking it and writing the record: so a ticket, a mailbox or a socket can
+ * kill between taking it and writing the record: so a ticket, a inbox or a socket can
  * never be taken for that of another process. The record is written before the first
  * ticket; a ticket whose process has no record is dead, and our own record goes only when
  * our last client closes.
@@ -164,7 +164,7 @@ int hf__local_process_socket(struct local *ls, hf_error *err)
 
 static int resign(struct tx *tx, void *arg)
 {
-    return hf__local_bury_inside(tx, *(uint64_t *)arg);
+    return hf__local_remove_dead_inside(tx, *(uint64_t *)arg);
 }
 
 enum { RESIGN_MS = 100 };

@@ -42,10 +42,10 @@ static int format_of(uint32_t format)
     return format == RECORD_FORMAT ? 0 : format > RECORD_FORMAT ? HF_EVERSION : HF_EDAMAGED;
 }
 
-static int more_room(struct line *l, size_t n)
+static int more_room(struct local_line *l, size_t n)
 {
     size_t room = l->room ? l->room : 4;
-    struct holder *h;
+    struct local_holder *h;
 
     if (n <= l->room)
         return 0;
@@ -59,13 +59,13 @@ static int more_room(struct line *l, size_t n)
     return 0;
 }
 
-static bool holder_sound(const struct holder *h, const struct line *l)
+static bool holder_sound(const struct local_holder *h, const struct local_line *l)
 {
     return h->f.weight > 0 && h->f.weight <= l->f.capacity &&
            h->f.note_len <= HF_NOTE_MAX && h->f.weight <= l->f.capacity - l->sum;
 }
 
-int hf__local_line_decode(struct line *l, const void *data, size_t len)
+int hf__local_line_decode(struct local_line *l, const void *data, size_t len)
 {
     struct cut c = { data, len };
     int rc;
@@ -82,7 +82,7 @@ int hf__local_line_decode(struct line *l, const void *data, size_t len)
     if ((rc = more_room(l, l->f.nholders)) < 0)
         return rc;
     for (size_t i = 0; i < l->f.nholders; i++) {
-        struct holder *h = &l->holders[i];
+        struct local_holder *h = &l->holders[i];
 
         if (!take(&c, &h->f, sizeof h->f) || !holder_sound(h, l) ||
             !take_text(&c, &h->note, h->f.note_len))
@@ -92,7 +92,7 @@ int hf__local_line_decode(struct line *l, const void *data, size_t len)
     return c.left == 0 ? 0 : HF_EDAMAGED;
 }
 
-size_t hf__local_line_size(const struct line *l)
+size_t hf__local_line_size(const struct local_line *l)
 {
     size_t n = sizeof l->f + l->f.name_len;
 
@@ -108,20 +108,20 @@ static unsigned char *give(unsigned char *p, const void *from, size_t n)
     return p + n;
 }
 
-void hf__local_line_encode(const struct line *l, void *to)
+void hf__local_line_encode(const struct local_line *l, void *to)
 {
     unsigned char *p = give(to, &l->f, sizeof l->f);
 
     p = give(p, l->name, l->f.name_len);
     for (size_t i = 0; i < l->f.nholders; i++) {
-        const struct holder *h = &l->holders[i];
+        const struct local_holder *h = &l->holders[i];
 
         p = give(p, &h->f, sizeof h->f);
         p = give(p, h->note, h->f.note_len);
     }
 }
 
-int hf__local_line_add(struct line *l, const struct holder *h)
+int hf__local_line_add(struct local_line *l, const struct local_holder *h)
 {
     int rc = more_room(l, l->f.nholders + (size_t)1);
 
@@ -132,14 +132,15 @@ int hf__local_line_add(struct line *l, const struct holder *h)
     return 0;
 }
 
-void hf__local_line_drop(struct line *l, size_t i)
+void hf__local_line_drop(struct local_line *l, size_t i)
 {
     l->sum -= l->holders[i].f.weight;
     l->f.nholders--;
     memmove(&l->holders[i], &l->holders[i + 1], (l->f.nholders - i) * sizeof *l->holders);
 }
 
-struct holder *hf__local_line_find(const struct line *l, const unsigned char *token)
+struct local_holder *hf__local_line_find(const struct local_line *l,
+                                         const unsigned char *token)
 {
     for (size_t i = 0; i < l->f.nholders; i++)
         if (memcmp(l->holders[i].f.token, token, HF_TOKEN) == 0)
@@ -147,14 +148,14 @@ struct holder *hf__local_line_find(const struct line *l, const unsigned char *to
     return NULL;
 }
 
-void hf__local_line_done(struct line *l)
+void hf__local_line_done(struct local_line *l)
 {
     free(l->holders);
     l->holders = NULL;
     l->room = 0;
 }
 
-int hf__local_waiter_decode(struct waiter *w, const void *data, size_t len)
+int hf__local_waiter_decode(struct local_waiter *w, const void *data, size_t len)
 {
     struct cut c = { data, len };
     int rc;
@@ -171,12 +172,12 @@ int hf__local_waiter_decode(struct waiter *w, const void *data, size_t len)
     return c.left == 0 ? 0 : HF_EDAMAGED;
 }
 
-size_t hf__local_waiter_size(const struct waiter *w)
+size_t hf__local_waiter_size(const struct local_waiter *w)
 {
     return sizeof w->f + w->f.note_len + w->f.hints_len;
 }
 
-void hf__local_waiter_encode(const struct waiter *w, void *to)
+void hf__local_waiter_encode(const struct local_waiter *w, void *to)
 {
     unsigned char *p = give(to, &w->f, sizeof w->f);
 

@@ -24,7 +24,7 @@ struct holder_fix {
     uint8_t flags, zero;
 };
 
-struct holder {
+struct local_holder {
     struct holder_fix f;
     const char *note;
 };
@@ -37,10 +37,10 @@ struct line_fix {
     uint64_t id, next_seq, waiters; /* id 0: nobody has waited here yet */
 };
 
-struct line {
+struct local_line {
     struct line_fix f;
     const char *name;
-    struct holder *holders;
+    struct local_holder *holders;
     size_t room;
     int64_t sum; /* of the holders' weights */
     bool stored; /* there is a record of it */
@@ -57,7 +57,7 @@ struct waiter_fix {
     uint64_t watch; /* the process whose death it will see; 0: none */
 };
 
-struct waiter {
+struct local_waiter {
     struct waiter_fix f;
     uint64_t seq; /* from the key */
     const char *note, *hints;
@@ -73,7 +73,7 @@ struct life_fix {
     int64_t expires_at, ttl_ms;
 };
 
-struct mail_fix {
+struct inbox_fix {
     uint64_t value;
     int64_t expires_at;
 };
@@ -94,23 +94,25 @@ struct cell_record {
 /* Each returns 0, HF_EDAMAGED, HF_EVERSION (a newer format) or HF_ENOMEM (only the line,
  * whose array of holders may have to grow), for any bytes at any address. Texts point
  * into `data`. */
-int hf__local_line_decode(struct line *, const void *data, size_t len);
-int hf__local_waiter_decode(struct waiter *, const void *data, size_t len);
+int hf__local_line_decode(struct local_line *, const void *data, size_t len);
+int hf__local_waiter_decode(struct local_waiter *, const void *data, size_t len);
 int hf__local_process_decode(struct process_fix *, const void *data, size_t len);
 int hf__local_life_decode(struct life_fix *, const void *data, size_t len);
 int hf__local_cell_decode(struct cell_record *, const void *data, size_t len);
 
-size_t hf__local_line_size(const struct line *);
+size_t hf__local_line_size(const struct local_line *);
 /* exactly hf__local_line_size bytes */
-void hf__local_line_encode(const struct line *, void *);
-size_t hf__local_waiter_size(const struct waiter *);
-void hf__local_waiter_encode(const struct waiter *, void *);
+void hf__local_line_encode(const struct local_line *, void *);
+size_t hf__local_waiter_size(const struct local_waiter *);
+void hf__local_waiter_encode(const struct local_waiter *, void *);
 
-int hf__local_line_add(struct line *, const struct holder *); /* 0 or HF_ENOMEM */
+int hf__local_line_add(struct local_line *,
+                       const struct local_holder *); /* 0 or HF_ENOMEM */
 /* keeps the order of the others */
-void hf__local_line_drop(struct line *, size_t i);
+void hf__local_line_drop(struct local_line *, size_t i);
 /* or NULL */
-struct holder *hf__local_line_find(const struct line *, const unsigned char *token);
-void hf__local_line_done(struct line *);
+struct local_holder *hf__local_line_find(const struct local_line *,
+                                         const unsigned char *token);
+void hf__local_line_done(struct local_line *);
 
 #endif

@@ -4,7 +4,7 @@
  * there and has not expired gets `now + ttl`, a marked one is not renewed (HF_EBUSY), one
  * that is gone or has expired is lost; it is never revived, because another may have been
  * told that the place is free (G1). A waiting life is renewed in an entry of its own,
- * which also reads our mail (whatever byte was lost, the grant is found here: G4), steps
+ * which also reads our inbox (whatever byte was lost, the grant is found here: G4), steps
  * the line (a dead or expired holder is dropped by whoever looks first) and sees whom to
  * watch.
  *
@@ -50,8 +50,8 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
 {
     const struct ticket *t = first_on(life);
     int64_t expires_at = tx->now + life->ttl_ms * 1000;
-    struct holder *h;
-    struct line *l;
+    struct local_holder *h;
+    struct local_line *l;
     struct key k;
     int rc;
 
@@ -68,7 +68,7 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
     if (h->f.flags & HOLDER_BROKEN)
         return 0;
     *result = 0;
-    /* A shorter ttl: whoever waits for the old end must know. */
+    /* A shorter ttl: a client that waits for the old expiry must be told. */
     if (expires_at < h->f.expires_at && (rc = hf__local_head_look(tx, l)) < 0)
         return rc;
     h->f.expires_at = expires_at;
@@ -129,28 +129,28 @@ struct look_life {
     struct key key;
     bool dead, waits;
     unsigned char token[HF_TOKEN]; /* of the ticket that looks */
-    struct sight sight;
+    struct queue_ahead ahead;
     int64_t now;
 };
 
 /* The life has expired: whoever of it still stands in the queue leaves it. */
-static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
+static int end_waiting(struct tx *tx, struct look_life *k, struct local_line *l)
 {
     int rc = 0;
 
     list_for(n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
-        const struct holder *h = hf__local_line_find(l, t->token);
-        struct waiter w;
+        const struct local_holder *h = hf__local_line_find(l, t->token);
+        struct local_waiter w;
 
         if (h) {
-            rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at);
+            rc = hf__local_note(tx, INBOX_GRANTED, t->token, h->f.fence, h->f.expires_at);
         } else {
             rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w);
             if (rc == 0 && l->f.id == t->drv[0])
                 rc = hf__local_queue_remove(tx, l, w.seq);
             if (rc >= 0)
-                rc = hf__local_note(tx, MAIL_EXPIRED, t->token, 0, 0);
+                rc = hf__local_note(tx, INBOX_EXPIRED, t->token, 0, 0);
         }
         if (rc < 0)
             return rc;
@@ -162,25 +162,25 @@ static int end_waiting(struct tx *tx, struct look_life *k, struct line *l)
 }
 
 /* The first of its tickets that still waits looks for all. */
-static int look_ahead(struct tx *tx, struct look_life *k, struct line *l)
+static int look_ahead(struct tx *tx, struct look_life *k, struct local_line *l)
 {
     list_for(n, &k->life->tickets) {
         const struct ticket *t = container_of(n, struct ticket, on_life);
-        struct waiter w;
+        struct local_waiter w;
         int rc;
 
         if (hf__local_line_find(l, t->token))
-            continue; /* granted just now, or its mail has just been read */
+            continue; /* granted just now, or its entry has just been read */
         if ((rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) < 0)
             return rc;
         if (rc == DB_NONE) {
-            if ((rc = hf__local_note(tx, MAIL_EXPIRED, t->token, 0, 0)) < 0)
+            if ((rc = hf__local_note(tx, INBOX_EXPIRED, t->token, 0, 0)) < 0)
                 return rc;
             continue;
         }
         k->waits = true;
         memcpy(k->token, t->token, sizeof k->token);
-        return hf__local_sight_take(tx, l, &w, &k->sight);
+        return hf__local_queue_ahead(tx, l, &w, &k->ahead);
     }
     return 0;
 }
@@ -189,12 +189,12 @@ static int look_life(struct tx *tx, void *arg)
 {
     struct look_life *k = arg;
     struct life_fix fix;
-    struct line *l;
+    struct local_line *l;
     int rc;
 
     k->dead = k->waits = false;
     k->now = tx->now;
-    if ((rc = hf__local_mail_read(tx)) < 0 ||
+    if ((rc = hf__local_inbox_read(tx)) < 0 ||
         (rc = hf__local_line_load(tx, &k->key, &l)) < 0)
         return rc;
     if ((rc = hf__local_life_get(tx, tx->sh->process, k->life->drv[0], &fix)) < 0)
@@ -226,7 +226,7 @@ static int renew_waiting(struct local *ls, struct life *life)
         corpse = post_ticket(ls, t);
     hf__local_deliver(ls);
     if ((t = hf__local_ticket_find(ls, k.token)) != NULL && k.waits && t->life == life)
-        ev_waiting(t, k.sight.position, hf__local_recheck_ms(&k.sight, k.now));
+        ev_waiting(t, k.ahead.position, hf__local_recheck_ms(&k.ahead, k.now));
     if (corpse != 0)
         hf__local_attend(ls, k.token);
     return 0;

@@ -13,7 +13,7 @@
  *
  * hf__local_attend is what a waiter does when it is told to look, or when a process that it
  * watches has died: step the line, see whether it holds, else whom to watch now. Each
- * process found dead is buried and the look repeated; that ends, because each turn has
+ * process found dead is removed and the look repeated; that ends, because each turn has
  * one process fewer. If the gate is closed, the look comes as soon as it is open.
  */
 #include "driver/local/local.h"
@@ -180,14 +180,14 @@ int hf__local_stale_drop(struct tx *tx)
         const struct stale *s = &tx->ls->stale[i - 1];
 
         rc = s->life != 0 ? hf__local_life_del(tx, s->life)
-                          : hf__local_mail_forget(tx, MAIL_GRANTED, s->token);
+                          : hf__local_inbox_forget(tx, INBOX_GRANTED, s->token);
     }
     return rc;
 }
 
 /* ---- looking --------------------------------------------------------------------- */
 
-int64_t hf__local_recheck_ms(const struct sight *s, int64_t now)
+int64_t hf__local_recheck_ms(const struct queue_ahead *s, int64_t now)
 {
     if (!s->first || s->earliest_at == LOOP_NEVER)
         return -1;
@@ -197,7 +197,7 @@ int64_t hf__local_recheck_ms(const struct sight *s, int64_t now)
 struct attend {
     const struct ticket *t;
     struct key key;
-    struct sight sight;
+    struct queue_ahead ahead;
     int64_t now;
     bool waits;
 };
@@ -206,9 +206,9 @@ static int look_again(struct tx *tx, void *arg)
 {
     struct attend *a = arg;
     const struct ticket *t = a->t;
-    const struct holder *h;
-    struct waiter w;
-    struct line *l;
+    const struct local_holder *h;
+    struct local_waiter w;
+    struct local_line *l;
     int rc;
 
     a->waits = false;
@@ -217,10 +217,10 @@ static int look_again(struct tx *tx, void *arg)
         (rc = hf__local_line_step(tx, &a->key, l)) < 0)
         return rc;
     if ((h = hf__local_line_find(l, t->token)) != NULL) {
-        /* The step has told it, or its mail is on the way: both are harmless twice. */
-        if ((rc = hf__local_mail_forget(tx, MAIL_GRANTED, t->token)) < 0 ||
-            (rc = hf__local_note(tx, MAIL_GRANTED, t->token, h->f.fence, h->f.expires_at)) <
-                0)
+        /* The step has told it, or its entry is on the way: both are harmless twice. */
+        if ((rc = hf__local_inbox_forget(tx, INBOX_GRANTED, t->token)) < 0 ||
+            (rc = hf__local_note(tx, INBOX_GRANTED, t->token, h->f.fence,
+                                 h->f.expires_at)) < 0)
             return rc;
     } else if (t->drv[1] == 0 ||
                (rc = hf__local_queue_get(tx, t->drv[0], t->drv[1] - 1, &w)) != 0) {
@@ -228,7 +228,7 @@ static int look_again(struct tx *tx, void *arg)
             return rc;
     } else {
         a->waits = true;
-        if ((rc = hf__local_sight_take(tx, l, &w, &a->sight)) < 0)
+        if ((rc = hf__local_queue_ahead(tx, l, &w, &a->ahead)) < 0)
             return rc;
     }
     return tx->dirty ? hf__local_line_save(tx, &a->key, l) : TX_READ;
@@ -261,14 +261,14 @@ static int run_attend(struct local *ls, void *of)
         corpse = a.waits ? post_ticket(ls, t) : 0;
         hf__local_deliver(ls);
         if (corpse != 0)
-            rc = hf__local_bury(ls, corpse);
+            rc = hf__local_remove_dead(ls, corpse);
     } while (corpse != 0 && rc == 0);
     if ((t = waiting(ls, token)) == NULL)
         return 0;
     if (rc == HF_EBUSYSTORE)
         return rc;
     if (rc == 0 && a.waits) /* else the safety look comes later */
-        ev_waiting(t, a.sight.position, hf__local_recheck_ms(&a.sight, a.now));
+        ev_waiting(t, a.ahead.position, hf__local_recheck_ms(&a.ahead, a.now));
     return 0;
 }
 

@@ -1,35 +1,35 @@
 /* wake.c: waking other members, and being woken.
  *
- * Each member has a named pipe. After the commit, and outside the gate, whoever left mail
- * for it writes a message of fixed size there. Mostly it only says "see the mailbox"; the
- * reader takes all messages first and reads its mailbox second, so one that comes in
- * between causes one more, empty, look. A single grant stands in the message itself, as
- * it stands in the mail: then the reader need not enter the gate, and whoever was waited
- * for by others is at work the sooner.
+ * Each member has a named pipe. After the commit, and outside the gate, the process that
+ * left an entry in its inbox writes a message of fixed size there. Mostly it only says "see
+ * the inbox"; the reader takes all messages first and reads its inbox second, so one that
+ * comes in between causes one more, empty, look. A single grant stands in the message
+ * itself, as it stands in the inbox: then the reader need not enter the gate, and the new
+ * holder can start work sooner.
  *
  * Nothing depends on the message. If its writer was killed after the commit, or was
- * refused by a full pipe, the mail is still there: whoever buries the writer wakes all who
- * have mail, the safety look reads the mailbox, and so does a reader that finds so much in
- * its pipe that it may have been full (G4). What a
- * message says was committed before it was written, and stays true as long as it matters:
- * a ticket is granted once in its life, tokens are not used again, and the expiry that it
- * names is the one that the hold was given (G1). If the hold has been marked or evicted
- * since, that is mail of its own; if the ticket has left, or knows, nobody listens.
+ * refused by a full pipe, the entry is still there: the process that removes the dead
+ * writer wakes every member with an entry, the safety look reads the inbox, and so does a
+ * reader that finds so much in its pipe that it may have been full (G4). What a message
+ * says was committed before it was written, and stays true as long as it matters: a ticket
+ * is granted once in its life, tokens are not used again, and the expiry that it names is
+ * the one that the hold was given (G1). If the hold has been marked or evicted since, that
+ * is an entry of its own; if the ticket has left, or knows, nobody listens.
  *
  * A grant that stands in a message also stands in the gate, in a slot that its member
- * shares with others: whoever is woken looks there first, and what it finds there it need
- * not read from the pipe before its caller goes on. Why that is right:
+ * shares with others: the woken process checks the slot first, and drains its pipe
+ * later, off the critical path of its caller. Why that is right:
  *  - A slot is written inside the gate, after the commit counts, before the message. So
- *    there is one writer at a time, and what stands there is as true as the message.
- *  - `turn` is odd while a slot is written, and another one afterwards: a reader, who is
- *    not in the gate, takes only what was there, whole, under one even number. A writer
- *    that is killed leaves it odd; the next one goes on from there.
+ *    there is one writer at a time, and the slot is as true as the message.
+ *  - `turn` is odd while a slot is written, and another one afterwards: a reader, which
+ *    is not in the gate, takes a slot only if it read all of it under one even number. A
+ * writer that is killed leaves it odd; the next one goes on from there.
  *  - A slot is only a short cut. If it is torn, overwritten by another member's grant, or
  *    tells what is known, the pipe is read as ever. Its message is never skipped: it stays
  *    in the pipe, which therefore stays readable, and is read, with all that came behind
  *    it, at the next turn of the loop, or before this client sleeps for its next ticket,
- *    whichever comes first (G4). So mail that came together with the grant is read as late
- *    as if it had come just after it.
+ *    whichever comes first (G4). So an entry that came together with the grant is read as
+ * late as if it had come just after it.
  *
  * A pipe, because writing and reading it takes less time than sending a datagram. All
  * open it for reading and writing, so that it always has a reader: a message for one that
@@ -164,15 +164,15 @@ void hf__local_wake_close(struct local *ls)
         sender_close(&ls->senders[i]);
 }
 
-static int read_mail(struct tx *tx, void *arg)
+static int read_inbox(struct tx *tx, void *arg)
 {
     (void)arg;
-    return hf__local_mail_read(tx);
+    return hf__local_inbox_read(tx);
 }
 
-static int run_mail(struct local *ls, void *of)
+static int run_inbox(struct local *ls, void *of)
 {
-    int rc = hf__local_tx_run(ls, read_mail, NULL, false, NULL);
+    int rc = hf__local_tx_run(ls, read_inbox, NULL, false, NULL);
 
     (void)of;
     if (rc == 0)
@@ -180,7 +180,7 @@ static int run_mail(struct local *ls, void *of)
     return rc == HF_EBUSYSTORE ? rc : 0;
 }
 
-static const struct verb mail_verb = { .run = run_mail };
+static const struct verb inbox_verb = { .run = run_inbox };
 
 /* ---- grants in the gate ---------------------------------------------------------- */
 
@@ -218,7 +218,7 @@ static void show(struct grant *g, const struct poke *p)
 void hf__local_grants_show(struct local *ls)
 {
     for (size_t i = 0; i < ls->npokes; i++)
-        if (ls->pokes[i].wake.kind == MAIL_GRANTED)
+        if (ls->pokes[i].wake.kind == INBOX_GRANTED)
             show(slot_of(ls, ls->pokes[i].process, ls->pokes[i].member), &ls->pokes[i]);
 }
 
@@ -231,7 +231,7 @@ static bool seen(const struct local *ls, struct note *ret)
 
     for (size_t i = 0; i < HF_TOKEN / 8; i++)
         token[i] = get(&g->token[i]);
-    *ret = (struct note){ .kind = MAIL_GRANTED,
+    *ret = (struct note){ .kind = INBOX_GRANTED,
                           .fix = { get(&g->fence), (int64_t)get(&g->expires_at) } };
     memcpy(ret->token, token, sizeof token);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -265,10 +265,10 @@ static bool tell_granted(struct local *ls, const struct wake *got, size_t len,
     if (n == 0 || len % sizeof *got != 0 || len >= PIPE_MANY)
         return false;
     for (size_t i = 0; i < n; i++)
-        if (got[i].kind != MAIL_GRANTED)
+        if (got[i].kind != INBOX_GRANTED)
             return false;
     for (size_t i = 0; i < n; i++) {
-        struct note note = { .kind = MAIL_GRANTED, .fix = got[i].fix };
+        struct note note = { .kind = INBOX_GRANTED, .fix = got[i].fix };
 
         if (taken && memcmp(got[i].token, taken, HF_TOKEN) == 0)
             continue;
@@ -291,8 +291,8 @@ static void read_pipe(struct local *ls)
         ;
     if (n > 0 && tell_granted(ls, got, (size_t)n, taken))
         return;
-    /* If there is an error the mail stays; the safety look reads it. */
-    run_verb(ls, &mail_verb, &ls->wake);
+    /* If there is an error the entry stays; the safety look reads it. */
+    run_verb(ls, &inbox_verb, &ls->wake);
 }
 
 void hf__local_wake_rest(struct local *ls)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OPTIONS "mode replicas replica_timeout db password_file"
+
 enum { LEAST_TTL_MS = 100, PORT = 6379, SENTINEL_PORT = 26379 };
 
 /* ---- the URL --------------------------------------------------------------------- */
@@ -85,6 +87,15 @@ static int read_path(struct redis *r, const struct url *url, hf_error *err)
     return hf__redis_read_number(url, "the database", db, 1 << 20, &r->db, err);
 }
 
+/* Redis would take a user without a password for nobody, and give it the default user's
+ * rights. */
+static int check_login(const struct login *l, const struct url *url, hf_error *err)
+{
+    if (l->user && !login_wanted(l))
+        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: a user without a password");
+    return 0;
+}
+
 int hf__redis_read_opening(struct redis *r, const struct url *url, const char *params,
                            hf_error *err)
 {
@@ -98,7 +109,7 @@ int hf__redis_read_opening(struct redis *r, const struct url *url, const char *p
     int rc = hf__opening_read(&r->open, url, r->store.env, &rules, err);
 
     r->shown = r->open.shown;
-    return rc;
+    return rc < 0 ? rc : check_login(&r->open.login, url, err);
 }
 
 static int read_url(struct redis *r, const struct url *url, hf_error *err)
@@ -110,6 +121,7 @@ static int read_url(struct redis *r, const struct url *url, hf_error *err)
     r->topology = ends_with(url->scheme, "+sentinel")  ? TOPOLOGY_SENTINEL
                   : ends_with(url->scheme, "+cluster") ? TOPOLOGY_CLUSTER
                                                        : TOPOLOGY_ONE;
+    r->apart = r->topology == TOPOLOGY_CLUSTER;
     if (local ? url->nhosts > 0 || url->path[0] != '/' : url->nhosts == 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown,
                         local ? "URL: redis+unix:///path/of/socket"
@@ -118,7 +130,18 @@ static int read_url(struct redis *r, const struct url *url, hf_error *err)
         return hf__fail(
             err, HF_EINVAL, 0, url->shown,
             "URL: one host only; several need redis+sentinel:// or redis+cluster://");
-    rc = hf__redis_read_opening(r, url, "mode replicas replica_timeout db", err);
+    rc = hf__redis_read_opening(r, url,
+                                r->topology == TOPOLOGY_SENTINEL ? OPTIONS
+                                    " sentinel_user sentinel_password "
+                                    "sentinel_password_file"
+                                                                 : OPTIONS,
+                                err);
+    if (rc == 0 && r->topology == TOPOLOGY_SENTINEL)
+        rc = hf__login_init(&r->sentinel_login, hf__url_param(url, "sentinel_user"),
+                            hf__url_param(url, "sentinel_password"),
+                            hf__url_param(url, "sentinel_password_file"), url->shown, err);
+    if (rc == 0)
+        rc = check_login(&r->sentinel_login, url, err);
     if (rc == 0 && !local)
         rc = read_path(r, url, err);
     if (rc == 0)
@@ -154,10 +177,11 @@ static void free_redis(struct redis *r)
     while ((n = list_first(&r->nodes)) != NULL)
         hf__redis_node_free(container_of(n, struct node, in_redis));
     while ((n = list_pop(&r->later)) != NULL)
-        free(container_of(n, struct request, call.node));
+        free(container_of(n, struct redis_call, call.node));
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     hf__opening_done(&r->open);
+    hf__login_done(&r->sentinel_login);
     hf__redis_confirm_done(r);
     hf__scripted_done(&r->scripted);
     free(r->command.buf);

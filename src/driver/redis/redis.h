@@ -27,7 +27,7 @@
 struct redis;
 struct node;
 struct conn;
-struct request;
+struct redis_call;
 
 /* ---- commands on the wire (command.c) -------------------------------------------- */
 
@@ -69,22 +69,23 @@ char *hf__redis_admin(const struct url *, hf_error *); /* admin.c */
 
 struct request_type {
     /* Appends the command; called again for every repetition. */
-    void (*build)(struct redis *, struct request *, struct command *);
+    void (*build)(struct redis *, struct redis_call *, struct command *);
     /* NULL: no answer will come (the connection is lost, or there is no way to the node).
      * The request is freed afterwards. */
-    void (*answer)(struct redis *, struct request *, const redisReply *);
+    void (*answer)(struct redis *, struct redis_call *, const redisReply *);
     bool
         /* of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT) */
         line;
 };
 
-struct request {
+struct redis_call {
     struct link_call call;
     const struct request_type *type;
     unsigned bucket;
-    int64_t sent_at; /* call.sent_at of its last sending */
-    unsigned char repeats;
-    bool text; /* send the script itself, not its name */
+    struct node *at; /* the node it was sent to; NULL: it waits to be sent */
+    int64_t sent_at; /* call.sent_at of that sending */
+    bool hopped;     /* it was sent on to another node, without a pause */
+    bool text;       /* send the script itself, not its name */
 };
 
 struct conn {
@@ -104,26 +105,28 @@ void hf__redis_conn_done(struct conn *);                   /* nothing is told */
 void hf__redis_conn_drop(struct conn *, const hf_error *); /* at the next flush */
 void hf__redis_conn_lose_all(
     struct node *); /* answers NULL to every request; before it is freed */
-void hf__redis_conn_send(struct conn *, struct request *);
+void hf__redis_conn_send(struct conn *, struct redis_call *);
 void hf__redis_conn_flush(struct redis *);
 void hf__redis_conn_later(struct redis *); /* repeats what a server wanted repeated later */
 /* there was no memory: all who wait look soon */
 void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
-struct request *hf__redis_request_new(const struct request_type *, size_t size,
-                                      unsigned bucket);
+struct redis_call *hf__redis_request_new(const struct request_type *, size_t size,
+                                         unsigned bucket);
 /* To the node of its bucket. Nothing is answered inside; NULL soon if there is no way. */
-void hf__redis_request_send(struct redis *, struct request *);
+void hf__redis_request_send(struct redis *, struct redis_call *);
 /* EVALSHA or EVAL with so many keys and arguments to follow. */
-void hf__redis_request_script(struct command *, const struct request *, enum script_id,
+void hf__redis_request_script(struct command *, const struct redis_call *, enum script_id,
                               size_t keys, size_t args);
 
 /* A script about one line: its four keys, how to publish and where to. */
-void hf__redis_line_script(struct redis *, struct command *, const struct request *,
+void hf__redis_line_script(struct redis *, struct command *, const struct redis_call *,
                            enum script_id, const char *name, size_t name_len, size_t args);
 
 /* What an error reply means to the caller of a verb. */
 int hf__redis_reply_error(const struct redis *, const redisReply *, hf_error *);
+/* Lines of different slots cannot go in one script: remembered in redis.apart. */
+bool hf__redis_reply_apart(struct redis *, const redisReply *);
 int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
@@ -144,13 +147,13 @@ struct node {
     bool wanted, tried; /* in a cluster: the map names it; it was lost, or not reached */
     bool listen_wanted;
     int64_t id, old_id; /* the server's name of our connection, and of the one before */
-    int64_t echo_ms;    /* the longest ttl of a join that was lost with a connection */
-    int64_t echo_until; /* until then such a join may still be executed */
-    unsigned version;   /* 0x070000 */
-    int64_t started_at; /* on our clock; not after then */
-    bool always;        /* appendfsync always */
-    bool warned, aof, may_look, same_run; /* of the last greeting */
-    enum node_frees frees;                /* redlock */
+    struct echo echo;
+    unsigned version;             /* 0x070000 */
+    int64_t started_at;           /* on our clock; not after then */
+    bool always;                  /* appendfsync always */
+    unsigned warned;              /* WARN_*, of this run */
+    bool aof, may_look, same_run; /* of the last greeting */
+    enum node_frees frees;        /* redlock */
     char run_id[48];
 };
 
@@ -167,6 +170,11 @@ void hf__redis_node_move(struct node *, const char *host, uint16_t port);
 void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
+void hf__redis_login(struct conn *, const struct login *); /* login.c; if it has one */
+
+/* In a cluster: messages of a slot stay at its node (SPUBLISH). Who publishes and who
+ * subscribes both ask the node of the slot, so they agree while a cluster is upgraded. */
+bool hf__redis_node_sharded(const struct node *);
 
 static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
 {
@@ -226,25 +234,25 @@ struct verdict {
 };
 
 /* Hands it to the kit: now, or when enough replicas have what it says. */
-void hf__redis_answered(struct redis *, struct verdict *, unsigned bucket);
+void hf__redis_answered(struct redis *, struct verdict *, struct node *by);
 void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-void hf__redis_wake_login(struct conn *);
+void hf__redis_wake_login(struct conn *, const struct login *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
 void hf__redis_wake_holders(struct redis *);
 void hf__redis_wake_again(struct redis *, struct node *,
                           unsigned bucket); /* it has moved there */
-/* Sees to it that messages about this bucket reach us; then those who wait there look. */
+/* Subscribes to the bucket's channel, then re-checks every waiter in that bucket. */
 void hf__redis_wake_listen(struct redis *, unsigned bucket);
 void hf__redis_wake_channel(struct redis *, unsigned bucket, const char *channel, size_t,
                             bool on);
 
 /* ---- what is stored of a ticket besides the scripts' own fields (record.c) ------- */
 
-struct record {
+struct redis_record {
     struct owner owner;
     int64_t pid;
     const char *host, *note, *hints; /* not terminated */
@@ -253,7 +261,8 @@ struct record {
 
 enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
 size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
-int hf__redis_record_read(struct record *, const void *, size_t); /* 0 or HF_EDAMAGED */
+int hf__redis_record_read(struct redis_record *, const void *,
+                          size_t); /* 0 or HF_EDAMAGED */
 
 /* A whole line, as look.lua gives it. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
@@ -262,13 +271,13 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
 /* ---- looking, cells, following (look.c, list.c, cell.c, follow.c) ---------------- */
 
 struct redis_query { /* one request for a look, a cell or an eviction */
-    struct request q;
+    struct redis_call q;
     struct query query;
     size_t name_len;
     char name[]; /* terminated */
 };
 
-static inline struct redis_query *redis_query_of(struct request *q)
+static inline struct redis_query *redis_query_of(struct redis_call *q)
 {
     return container_of(q, struct redis_query, q);
 }
@@ -298,6 +307,7 @@ struct redis {
     struct opening open;
     const char *shown; /* of it */
     char *master;      /* its name, under Sentinel */
+    struct login sentinel_login;
     int64_t db;
     char prefix[PREFIX_MAX];
     size_t prefix_len;
@@ -321,13 +331,17 @@ struct redis {
     uint64_t highest;   /* redlock: mark that we have seen */
     uint32_t blank;     /* redlock: nodes that had no mark when they were last heard of */
     struct list sights; /* redlock: looks */
-    struct list debts;  /* redlock: what nodes that went away have to be told to give up */
+    struct list debts;  /* redlock: keys to delete on nodes unreachable at release */
     bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
-    bool sharded;                /* messages of a slot stay at its node: SPUBLISH */
+    bool unheard[BUCKETS];       /* a server has ended our subscription there */
+    bool sharded;                /* of the node for which a command is being built */
     struct sentinel *sentinel;
     struct cluster *cluster;
     struct command command; /* reused */
+    unsigned warned;        /* WARN_*, of all servers */
     bool up, closing;
+    bool apart;  /* lines of different slots do not share a script */
+    bool served; /* it has been up: a refusal may pass, and is waited out */
 };
 
 static inline struct redis *redis_of(struct store *s)

@@ -15,73 +15,73 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void send(struct seat *);
+static void send(struct zk_seat *);
 
 /* ---- what somebody else has written ---------------------------------------------- */
 
 static void answer_read(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
+    struct zk_seat *s = hf__zk_seat_answered(q, reply);
     struct jute_text data;
     struct jute_stat stat;
     struct record rec;
 
-    if (!hf__zk_seat_answered(s) || !reply || s->state != SEAT_HELD)
+    if (!s || s->seat.state != SEAT_HELD)
         return; /* the core repeats it, or gives the ticket up */
     data = hf__jute_text(&reply->body);
     if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
         stat.owner != z->session.id) {
-        ev_amended(s->t, HF_ELOST); /* that it is, its watch tells */
+        ev_amended(s->seat.t, HF_ELOST); /* that it is, its watch tells */
         return;
     }
     hf__zk_record_read(&rec, data.at, data.len);
     s->version = stat.version;
-    if (rec.broken)
-        hf__zk_seat_marked(s);
+    s->marked = s->marked || rec.broken; /* the core is told by the watch */
     send(s);
 }
 
 /* Its data is not what we have written: that must not be lost if it is the mark. */
-static void read_first(struct seat *s)
+static void read_first(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
     struct request *q = hf__zk_seat_request(s, answer_read);
 
     if (q)
-        hf__zk_send_path(s->zk, q, JUTE_GET_DATA, path, hf__zk_seat_path(s, path));
+        hf__zk_send_path(zk_in(s->seat.of), q, JUTE_GET_DATA, path,
+                         hf__zk_seat_path(s, path));
 }
 
 /* ---- a note, an owner ------------------------------------------------------------ */
 
 static void answer_note(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
+    struct zk_seat *s = hf__zk_seat_answered(q, reply);
     struct jute_stat stat;
     hf_error err;
 
-    if (!hf__zk_seat_answered(s) || !reply)
+    if (!s)
         return; /* the core repeats it */
     if (reply->err == JUTE_BAD_VERSION) {
         read_first(s);
     } else if (reply->err == JUTE_NO_NODE) {
-        ev_amended(s->t, HF_ELOST);
+        ev_amended(s->seat.t, HF_ELOST);
     } else if (reply->err != 0) {
-        ev_amended(s->t, hf__zk_error(z, reply, &err));
+        ev_amended(s->seat.t, hf__zk_error(z, reply, &err));
     } else {
         if (hf__jute_stat(&reply->body, &stat))
             s->version = stat.version;
-        ev_amended(s->t, 0);
+        ev_amended(s->seat.t, 0);
     }
 }
 
-static size_t record(const struct seat *s, char data[RECORD_MAX], uint64_t fence)
+static size_t record(const struct zk_seat *s, char data[RECORD_MAX], uint64_t fence)
 {
-    return hf__zk_record_write(data, s->zk, s->t, fence, s->marked);
+    return hf__zk_record_write(data, zk_in(s->seat.of), s->seat.t, fence, s->marked);
 }
 
-static void send_note(struct seat *s)
+static void send_note(struct zk_seat *s)
 {
-    struct zk *z = s->zk;
+    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q = hf__zk_seat_request(s, answer_note);
     struct jute_out *o;
@@ -91,7 +91,7 @@ static void send_note(struct seat *s)
     q->renews = true;
     o = hf__zk_begin(z, q, JUTE_SET_DATA);
     hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_text(o, data, record(s, data, s->shared ? s->fence : 0));
+    hf__jute_put_text(o, data, record(s, data, s->renamed ? s->seat.fence : 0));
     hf__jute_put_int(o, s->version);
     hf__zk_send(z, q);
 }
@@ -99,35 +99,41 @@ static void send_note(struct seat *s)
 /* ---- becoming shared ------------------------------------------------------------- */
 
 /* The name as a shared ticket of the same number. */
-static bool shared_name(const struct seat *s, char name[NODE_MAX])
+static bool shared_name(const struct zk_seat *s, char name[NODE_MAX])
 {
     struct form form;
-    size_t n = hf__zk_node(s->zk, name, s->t), len = strlen(s->name);
+    size_t n = hf__zk_node(zk_in(s->seat.of), name, s->seat.t), len = strlen(s->seat.name);
 
-    if (!hf__zk_form(&form, s->name, len) || n + len - form.digits >= NODE_MAX)
+    if (!hf__zk_form(&form, s->seat.name, len) || n + len - form.digits >= NODE_MAX)
         return false;
-    memcpy(name + n, s->name + form.digits, len - form.digits + 1);
+    memcpy(name + n, s->seat.name + form.digits, len - form.digits + 1);
     return true;
 }
 
-/* Renamed in the view in the same breath: those behind it in this client see a shared
- * ticket. For the name there was memory before anything was sent. */
-static void rename_seat(struct seat *s)
+/* Which of the two nodes is there is known. */
+static void settled(struct zk_seat *s, bool is_shared)
 {
-    if (!s->becomes)
-        return; /* known already */
-    hf__zk_line_remove_seat(s->line, s, true);
-    free(s->name);
-    s->name = s->becomes;
-    s->becomes = NULL;
-    s->shared = true;
-    s->version = 0;
-    if (!hf__zk_line_add(s->line, s)) {
-        s->line->stale = true;
-        hf__zk_break(s->zk, HF_ENOMEM, "no memory for a name");
+    struct ordered_place place;
+
+    if (is_shared && s->becomes) {
+        free(s->seat.name);
+        s->seat.name = s->becomes;
+        s->becomes = NULL;
+        s->renamed = true;
+        s->version = 0;
     }
-    hf__zk_seat_watch_later(s);
-    hf__zk_line_decide(s->line, false);
+    if (hf__zk_place(&place, s->seat.name, strlen(s->seat.name)))
+        hf__ordered_renamed(&s->seat, &place);
+}
+
+/* The same, and the core hears of it unless it leaves. */
+static void amended(struct zk_seat *s, bool is_shared, int rc)
+{
+    bool leaves = s->seat.state == SEAT_PARTING;
+
+    settled(s, is_shared);
+    if (!leaves)
+        ev_amended(s->seat.t, rc);
 }
 
 static bool is_ours(const struct zk *z, struct jute_reply *reply)
@@ -138,117 +144,90 @@ static bool is_ours(const struct zk *z, struct jute_reply *reply)
            stat.owner == z->session.id;
 }
 
-/* The first thing to do with an answer about it; false: nothing follows from it. */
-static bool answered(struct seat *s, const struct jute_reply *reply)
+/* The seat of an answer about it; NULL: nothing follows from it. */
+static struct zk_seat *answered(struct request *q, const struct jute_reply *reply)
 {
-    if (!hf__zk_seat_answered(s))
-        return false;
-    s->shares--;
-    return reply != NULL;
-}
-
-/* The node's name is known. */
-static void settled(struct seat *s, int rc)
-{
-    s->amending = false;
-    if (s->leave)
-        hf__zk_seat_delete(s);
-    else
-        ev_amended(s->t, rc);
+    container_of(q, struct seat_request, q)->seat->shares--;
+    return hf__zk_seat_answered(q, reply);
 }
 
 static void answer_shared_there(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
+    struct zk_seat *s = answered(q, reply);
 
-    if (!answered(s, reply))
+    if (!s)
         return;
     if (is_ours(z, reply)) {
-        rename_seat(s);
-        settled(s, 0);
+        amended(s, true, 0);
         return;
     }
-    s->amending = false;
-    if (!s->leave)
-        ev_amended(s->t, HF_ELOST);
-    hf__zk_seat_gone(s, HF_ELOST, NULL);
+    if (s->seat.state != SEAT_PARTING)
+        ev_amended(s->seat.t, HF_ELOST);
+    hf__ordered_step(&s->seat, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
 static void answer_has_shared(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
+    struct zk_seat *s = answered(q, reply);
 
-    if (!answered(s, reply))
+    if (!s)
         return;
     if (is_ours(z, reply))
-        rename_seat(s);
-    if (s->shares > 0)
-        return;
-    s->amending = false;
-    if (s->leave)
-        hf__zk_seat_delete(s);
-    else
-        hf__zk_line_watch_own(s->line, s);
+        settled(s, true);
+    else if (s->shares == 0)
+        settled(s, false);
 }
 
-static void ask_shared(struct seat *s,
+static void ask_shared(struct zk_seat *s,
                        void (*answer)(struct zk *, struct request *, struct jute_reply *))
 {
-    const char *name = s->becomes ? s->becomes : s->name;
+    const char *name = s->becomes ? s->becomes : s->seat.name;
     char path[NODE_PATH_MAX];
     struct request *q = hf__zk_seat_request(s, answer);
 
-    s->amending = true;
     if (!q)
         return;
     s->shares++;
-    hf__zk_send_path(s->zk, q, JUTE_EXISTS, path,
-                     hf__zk_line_path(s->line, path, name, strlen(name)));
+    hf__zk_send_path(zk_in(s->seat.of), q, JUTE_EXISTS, path,
+                     hf__zk_line_path(line_of(s), path, name, strlen(name)));
 }
 
-/* It failed: because an earlier one whose answer was lost had done it, or the node is
- * gone. */
-static void is_it_shared(struct seat *s)
-{
-    ask_shared(s, answer_shared_there);
-}
-
-/* The answer to it was lost. Until this is known, the end of the exclusive node means
+/* The connection was lost. Until this is known, the end of the exclusive node means
  * nothing. */
-static void has_it_shared(struct seat *s)
+void hf__zk_seat_check(struct ordered_seat *s)
 {
-    ask_shared(s, answer_has_shared);
+    ask_shared(zk_seat(s), answer_has_shared);
 }
 
 static void answer_share(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
+    struct zk_seat *s = answered(q, reply);
     int32_t failed;
     hf_error err;
 
-    if (!answered(s, reply))
-        return; /* amending, until it is known */
+    if (!s)
+        return; /* RENAMING, until it is known */
     failed = reply->err != 0 ? reply->err : hf__jute_multi_error(&reply->body);
     if (failed == 0) {
-        rename_seat(s);
-        settled(s, 0);
+        amended(s, true, 0);
     } else if (failed == JUTE_NO_NODE || failed == JUTE_NODE_EXISTS) {
-        is_it_shared(s);
-    } else if (failed == JUTE_BAD_VERSION && !s->leave) {
-        s->amending = false;
+        /* an earlier one whose answer was lost had done it, or the node is gone */
+        ask_shared(s, answer_shared_there);
+    } else if (failed == JUTE_BAD_VERSION && s->seat.state == SEAT_RENAMING) {
+        settled(s, false);
         read_first(s);
     } else {
         struct jute_reply part = { .err = failed };
 
-        settled(s, hf__zk_error(z, &part, &err));
+        amended(s, false, hf__zk_error(z, &part, &err));
     }
 }
 
 /* One step: the shared node with the same number, which keeps the place, and the fence
  * of the first in its data; and the end of the exclusive one. */
-static void send_share(struct seat *s)
+static void send_share(struct zk_seat *s)
 {
-    struct zk *z = s->zk;
+    struct zk *z = zk_in(s->seat.of);
     char name[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q;
     struct jute_out *o;
@@ -257,17 +236,17 @@ static void send_share(struct seat *s)
         s->becomes = strdup(name);
     q = s->becomes ? hf__zk_seat_request(s, answer_share) : NULL;
     if (!q) {
-        ev_amended(s->t, HF_ENOMEM);
+        ev_amended(s->seat.t, HF_ENOMEM);
         return;
     }
     q->renews = true;
     s->shares++;
-    s->amending = true;
+    hf__ordered_step(&s->seat, SEAT_RENAME, 0, NULL);
     o = hf__zk_begin(z, q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CREATE);
-    hf__jute_put_create(o, path,
-                        hf__zk_line_path(s->line, path, s->becomes, strlen(s->becomes)),
-                        data, record(s, data, s->fence), z->login != NULL, JUTE_EPHEMERAL);
+    hf__jute_put_create(
+        o, path, hf__zk_line_path(line_of(s), path, s->becomes, strlen(s->becomes)), data,
+        record(s, data, s->seat.fence), z->login != NULL, JUTE_EPHEMERAL);
     hf__jute_put_part(o, JUTE_DELETE);
     hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
     hf__jute_put_int(o, s->version);
@@ -275,13 +254,13 @@ static void send_share(struct seat *s)
     hf__zk_send(z, q);
 }
 
-static void send(struct seat *s)
+static void send(struct zk_seat *s)
 {
-    const struct ticket *t = s->t;
-    struct form form;
+    const struct ticket *t = s->seat.t;
+    struct ordered_place place;
 
     if (t->kind == LINE_LOCK && t->weight < HF_FULL &&
-        hf__zk_form(&form, s->name, strlen(s->name)) && form.weight == HF_FULL)
+        hf__zk_place(&place, s->seat.name, strlen(s->seat.name)) && place.weight == HF_FULL)
         send_share(s);
     else
         send_note(s);
@@ -289,28 +268,14 @@ static void send(struct seat *s)
 
 void hf__zk_amend(struct store *store, struct ticket *t)
 {
-    struct seat *s = t->drv_ptr;
+    struct ordered_seat *s = t->drv_ptr;
 
-    if (zk_of(store)->alone) {
+    if (zk_of(store)->alone)
         ev_amended(t, HF_ENOTSUP);
-        return;
-    }
-    if (!s || s->state != SEAT_HELD || !s->name) {
+    else if (s && s->state == SEAT_RENAMING)
+        send_share(zk_seat(s)); /* again: the answer was lost */
+    else if (s && s->state == SEAT_HELD)
+        send(zk_seat(s));
+    else
         ev_amended(t, HF_ELOST);
-        return;
-    }
-    send(s);
-}
-
-/* After the connection was lost: what the core does not repeat. */
-void hf__zk_seat_resume(struct seat *s)
-{
-    if (s->dead || !s->t)
-        return;
-    if (s->why != 0 && s->name && s->state != SEAT_DELETING)
-        hf__zk_seat_delete(s);
-    else if (s->amending)
-        has_it_shared(s);
-    else if (s->state == SEAT_WAITING || s->state == SEAT_HELD)
-        hf__zk_line_watch_own(s->line, s);
 }

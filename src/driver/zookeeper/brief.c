@@ -1,7 +1,7 @@
 /* brief.c: how much of a line is taken: one list of its children, from which everybody can
- * compute who holds (line.c), and nothing else. No sync goes before it: a server that lags
- * behind the others answers with an older line. With mode=ephemeral: whether the one node
- * is there. */
+ * compute who holds (kit/ordered.h), and nothing else. No sync goes before it: a server
+ * that lags behind the others answers with an older line. With mode=ephemeral: whether the
+ * one node is there. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <string.h>
@@ -16,29 +16,19 @@ static struct zk_brief *of(struct request *q)
     return container_of(q, struct zk_brief, q);
 }
 
-static void show(struct look *look, struct entry *const *entries, size_t n)
-{
-    struct row row = { .name = look->name, .name_len = look->name_len, .oldest_ms = -1 };
-
-    row.kind = entries[0]->form.kind;
-    row.capacity = entries[0]->form.capacity;
-    row.holders = hf__zk_line_holders(entries, n);
-    row.waiters = n - row.holders;
-    for (size_t i = 0; i < row.holders; i++)
-        row.weight += entries[i]->form.weight;
-    ev_row(look, &row);
-}
-
 static int read_children(struct look *look, struct jute_reply *reply, hf_error *err)
 {
-    struct entry **entries = NULL;
+    struct ordered_entry **entries = NULL;
     size_t n = 0;
 
     if (!hf__zk_line_read(&reply->body, &entries, &n))
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a look");
-    if (n > 0)
-        show(look, entries, n);
-    hf__zk_line_free(entries, n);
+    if (n > 0) {
+        struct row row = hf__ordered_row(look->name, look->name_len, entries, n);
+
+        ev_row(look, &row);
+    }
+    hf__ordered_entries_free(entries, n);
     return 0;
 }
 

@@ -192,7 +192,9 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
         hf__zk_break(z, HF_EPROTO, "a cut answer");
         return;
     }
-    if (reply.zxid > z->last_zxid)
+    /* Before UP session.c does it. Of one change there may be several events, which newer
+     * servers number, too: it is seen when something that was asked for is answered. */
+    if (zk_up(z) && reply.xid != JUTE_XID_EVENT && reply.zxid > z->last_zxid)
         z->last_zxid = reply.zxid;
     switch (reply.xid) {
     case JUTE_XID_EVENT:

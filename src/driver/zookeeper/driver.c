@@ -76,7 +76,6 @@ static void free_zk(struct zk *z)
 
     hf__zk_conn_done(z);
     env->timer(env, &z->pulse, LOOP_NEVER);
-    env->timer(env, &z->later, LOOP_NEVER);
     hf__opening_done(&z->open);
     if (z->login)
         explicit_bzero(z->login, strlen(z->login));
@@ -106,16 +105,14 @@ static struct zk *new_zk(struct env *env)
     if (!z)
         return NULL;
     list_init(&z->dirty);
-    list_init(&z->all_lines);
     list_init(&z->quiets);
-    list_init(&z->unwatched);
-    list_init(&z->orphans);
+    list_init(&z->alones);
     list_init(&z->looks);
     list_init(&z->cells);
     timer_init(&z->pulse, hf__zk_session_pulse);
-    timer_init(&z->later, hf__zk_seat_later);
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
+    hf__ordered_init(&z->ordered, &hf__zk_ordered, &z->store);
     env->random(env, z->hash_key, sizeof z->hash_key);
     hf__zk_conn_init(z);
     if (hf__map_init(&z->lines) < 0 || hf__map_init(&z->quiet_lines) < 0) {
@@ -150,13 +147,9 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
 /* What is still unanswered is told to nobody: it is freed with what it was about. */
 static void forget(struct zk *z)
 {
-    struct list *n;
-
-    z->closing = true;
     hf__zk_conn_close(z);
-    hf__zk_orphans_end(z);
-    while ((n = list_first(&z->all_lines)) != NULL)
-        hf__zk_line_close(container_of(n, struct line, all));
+    hf__ordered_close(&z->ordered);
+    hf__zk_alone_close(z);
 }
 
 static void zk_close(struct store *s)

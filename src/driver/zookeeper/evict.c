@@ -74,39 +74,25 @@ static void answer_taken_out(struct zk *z, struct request *q, struct jute_reply 
     hf__zk_job_finish(j);
 }
 
-/* From which ticket on those ahead of the victim leave it no room; the victim itself: that
- * is not so, it holds. */
-static size_t first_in_its_way(const struct job *j)
-{
-    const struct form *head = &j->entries[0]->form;
-    const struct form *mine = &j->entries[j->victim]->form;
-    int64_t room = head->capacity - mine->weight;
-    size_t i = j->victim;
-
-    if (j->victim > 0 && !hf__zk_same_kind(mine, head))
-        return 0;
-    while (i > 0 && room >= 0) {
-        const struct form *f = &j->entries[--i]->form;
-
-        room -= hf__zk_same_kind(f, head) ? f->weight : head->capacity;
-    }
-    return room < 0 ? i : j->victim;
-}
-
+/* False: it holds, or that cannot be done in one transaction. */
 static bool take_out(struct job *j)
 {
-    size_t from = first_in_its_way(j);
+    struct ordered_span ahead = hf__ordered_whom(j->entries, j->victim);
     char path[NODE_PATH_MAX];
     struct request *q;
     struct jute_out *o;
 
-    if (j->marks || from == j->victim || j->victim - from > AHEAD_MAX)
+    if (j->marks || j->victim < hf__ordered_holders(j->entries, j->n) ||
+        ahead.to - ahead.from > AHEAD_MAX)
         return false;
+    for (size_t i = ahead.from; i < ahead.to; i++)
+        if (entry_unreadable(j->entries[i]))
+            return false; /* another program's, of any length */
     q = hf__zk_job_request(j, answer_taken_out, 0);
     if (!q)
         return true;
     o = hf__zk_begin(j->zk, q, JUTE_MULTI);
-    for (size_t i = from; i < j->victim; i++) {
+    for (size_t i = ahead.from; i < ahead.to; i++) {
         hf__jute_put_part(o, JUTE_CHECK);
         hf__jute_put_text(o, path, hf__zk_job_path(j, i, path));
         hf__jute_put_int(o, -1);

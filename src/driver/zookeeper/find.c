@@ -15,64 +15,48 @@
 
 /* ---- one ------------------------------------------------------------------------- */
 
-static void not_known(struct seat *s)
-{
-    s->state = SEAT_NEW;
-    if (s->leave)
-        hf__zk_seat_left(s, HF_EUNKNOWN);
-}
-
-static void refused(struct seat *s, const struct jute_reply *reply)
+static void refused(struct zk *z, struct zk_seat *s, const struct jute_reply *reply)
 {
     hf_error err;
-    int rc = hf__zk_error(s->zk, reply, &err);
+    int rc = hf__zk_error(z, reply, &err);
 
-    if (s->leave)
-        hf__zk_seat_left(s, HF_EUNKNOWN);
-    else
-        hf__zk_seat_gone(s, rc, &err);
+    hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
 }
 
 static void answer_found(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
+    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct ordered_place place;
     struct jute_stat stat;
 
-    if (!hf__zk_seat_answered(s))
+    if (!s)
         return;
-    s->state = SEAT_NEW;
-    if (!reply) {
-        not_known(s);
-    } else if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
-        hf__zk_seat_gone(s, HF_ELOST, NULL);
-    } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat)) {
-        refused(s, reply);
-    } else if (stat.owner != z->session.id || s->leave) {
-        s->why = s->leave ? 0 : HF_ELOST; /* of a session before this one: in no line */
-        hf__zk_seat_delete(s);
+    if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
+        hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
+    } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
+               !hf__zk_place(&place, s->seat.name, strlen(s->seat.name))) {
+        refused(z, s, reply);
+    } else if (stat.owner != z->session.id) { /* of a session before this one: in no line */
+        hf__ordered_step(&s->seat, SEAT_FOUND_OLD, HF_ELOST, NULL);
     } else {
-        s->fence = (uint64_t)stat.czxid;
+        s->seat.fence = (uint64_t)stat.czxid;
         s->version = stat.version;
-        hf__zk_seat_created(s);
-        if (s->state == SEAT_CREATED && s->line->lists == 0)
-            hf__zk_line_list(s->line, false);
+        hf__ordered_there(&s->seat, SEAT_FOUND, &place, false, false);
     }
 }
 
-static void look_at(struct seat *s)
+static void look_at(struct zk *z, struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
     struct request *q = hf__zk_seat_request(s, answer_found);
 
     if (q)
-        hf__zk_send_path(s->zk, q, JUTE_EXISTS, path, hf__zk_seat_path(s, path));
-    else
-        s->state = SEAT_NEW;
+        hf__zk_send_path(z, q, JUTE_EXISTS, path, hf__zk_seat_path(s, path));
 }
 
 /* ---- all of a line --------------------------------------------------------------- */
 
-struct child {
+struct child { /* of a line */
     unsigned char token[HF_TOKEN];
     struct jute_text name;
 };
@@ -106,28 +90,24 @@ static struct child *by_tokens(struct jute_in *in, size_t *ret)
     return all;
 }
 
-static void found(struct seat *s, const struct child *child, bool levels)
+static void found(struct zk *z, struct zk_seat *s, const struct child *child, bool levels)
 {
-    if (child) {
-        free(s->name);
-        s->name = strndup(child->name.at, child->name.len);
-        if (s->name) {
-            look_at(s); /* unsure until that is answered: it must not be made again */
-        } else {
-            hf__zk_break(s->zk, HF_ENOMEM, "no memory for a name");
-            s->state = SEAT_NEW;
-        }
-    } else if (s->leave) {
-        hf__zk_seat_left(s, 0);
-    } else {
-        s->unsure = false;
-        hf__zk_seat_create(s, levels);
+    if (!child) {
+        s->tries = levels;
+        hf__ordered_step(&s->seat, SEAT_FOUND_NONE, 0, NULL);
+        return;
     }
+    free(s->seat.name);
+    s->seat.name = strndup(child->name.at, child->name.len);
+    if (s->seat.name)
+        look_at(z, s);
+    else
+        hf__zk_break(z, HF_ENOMEM, "no memory for a name");
 }
 
 static void answer_find(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct line *line = container_of(q, struct line_request, q)->line;
+    struct zk_line *line = container_of(q, struct line_request, q)->line;
     bool none = reply && reply->err == JUTE_NO_NODE;
     struct child *all = NULL;
     size_t n = 0;
@@ -140,41 +120,40 @@ static void answer_find(struct zk *z, struct request *q, struct jute_reply *repl
             reply = NULL;
         }
     }
-    list_for_safe(k, &line->seats) {
-        struct seat *s = seat_in(k);
+    list_for_safe(k, &line->line.seats) {
+        struct zk_seat *s = container_of(k, struct zk_seat, seat.in_line);
 
-        if (s->state != SEAT_FINDING || !s->sought || z->closing)
+        if (!reply || !s->sought ||
+            (s->seat.state != SEAT_FINDING && s->seat.state != SEAT_SEEKING))
             continue;
         s->sought = false;
-        if (!reply)
-            not_known(s);
-        else if (reply->err != 0 && !none)
-            refused(s, reply);
+        if (reply->err != 0 && !none)
+            refused(z, s, reply);
         else
-            found(s, n > 0 ? bsearch(s->t->token, all, n, sizeof *all, by_token) : NULL,
+            found(z, s,
+                  n > 0 ? bsearch(s->seat.t->token, all, n, sizeof *all, by_token) : NULL,
                   none);
     }
     free(all);
-    line->pins--;
-    hf__zk_line_drop(line);
+    line->line.pins--;
+    hf__ordered_line_drop(&line->line);
 }
 
-void hf__zk_seat_find(struct seat *s)
+void hf__zk_seat_find(struct ordered_seat *seat)
 {
-    struct line *line = s->line;
+    struct zk_seat *s = zk_seat(seat);
+    struct zk_line *line = line_of(s);
+    struct zk *z = zk_in(seat->of);
     struct request *q;
 
-    s->state = SEAT_FINDING;
     s->sought = true;
     if (line->finding)
         return;
-    q = hf__zk_request(s->zk, answer_find, sizeof(struct line_request));
-    if (!q) {
-        s->state = SEAT_NEW;
+    q = hf__zk_request(z, answer_find, sizeof(struct line_request));
+    if (!q)
         return;
-    }
     container_of(q, struct line_request, q)->line = line;
     line->finding = true;
-    line->pins++;
-    hf__zk_send_path(s->zk, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+    line->line.pins++;
+    hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
 }

@@ -1,333 +1,302 @@
-/* line.c: what this client knows of a line in which it has seats, and what follows from
- * it.
+/* line.c: the lines in which this client has seats: what the server tells of their nodes,
+ * in the terms of kit/ordered.h, which decides by it.
  *
- * Nobody writes "granted" in ZooKeeper. The holders are the longest prefix of the
- * tickets, in the order of their numbers, that fits in the capacity that the head ticket
- * names; a ticket of another kind or capacity than the head's counts as the whole
- * capacity until its owner withdraws it. Everybody computes the same from the same
- * nodes.
+ * Lists are getChildren2; one ticket is watched by getData, which leaves nothing behind on
+ * a node that is gone. ZooKeeper executes the requests of a session in order, and tells of
+ * a change before it answers anything that shows it; the zxid of an answer is the revision.
  *
- * The view of a line is the sorted list of its tickets as a list of the children gave
- * it, sent after our own node was made on the same connection. So it has everything that
- * stood before us: the server had executed everything up to our own create when it made
- * that list. From then on what stands before a seat only becomes less, with one
- * exception below; entries leave the view when the server has told of their end (an
- * event, or "no node"), or when we have ended them. A seat is granted when it lies in
- * the prefix of the view: all that kept it out is known to be gone, by committed
- * deletions. An entry that is gone unseen only makes us wait for longer. That is G1's
- * exclusion; that we still are whom we believe to be is the session's deadline
- * (session.c).
- *
- * The exception: an exclusive ticket may become shared, by one step that makes a node
- * with the same number and deletes the old one. Somebody else's "-lock-" that has gone
- * is therefore replaced in the view by the name it would have as shared, which is read
- * before anything is decided by its absence; where that name cannot be known
- * ("__WRIT__", "__lock__"), the line is listed anew, and the view is stale, that is
- * decides nothing, until the list has come.
- *
- * A grant also needs that our own node is there: the list showed it just now, or a watch
- * on it is set, whose event would have come before the one that lets us in.
- *
- * Watches (G4): an exclusive seat watches its predecessor, a shared one the nearest
- * ticket ahead that is not shared, by getData, which leaves nothing behind on a node
- * that is gone; tickets of our own are watched anyway. Permits watch the children of the
- * line, once for all. */
+ * An exclusive ticket becomes shared by one step that makes a node with the same number and
+ * deletes the old one (amend.c). The name of a "-lock-" as shared is known; that of
+ * "__WRIT__" and "__lock__" is not. */
 #include "driver/zookeeper/zookeeper.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- listing --------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------- */
 
-/* Whatever became of the order of the view: its name is there. */
-static bool known(struct line *line, struct seat *s)
+static struct zk_line *line_of_dir(struct zk *z, const char *dir, size_t len)
 {
-    struct entry *e = hf__zk_line_find(line, s->name, strlen(s->name));
+    uint64_t hash = hf__hash_keyed(z->hash_key, dir, len);
 
-    if (e)
-        e->seat = s;
-    return e != NULL;
-}
+    for (struct map_node *n = map_chain(&z->lines, hash); n; n = n->next) {
+        struct zk_line *line = container_of(n, struct zk_line, node);
 
-/* Our seats whose nodes the list should have shown: answers come in order, so every node
- * that we know of was there, or gone, before the list was made. */
-static void miss(struct line *line)
-{
-    list_for(n, &line->seats)
-        seat_in(n)->listed = false;
-    for (size_t i = 0; i < line->n; i++)
-        if (line->entries[i]->seat)
-            line->entries[i]->seat->listed = true;
-    list_for_safe(n, &line->seats) {
-        struct seat *s = seat_in(n);
-
-        if (!s->name || s->dead || s->amending ||
-            (s->state != SEAT_CREATED && s->state != SEAT_WAITING && s->state != SEAT_HELD))
-            continue;
-        if (!s->listed && !known(line, s)) {
-            /* we are heard, so our session lives and somebody else has ended it */
-            hf__zk_seat_gone(s,
-                             s->state == SEAT_HELD ? HF_ELOST
-                             : s->why != 0         ? s->why
-                                                   : HF_EEVICTED,
-                             NULL);
-            continue;
-        }
-        s->placed = true;
-        if (s->state == SEAT_CREATED)
-            s->state = SEAT_WAITING; /* now it is known what stands before it */
+        if (n->hash == hash && line->dir_len == len && memcmp(line->dir, dir, len) == 0)
+            return line;
     }
+    return NULL;
 }
 
-static void merge(struct line *line, struct entry **entries, size_t n)
+struct zk_line *hf__zk_line_get(struct zk *z, const char *name, size_t len)
 {
-    hf__zk_line_replace(line, entries, n);
-    line->stale = false;
-    miss(line);
-    hf__zk_line_decide(line, true);
+    char dir[DIR_MAX];
+    size_t n = hf__zk_dir(z, dir, name, len);
+    struct zk_line *line = line_of_dir(z, dir, n);
+
+    if (line)
+        return line;
+    line = calloc(1, sizeof *line + n + len + 1);
+    if (!line)
+        return NULL;
+    line->dir_len = n;
+    line->name_len = len;
+    line->name = line->dir + n;
+    memcpy(line->dir, dir, n);
+    memcpy(line->name, name, len);
+    hf__map_insert(&z->lines, &line->node, hf__hash_keyed(z->hash_key, dir, n));
+    hf__ordered_line_init(&z->ordered, &line->line);
+    return line;
 }
 
-/* Those of whom it is not known what stands before them, and if it is for want of rights
- * all others, too: they would wait for news that nobody sends. */
-static void refuse_all(struct line *line, const struct jute_reply *reply)
+void hf__zk_line_free_ops(struct ordered_line *l)
 {
-    list_for_safe(n, &line->seats) {
-        hf_error err;
-        int rc = hf__zk_error(line->zk, reply, &err);
+    hf__map_remove(&zk_in(l->of)->lines, &zk_line(l)->node);
+    free(zk_line(l));
+}
 
-        if (seat_waits(seat_in(n)) && (seat_in(n)->state == SEAT_CREATED || rc == HF_EAUTH))
-            hf__zk_seat_withdraw(seat_in(n), rc);
+size_t hf__zk_line_path(const struct zk_line *line, char path[NODE_PATH_MAX],
+                        const char *node, size_t len)
+{
+    if (len > NODE_MAX - 1)
+        len = NODE_MAX - 1;
+    memcpy(path, line->dir, line->dir_len);
+    path[line->dir_len] = '/';
+    memcpy(path + line->dir_len + 1, node, len);
+    return line->dir_len + 1 + len;
+}
+
+bool hf__zk_place(struct ordered_place *ret, const char *node, size_t len)
+{
+    struct form f;
+
+    if (!hf__zk_form(&f, node, len))
+        return false;
+    *ret = (struct ordered_place){ f.seq, f.kind, f.weight, f.capacity };
+    return true;
+}
+
+/* ---- lists ----------------------------------------------------------------------- */
+
+/* The children that are tickets, sorted; false: no memory, or not of the form it should
+ * have. */
+bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *ret_n)
+{
+    size_t n = hf__jute_count(in, 4), k = 0;
+    struct ordered_entry **entries = calloc(n + 1, sizeof *entries);
+    bool good = entries != NULL;
+
+    for (size_t i = 0; good && i < n; i++) {
+        struct jute_text name = hf__jute_text(in);
+        struct ordered_place place;
+
+        if (in->bad || !hf__zk_place(&place, name.at, name.len))
+            continue;
+        entries[k] = hf__ordered_entry(&place, name.at, name.len);
+        good = entries[k++] != NULL;
     }
+    if (!good || in->bad) {
+        hf__ordered_entries_free(entries, k);
+        return false;
+    }
+    hf__ordered_sort(entries, k);
+    *ret = entries;
+    *ret_n = k;
+    return true;
 }
 
 static void answer_list(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     struct line_request *k = container_of(q, struct line_request, q);
-    struct line *line = k->line;
-    struct entry **entries = NULL;
+    struct ordered_line *line = &k->line->line;
+    bool none = reply && reply->err == JUTE_NO_NODE; /* and no watch was set */
+    struct ordered_entry **entries = NULL;
+    hf_error err;
     size_t n = 0;
 
-    line->lists--;
-    if (!reply) {
-        line->stale = true;
-    } else if (reply->err == JUTE_NO_NODE) {
-        line->children = false;
-        entries = calloc(1, sizeof *entries);
-        if (entries)
-            merge(line, entries, 0);
-        else
-            hf__zk_break(z, HF_ENOMEM, "no memory for a line");
-    } else if (reply->err != 0) {
-        line->children = line->children && !k->watch; /* no watch was set */
-        refuse_all(line, reply);
-    } else if (!hf__zk_line_read(&reply->body, &entries, &n)) {
+    if (reply && reply->err != 0 && !none)
+        hf__ordered_not_listed(line, hf__zk_error(z, reply, &err), k->watch);
+    else if (reply && !none && !hf__zk_line_read(&reply->body, &entries, &n))
         hf__zk_break(z, HF_ENOMEM, "no memory for a line");
-    } else {
-        line->children = line->children || k->watch;
-        merge(line, entries, n);
-    }
+    else if (reply)
+        hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, k->watch && !none);
     line->pins--;
-    hf__zk_line_drop(line);
+    hf__ordered_line_drop(line);
 }
 
-void hf__zk_line_list(struct line *line, bool watch)
+static struct line_request *line_request(struct zk_line *line,
+                                         void (*answer)(struct zk *, struct request *,
+                                                        struct jute_reply *),
+                                         const char *name, size_t len)
 {
-    struct zk *z = line->zk;
-    struct request *q = hf__zk_request(z, answer_list, sizeof(struct line_request));
+    struct request *q =
+        hf__zk_request(zk_in(line->line.of), answer, sizeof(struct line_request) + len);
     struct line_request *k;
 
     if (!q)
-        return;
+        return NULL;
     k = container_of(q, struct line_request, q);
     k->line = line;
-    k->watch = watch;
-    line->lists++;
-    line->pins++;
-    if (watch)
-        hf__zk_send_watch(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
-    else
-        hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+    k->len = len;
+    memcpy(k->name, name, len);
+    line->line.pins++;
+    return k;
 }
 
-/* Once for all; lost with the session or by its event. */
-static void watch_children(struct line *line)
+void hf__zk_line_list(struct ordered_line *l, bool watch)
 {
-    if (!line->children) {
-        hf__zk_line_list(line, true);
-        line->children = true;
-    }
+    struct zk_line *line = zk_line(l);
+    struct line_request *k = line_request(line, answer_list, "", 0);
+
+    if (!k)
+        return;
+    k->watch = watch;
+    (watch ? hf__zk_send_watch : hf__zk_send_path)(zk_in(l->of), &k->q, JUTE_GET_CHILDREN2,
+                                                   line->dir, line->dir_len);
 }
 
-/* ---- watching one ticket --------------------------------------------------------- */
+/* ---- one ticket ------------------------------------------------------------------ */
 
-static void read_own(struct line *line, struct entry *e, struct jute_reply *reply)
+static struct ordered_entry *find(const struct zk_line *line, const char *name, size_t len)
+{
+    struct ordered_place place;
+
+    return hf__zk_place(&place, name, len)
+               ? hf__ordered_find(&line->line, place.seq, name, len)
+               : NULL;
+}
+
+static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_reply *reply)
 {
     struct jute_text data = hf__jute_text(&reply->body);
     struct jute_stat stat;
     struct record rec;
 
-    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != line->zk->session.id) {
-        if (e->seat->state == SEAT_HELD) /* of another session: not ours any more */
-            hf__zk_line_ended(line, e);
-        else
-            hf__zk_seat_withdraw(e->seat, HF_ELOST);
-        return;
-    }
+    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id)
+        return SEEN_FOREIGN;
     hf__zk_record_read(&rec, data.at, data.len);
-    e->seat->version = stat.version;
-    if (rec.broken)
-        hf__zk_seat_marked(e->seat);
-    else
-        hf__zk_line_decide(line, false);
+    s->version = stat.version;
+    s->marked = s->marked || rec.broken;
+    return rec.broken ? SEEN_MARKED : SEEN_THERE;
 }
 
 static void answer_watch(struct zk *z, struct request *q, struct jute_reply *reply)
 {
     struct line_request *k = container_of(q, struct line_request, q);
-    struct line *line = k->line;
-    struct entry *e = hf__zk_line_find(line, k->name, k->len);
+    struct zk_line *line = k->line;
+    struct ordered_entry *e = reply ? find(line, k->name, k->len) : NULL;
+    enum ordered_seen what = SEEN_THERE;
     hf_error err;
 
-    if (e)
-        e->asking = false;
-    if (e && reply && reply->err == JUTE_NO_NODE) {
-        hf__zk_line_ended(line, e);
-    } else if (e && reply && reply->err == 0) {
-        e->watched = true;
-        if (e->seat)
-            read_own(line, e, reply);
-        else
-            hf__zk_line_decide(line, false);
-    } else if (e &&
-               reply) { /* rights: then whoever waits behind it looks at the children */
+    if (e && reply->err == JUTE_NO_NODE) {
+        what = SEEN_GONE;
+    } else if (e && reply->err != 0) {
         hf__zk_error(z, reply, &err);
         z->store.env->log(z->store.env, HF_LOG_WARN, line->name, err.text);
-        watch_children(line);
+        what = SEEN_REFUSED;
+    } else if (e && e->seat) {
+        what = read_own(z, zk_seat(e->seat), reply);
     }
-    line->pins--;
-    hf__zk_line_drop(line);
+    if (e)
+        hf__ordered_seen(&line->line, e, what, 0);
+    line->line.pins--;
+    hf__ordered_line_drop(&line->line);
 }
 
-void hf__zk_line_watch(struct line *line, struct entry *e)
+bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
 {
-    struct zk *z = line->zk;
+    struct zk_line *line = zk_line(l);
     char path[NODE_PATH_MAX];
-    struct request *q;
     struct line_request *k;
 
-    if (e->watched || e->asking || !zk_up(z))
-        return;
-    if (entry_unreadable(e)) {
-        watch_children(line);
-        return;
-    }
-    q = hf__zk_request(z, answer_watch, sizeof *k + e->len);
-    if (!q)
-        return;
-    k = container_of(q, struct line_request, q);
-    k->line = line;
-    k->len = e->len;
-    memcpy(k->name, e->name, e->len);
-    e->asking = true;
-    line->pins++;
-    hf__zk_send_watch(z, q, JUTE_GET_DATA, path,
-                      hf__zk_line_path(line, path, e->name, e->len));
+    if (entry_unreadable(e))
+        return false;
+    k = line_request(line, answer_watch, e->name, e->len);
+    if (k)
+        hf__zk_send_watch(zk_in(l->of), &k->q, JUTE_GET_DATA, path,
+                          hf__zk_line_path(line, path, e->name, e->len));
+    return true; /* else the connection is given up */
 }
 
-void hf__zk_line_watch_own(struct line *line, struct seat *s)
+enum ordered_other hf__zk_line_other(const struct ordered_entry *e,
+                                     struct ordered_entry **ret)
 {
-    for (size_t i = 0; i < line->n; i++)
-        if (line->entries[i]->seat == s) {
-            hf__zk_line_watch(line, line->entries[i]);
-            return;
+    static const char mark[] = "-lock-", shared[] = "-read-lock-";
+    struct ordered_place place = e->form;
+    char name[NODE_MAX];
+    struct form form;
+    int n;
+
+    if (!hf__zk_form(&form, e->name, e->len) || form.style != FORM_LOCK ||
+        form.digits < sizeof mark - 1)
+        return OTHER_UNKNOWN;
+    n = snprintf(name, sizeof name, "%.*s%s%.*s", (int)(form.digits - (sizeof mark - 1)),
+                 e->name, shared, (int)(e->len - form.digits), e->name + form.digits);
+    if (n < 0 || (size_t)n >= sizeof name)
+        return OTHER_UNKNOWN;
+    place.weight = 1;
+    *ret = hf__ordered_entry(&place, name, (size_t)n);
+    return *ret ? OTHER_NAMED : OTHER_UNKNOWN;
+}
+
+/* ---- events ---------------------------------------------------------------------- */
+
+void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, size_t len)
+{
+    struct zk_line *line = line_of_dir(z, path, len);
+    struct ordered_entry *e;
+    size_t at = len;
+
+    if (z->alone) {
+        hf__zk_alone_event(z, type, path, len);
+        return;
+    }
+    if (type != JUTE_CHILDREN)
+        hf__zk_quiet_event(z, path, len);
+    if (line && (type == JUTE_CHILDREN || type == JUTE_DELETED))
+        hf__ordered_line_changed(&line->line, type == JUTE_DELETED);
+    while (at > 0 && path[at - 1] != '/')
+        at--;
+    line = at > 1 && type != JUTE_CHILDREN ? line_of_dir(z, path, at - 1) : NULL;
+    e = line ? find(line, path + at, len - at) : NULL;
+    if (e)
+        hf__ordered_seen(&line->line, e, type == JUTE_DELETED ? SEEN_GONE : SEEN_CHANGED,
+                         0);
+}
+
+/* ---- down and up ----------------------------------------------------------------- */
+
+void hf__zk_line_down(struct zk *z)
+{
+    hf__zk_quiet_forget(z);
+    hf__ordered_down(&z->ordered);
+    hf__zk_alone_down(z);
+}
+
+/* The watches have been set again, and what they had to tell has come. */
+void hf__zk_line_up(struct zk *z)
+{
+    hf__ordered_up(&z->ordered);
+    hf__zk_alone_up(z);
+}
+
+/* Those that `break` has marked live on a life of their own. */
+void hf__zk_lines_over(struct zk *z, const struct life *life)
+{
+    list_for(n, &z->ordered.lines)
+        list_for(k, &zk_line_in(n)->line.seats) {
+            const struct ordered_seat *s = container_of(k, struct ordered_seat, in_line);
+
+            if (s->state == SEAT_HELD && s->t->life && s->t->life != life)
+                ev_dead(s->t->life);
         }
+    hf__ordered_over(&z->ordered);
+    hf__zk_alone_over(z);
 }
 
-/* ---- deciding -------------------------------------------------------------------- */
-
-/* Whose end concerns the seat at `i`, which does not hold. */
-static struct entry *target(const struct line *line, size_t i)
+void hf__zk_lines_look_again(struct zk *z)
 {
-    const struct form *mine = &line->entries[i]->form;
-
-    if (mine->weight == HF_FULL)
-        return line->entries[i - 1];
-    while (i-- > 0)
-        if (line->entries[i]->form.weight == HF_FULL ||
-            line->entries[i]->form.kind != LINE_LOCK)
-            return line->entries[i];
-    return NULL;
-}
-
-static void decide_waiting(struct line *line, size_t i, size_t holders)
-{
-    struct entry *e = line->entries[i], *on;
-    struct seat *s = e->seat;
-
-    if (s->t && s->t->try_only) {
-        hf__zk_seat_withdraw(s, HF_EBUSY);
-        return;
-    }
-    if (e->form.kind == LINE_PERMITS) {
-        watch_children(line);
-    } else if ((on = target(line, i)) != NULL) {
-        hf__zk_line_watch(line, on);
-        /* what a grant needs to know is asked while there is time; and it may be evicted */
-        hf__zk_line_watch(line, e);
-    }
-    hf__zk_seat_waits(s, (uint32_t)(i - holders + 1));
-}
-
-static void decide_one(struct line *line, size_t i, size_t holders, bool fresh)
-{
-    struct entry *e = line->entries[i];
-    struct seat *s = e->seat;
-
-    if (!hf__zk_same_kind(&e->form, &line->entries[0]->form))
-        hf__zk_seat_withdraw(s, HF_EMISMATCH);
-    else if (i >= holders)
-        decide_waiting(line, i, holders);
-    else if (fresh || e->watched)
-        hf__zk_seat_granted(s);
-    else
-        hf__zk_line_watch(line, e);
-}
-
-/* fresh: a list has just shown what is there. Nothing in here takes an entry out of the
- * view. */
-void hf__zk_line_decide(struct line *line, bool fresh)
-{
-    size_t holders;
-
-    if (line->stale || !zk_up(line->zk) || line->zk->alone)
-        return;
-    holders = hf__zk_line_holders(line->entries, line->n);
-    for (size_t i = 0; i < line->n; i++) {
-        struct seat *s = line->entries[i]->seat;
-
-        if (s && s->state == SEAT_WAITING && seat_waits(s))
-            decide_one(line, i, holders, fresh);
-    }
-}
-
-/* The safety look (G4): servers keep events back from who may not read a node at that
- * moment, and the watch is gone then. Asked is about what our first waiting seat waits for.
- */
-void hf__zk_line_look_again(struct line *line)
-{
-    struct entry *on = NULL;
-
-    if (line->lists > 0 || !hf__zk_line_waits(line))
-        return;
-    if (line->stale || line->children) { /* stale: its list was refused */
-        hf__zk_line_list(line, line->children);
-        return;
-    }
-    for (size_t i = 1; i < line->n && !on; i++)
-        if (line->entries[i]->seat && line->entries[i]->seat->state == SEAT_WAITING)
-            on = target(line, i);
-    if (on) {
-        on->watched = false;
-        hf__zk_line_watch(line, on);
-    }
+    hf__ordered_look_again(&z->ordered);
+    hf__zk_alone_up(z);
 }

@@ -124,7 +124,7 @@ static void answer_oldest(struct zk *z, struct request *q, struct jute_reply *re
 }
 
 static void ask_oldest(struct zk_listing *l, const char *name, const struct row *row,
-                       const struct entry *first)
+                       const struct ordered_entry *first)
 {
     char path[NODE_PATH_MAX];
     struct listing_request *k = request(l, name, answer_oldest);
@@ -139,17 +139,10 @@ static void ask_oldest(struct zk_listing *l, const char *name, const struct row 
 }
 
 /* It has these tickets: the first one holds. */
-static void is_line(struct zk_listing *l, const char *name, struct entry **entries,
+static void is_line(struct zk_listing *l, const char *name, struct ordered_entry **entries,
                     size_t n)
 {
-    size_t holders = hf__zk_line_holders(entries, n);
-    struct row row = { .name = name,
-                       .name_len = strlen(name),
-                       .kind = entries[0]->form.kind,
-                       .capacity = entries[0]->form.capacity,
-                       .holders = holders,
-                       .waiters = n - holders,
-                       .oldest_ms = -1 };
+    struct row row = hf__ordered_row(name, strlen(name), entries, n);
 
     if (row.name_len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
         !is_wanted(l, name))
@@ -166,7 +159,7 @@ static void is_line(struct zk_listing *l, const char *name, struct entry **entri
 static void take_children(struct zk_listing *l, const char *node, struct jute_in children)
 {
     struct jute_in all = children;
-    struct entry **entries = NULL;
+    struct ordered_entry **entries = NULL;
     size_t n = 0;
 
     for (size_t i = hf__jute_count(&all, 4); i > 0 && l->l.rc == 0; i--) {
@@ -182,7 +175,7 @@ static void take_children(struct zk_listing *l, const char *node, struct jute_in
         hf__listing_no_memory(&l->l);
     else if (n > 0)
         is_line(l, node + 1, entries, n);
-    hf__zk_line_free(entries, n);
+    hf__ordered_entries_free(entries, n);
 }
 
 static void answer_children(struct zk *z, struct request *q, struct jute_reply *reply)

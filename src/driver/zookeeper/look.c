@@ -39,7 +39,7 @@ static void show_one(const struct job *j, size_t i, struct row *row, uint32_t po
                      struct record *rec)
 {
     const struct zk_seen *s = &j->seen[i];
-    const struct entry *e = j->entries[i];
+    const struct ordered_entry *e = j->entries[i];
 
     hf__zk_record_read(rec, s->data, s->len);
     row->has_ticket = true;
@@ -82,27 +82,21 @@ static void pack(struct job *j)
 static void show_all(struct job *j)
 {
     struct record *rec = malloc(sizeof *rec);
-    struct row row = { .name = j->query.look->name,
-                       .name_len = j->query.look->name_len,
-                       .oldest_ms = -1 };
-    size_t holders;
+    struct row row;
 
     if (!rec) {
         no_memory(j);
         return;
     }
     pack(j);
-    holders = hf__zk_line_holders(j->entries, j->n);
-    row.holders = holders;
-    row.waiters = j->n - holders;
-    for (size_t i = 0; i < holders; i++)
+    if (j->n > 0)
+        row =
+            hf__ordered_row(j->query.look->name, j->query.look->name_len, j->entries, j->n);
+    for (size_t i = 0; i < j->n && i < row.holders; i++)
         if (age(j->zk, j->seen[i].stat.ctime) > row.oldest_ms)
             row.oldest_ms = age(j->zk, j->seen[i].stat.ctime);
-    for (size_t i = 0; i < j->n; i++) {
-        row.kind = j->entries[0]->form.kind;
-        row.capacity = j->entries[0]->form.capacity;
-        show_one(j, i, &row, i < holders ? 0 : (uint32_t)(i - holders + 1), rec);
-    }
+    for (size_t i = 0; i < j->n; i++)
+        show_one(j, i, &row, i < row.holders ? 0 : (uint32_t)(i - row.holders + 1), rec);
     free(rec);
 }
 
@@ -111,7 +105,7 @@ static void forget(struct job *j)
     for (size_t i = 0; j->seen && i < j->n; i++)
         free(j->seen[i].data);
     free(j->seen);
-    hf__zk_line_free(j->entries, j->n);
+    hf__ordered_entries_free(j->entries, j->n);
     j->seen = NULL;
     j->entries = NULL;
     j->n = 0;
@@ -200,7 +194,7 @@ static void answer_data(struct zk *z, struct request *q, struct jute_reply *repl
 
 size_t hf__zk_job_path(const struct job *j, size_t index, char path[NODE_PATH_MAX])
 {
-    const struct entry *e = j->entries[index];
+    const struct ordered_entry *e = j->entries[index];
     size_t n = j->dir_len;
 
     memcpy(path, j->dir, n);
@@ -252,14 +246,15 @@ static void answer_watched(struct zk *z, struct request *q, struct jute_reply *r
 static bool add_alone(struct job *j)
 {
     static const char name[] = "_ephemeral";
-    struct entry *e = calloc(1, sizeof *e + sizeof name);
+    struct ordered_entry *e = calloc(1, sizeof *e + sizeof name);
 
     j->entries = calloc(2, sizeof *j->entries);
     if (!e || !j->entries) {
         free(e);
         return false;
     }
-    e->form = (struct form){ .kind = LINE_LOCK, .weight = HF_FULL, .capacity = HF_FULL };
+    e->form =
+        (struct ordered_place){ .kind = LINE_LOCK, .weight = HF_FULL, .capacity = HF_FULL };
     e->len = sizeof name - 1;
     memcpy(e->name, name, sizeof name);
     j->entries[0] = e;

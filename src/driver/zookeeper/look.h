@@ -19,7 +19,7 @@ struct job {
     bool follow;
     unsigned tries;
     bool marks; /* evict: a waiter cannot be taken out at once */
-    struct entry **entries;
+    struct ordered_entry **entries;
     struct zk_seen *seen;
     size_t n, open, victim;
     int rc;

@@ -73,9 +73,9 @@ void hf__zk_quiet_event(struct zk *z, const char *path, size_t len)
         forget(z, q);
 }
 
-bool hf__zk_quiet_expected(const struct line *line)
+bool hf__zk_quiet_expected(const struct zk_line *line)
 {
-    const struct quiet *q = find(line->zk, line->dir, line->dir_len);
+    const struct quiet *q = find(zk_in(line->line.of), line->dir, line->dir_len);
 
     return q && q->alone && q->same && q->last >= 0;
 }
@@ -108,40 +108,44 @@ static void watch(struct zk *z, const struct quiet *q)
 
 /* ---- coming and going ------------------------------------------------------------ */
 
-static int64_t number_of(const struct seat *s)
+static int64_t number_of(const struct zk_seat *s)
 {
-    struct form form;
+    struct ordered_place place;
 
-    return hf__zk_form(&form, s->name, strlen(s->name)) ? form.seq : -1;
+    return hf__zk_place(&place, s->seat.name, strlen(s->seat.name)) ? place.seq : -1;
 }
 
-/* Its node has just been made; true: nobody stands before it. */
-bool hf__zk_quiet_created(struct seat *s)
+/* Its node has just been made, and is not in the view yet; true: nobody stands before it.
+ */
+bool hf__zk_quiet_created(struct zk_seat *s)
 {
-    struct quiet *q = find(s->line->zk, s->line->dir, s->line->dir_len);
+    const struct zk_line *line = line_of(s);
+    struct zk *z = zk_in(line->line.of);
+    struct quiet *q = find(z, line->dir, line->dir_len);
     int64_t number = number_of(s);
     bool quiet;
 
     if (!q)
         return false;
-    quiet = q->same && q->last >= 0 && q->last + 1 == number && s->line->n == 1 &&
-            !s->line->stale;
+    quiet = q->same && q->last >= 0 && q->last + 1 == number && line->line.n == 0 &&
+            !line->line.stale;
     q->alone = q->before >= 0 && q->before + 1 == number;
     if (q->alone && !q->same)
-        watch(s->zk, q);
+        watch(z, q);
     q->last = q->before = -1;
     return quiet;
 }
 
-/* Its node was there and has been deleted. */
-void hf__zk_quiet_left(struct seat *s)
+/* Its node was there, with all that stood before it in the view, and has been deleted. */
+void hf__zk_quiet_left(struct zk_seat *s)
 {
-    struct line *line = s->line;
-    struct zk *z = s->zk;
+    const struct zk_line *line = line_of(s);
+    const struct ordered_line *view = &line->line;
+    struct zk *z = zk_in(view->of);
     struct quiet *q = find(z, line->dir, line->dir_len);
 
-    if (!s->placed || line->stale || line->lists > 0 || line->n > 1 ||
-        (line->n == 1 && line->entries[0]->seat != s))
+    if (view->stale || view->lists > 0 || view->n > 1 ||
+        (view->n == 1 && view->entries[0] != s->seat.entry))
         return;
     if (!q) {
         q = calloc(1, sizeof *q + line->dir_len);

@@ -8,7 +8,9 @@
  * connection; the leader refuses requests of a session that has moved). The watches are
  * set again, which tells what was missed. Then a write is awaited: when it is answered,
  * everything that was ever executed for this session can be seen here. Only then the
- * store is said to be up (G7).
+ * store is said to be up (G7), and only then last_zxid moves: a connection that is lost
+ * before may have executed some of the messages with watches only, and the next one must
+ * ask for all changes since the last UP.
  *
  * G1, the deadline. The leader expires a session T after it last heard of it (its
  * touchSession). So the core's deadline is base + T - drift, where base is a time of ours
@@ -33,11 +35,15 @@
  *  e A server answers pings and reads by itself, also for seconds after the leader has
  * given the session up. A leader answers syncs and (c) by itself, also for seconds after a
  *    majority has made another one. A write is answered when a majority has agreed to it.
+ *  f The T of a session is settled anew each time it is attached, in the memory of the
+ *    leader; the log has the T that it was made with, and a server that starts, or becomes
+ *    leader, goes by that. So ours never grows: attaching again asks for the T it has, and
+ *    if the servers give a longer one, it is not counted on.
  *
  * So only an answered write W is a proof: by d it came by L, which was the leader then, and
  * knew the session (a). If another leader follows, a majority has left L, at least one of
  * them after it agreed to W; the new one starts the clocks of all sessions anew with all
- * of their T after that. So what is to be shown is that L's clock was moved after base.
+ * of their T (f) after that. So what is to be shown is that L's clock was moved after base.
  *
  *  1 base = greet_at, the sending of the greeting of W's connection. By c and d L had
  *    handled the question for the session before W came to it. Nothing is assumed of times.
@@ -273,7 +279,7 @@ void hf__zk_session_pulse(struct timer *t)
 
     if (!zk_up(z))
         return;
-    hf__zk_orphans_delete(z);
+    hf__ordered_erase_again(&z->ordered);
     if (zk_now(z) >= z->look_at) {
         hf__zk_lines_look_again(z);
         z->look_at = zk_now(z) + 3 * quarter_us(z);
@@ -308,18 +314,6 @@ void hf__zk_session_tidy(struct zk *z)
     }
 }
 
-/* Those that `break` has marked live on a life of their own. */
-static void marked_over(struct zk *z, const struct life *l)
-{
-    list_for(n, &z->all_lines)
-        list_for(k, &container_of(n, struct line, all)->seats) {
-            struct seat *s = seat_in(k);
-
-            if (s->state == SEAT_HELD && s->t->life && s->t->life != l)
-                ev_dead(s->t->life);
-        }
-}
-
 static void session_over(struct zk *z)
 {
     struct life *l = z->life;
@@ -327,18 +321,7 @@ static void session_over(struct zk *z)
     memset(&z->session, 0, sizeof z->session);
     z->life = NULL;
     z->last_zxid = 0;
-    list_for(n, &z->all_lines) {
-        struct line *line = container_of(n, struct line, all);
-
-        line->children = false;
-        line->stale = true;
-        for (size_t i = 0; i < line->n; i++)
-            line->entries[i]->watched = line->entries[i]->asking = false;
-        list_for(s, &line->seats)
-            seat_in(s)->dead = true;
-    }
-    marked_over(z, l);
-    hf__zk_orphans_end(z);
+    hf__zk_lines_over(z, l);
     if (!l)
         return;
     l->drv[0] = (uint64_t)(uintptr_t)z->old;
@@ -443,13 +426,13 @@ void hf__zk_session_greet(struct link *k)
     struct jute_session s = z->session;
 
     z->greet_at = zk_now(z);
-    z->since = z->last_zxid;
     z->seen_nothing =
         z->session.id != 0 && z->greet_at - z->recent.sent_at > 4 * quarter_us(z);
-    s.timeout_ms = (int32_t)z->asked_ms;
+    if (s.id == 0)
+        s.timeout_ms = (int32_t)z->asked_ms;
     z->out.len = 0;
     z->out.failed = false;
-    hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->since);
+    hf__jute_put_connect(&z->out, &s, z->seen_nothing ? 0 : z->last_zxid);
     write_out(z);
 }
 
@@ -461,7 +444,6 @@ static void up(struct zk *z)
     z->look_at = zk_now(z) + 3 * quarter_us(z);
     pulse_later(z);
     ev_store(&z->store, STORE_UP, NULL);
-    hf__zk_orphans_delete(z);
     hf__zk_line_up(z);
     if (z->life->ntickets == 0) {
         tell_alive(z);
@@ -478,71 +460,79 @@ static void send_auth(struct zk *z)
     hf__jute_put_auth(&z->out, "digest", z->login);
     hf__jute_end(&z->out, 0);
     write_out(z);
+    hf__stream_wipe(&z->stream);
+    if (z->out.buf)
+        explicit_bzero(z->out.buf, z->out.len);
 }
 
-/* Some of the data watches, then if there are no more the watches on children. */
-static bool put_watches(struct zk *z, struct list **at, size_t *index)
+/* The next watch that was set, from *line and *entry on: on a ticket, or on the children of
+ * a line. */
+static bool put_watch(struct zk *z, struct list **at, size_t *entry, bool children)
 {
     char path[NODE_PATH_MAX];
+
+    for (; *at != &z->ordered.lines; *at = (*at)->next, *entry = 0) {
+        const struct zk_line *line = zk_line_in(*at);
+        const struct ordered_line *view = &line->line;
+
+        if (children && (*entry)++ == 0 && view->watch == WATCH_SET) {
+            hf__jute_put_text(&z->out, line->dir, line->dir_len);
+            return true;
+        }
+        while (!children && *entry < view->n) {
+            const struct ordered_entry *e = view->entries[(*entry)++];
+
+            if (e->watch != WATCH_SET)
+                continue;
+            hf__jute_put_text(&z->out, path, hf__zk_line_path(line, path, e->name, e->len));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As many as a message may have: servers take no more than 1 MiB. */
+static void put_watches(struct zk *z, struct list **at, size_t *entry, bool children)
+{
     size_t counted = z->out.len;
     int32_t n = 0;
 
     hf__jute_put_int(&z->out, 0);
-    for (; *at != &z->all_lines; *at = (*at)->next, *index = 0) {
-        struct line *line = container_of(*at, struct line, all);
-
-        for (; *index < line->n; ++*index) {
-            const struct entry *e = line->entries[*index];
-
-            if (z->out.len > WATCHES_PER_MESSAGE)
-                break;
-            if (!e->watched)
-                continue;
-            hf__jute_put_text(&z->out, path, hf__zk_line_path(line, path, e->name, e->len));
-            n++;
-        }
-        if (*index < line->n)
-            break;
-    }
+    while (z->out.len < WATCHES_PER_MESSAGE && put_watch(z, at, entry, children))
+        n++;
     if (!z->out.failed)
         for (int i = 0; i < 4; i++)
             z->out.buf[counted + (size_t)i] = (unsigned char)((uint32_t)n >> 8 * (3 - i));
-    hf__jute_put_int(&z->out, 0); /* watches on what does not exist: none of ours */
-    return *at == &z->all_lines;
 }
 
-static void put_child_watches(struct zk *z)
+/* A message has three lists: on the data of nodes, on what does not exist, which we have
+ * none of, and on children. */
+static void send_watches_on(struct zk *z, bool children)
 {
-    int32_t n = 0;
+    struct list *at = z->ordered.lines.next;
+    size_t entry = 0;
 
-    list_for(l, &z->all_lines)
-        n += container_of(l, struct line, all)->children;
-    hf__jute_put_int(&z->out, n);
-    list_for(l, &z->all_lines) {
-        struct line *line = container_of(l, struct line, all);
-
-        if (line->children)
-            hf__jute_put_text(&z->out, line->dir, line->dir_len);
-    }
-}
-
-static void send_watches(struct zk *z)
-{
-    struct list *at = z->all_lines.next;
-    size_t index = 0;
-    bool last = list_empty(&z->all_lines);
-
-    while (!last && link_open(&z->link)) {
+    while (at != &z->ordered.lines && link_open(&z->link)) {
         begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
-        hf__jute_put_long(&z->out, z->since);
-        last = put_watches(z, &at, &index);
-        if (last)
-            put_child_watches(z);
+        hf__jute_put_long(&z->out, z->last_zxid);
+        if (!children)
+            put_watches(z, &at, &entry, false);
+        else
+            hf__jute_put_int(&z->out, 0);
+        hf__jute_put_int(&z->out, 0);
+        if (children)
+            put_watches(z, &at, &entry, true);
         else
             hf__jute_put_int(&z->out, 0);
         hf__jute_end(&z->out, 0);
         write_out(z);
     }
+}
+
+static void send_watches(struct zk *z)
+{
+    send_watches_on(z, false);
+    send_watches_on(z, true);
 }
 
 /* That server is there, and takes us with a new one. */
@@ -564,13 +554,14 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
         int code = hf__zk_error(z, reply, &err);
 
         hf__zk_break(z, code, "%s", err.text);
-    } else if (reply->zxid < z->since) {
+    } else if (reply->zxid < z->last_zxid) {
         over(z, "the servers were set back");
     } else if (z->seen_nothing) { /* now it has seen what we have */
         z->seen_nothing = false;
         send_watches(z);
         prove(z, settled);
     } else {
+        z->last_zxid = reply->zxid;
         up(z);
     }
 }
@@ -585,8 +576,7 @@ void hf__zk_session_auth(struct zk *z, int32_t err)
  * is held already is not given up for it. */
 static bool too_long(struct zk *z, const struct jute_session *s)
 {
-    if (s->timeout_ms <= z->asked_ms ||
-        (!z->asked_anew && z->life && z->life->ntickets > 0))
+    if (s->timeout_ms <= z->asked_ms || (z->life && z->life->ntickets > 0))
         return false;
     hf__zk_break(z, HF_ENOTSUP, "a ttl of %lld ms: the servers give no less than %d ms",
                  (long long)z->asked_ms, s->timeout_ms);
@@ -622,8 +612,9 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     }
     if (too_long(z, &s) || (!again && !begin_session(z, &s)))
         return;
+    if (again && s.timeout_ms > z->session.timeout_ms)
+        s.timeout_ms = z->session.timeout_ms; /* f */
     z->session = s;
-    z->asked_anew = false;
     hf__link_settle(&z->link);
     z->recent = z->earlier = (struct heard){ z->greet_at, zk_now(z) };
     z->next = (struct heard){ 0, 0 };

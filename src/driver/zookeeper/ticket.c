@@ -1,16 +1,13 @@
-/* ticket.c: joining and leaving.
+/* ticket.c: what a seat asks for: create, delete, and the list of a try. What follows from
+ * the answers is decided by kit/ordered.h.
  *
- *   join:  create2 and getChildren2 in one go -> line.c decides from the list
+ *   join:  create2 and getChildren2 in one go
  *   try:   sync and getChildren2 first; only if it would hold the same as above, and if it
  *          does not hold after all, it withdraws: a failed try leaves nothing
  *   leave: delete of the node by its full name, which has the ticket's token in it (G8)
  *
  * The levels above the line are containers, made when a create finds them missing, again
  * if the server has removed them in between.
- *
- * Connection lost while a create is unanswered: the seat is unsure, and its node is looked
- * for when the store is back (find.c). A ticket that the core asks to leave and that we
- * have forgotten is looked for in the same way. Nothing is created twice (G7).
  *
  * ephemeralOwner is compared with the session before a node counts as ours.
  *
@@ -26,7 +23,110 @@
 
 enum { TRIES = 10 };
 
-/* ---- joining --------------------------------------------------------------------- */
+static void send_create(struct zk_seat *, bool levels);
+
+/* ---- seats ----------------------------------------------------------------------- */
+
+static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
+{
+    struct zk_seat *s = calloc(1, sizeof *s);
+    struct zk_line *line = s ? hf__zk_line_get(zk_in(o), t->name, t->name_len) : NULL;
+
+    if (!line) {
+        free(s);
+        return NULL;
+    }
+    s->seat.line = &line->line;
+    return &s->seat;
+}
+
+static void free_seat(struct ordered_seat *s)
+{
+    free(zk_seat(s)->becomes);
+    free(zk_seat(s));
+}
+
+struct request *hf__zk_seat_request(struct zk_seat *s,
+                                    void (*answer)(struct zk *, struct request *,
+                                                   struct jute_reply *))
+{
+    struct request *q =
+        hf__zk_request(zk_in(s->seat.of), answer, sizeof(struct seat_request));
+
+    if (!q)
+        return NULL;
+    container_of(q, struct seat_request, q)->seat = s;
+    hf__ordered_pin(&s->seat);
+    return q;
+}
+
+struct zk_seat *hf__zk_seat_answered(struct request *q, const struct jute_reply *reply)
+{
+    struct zk_seat *s = container_of(q, struct seat_request, q)->seat;
+
+    return hf__ordered_unpin(&s->seat) && reply ? s : NULL;
+}
+
+size_t hf__zk_seat_path(const struct zk_seat *s, char path[NODE_PATH_MAX])
+{
+    return hf__zk_line_path(line_of(s), path, s->seat.name, strlen(s->seat.name));
+}
+
+static void explain(const struct ordered_seat *s, int why, hf_error *err)
+{
+    const struct ordered_place *head = s->line->n > 0 ? &s->line->entries[0]->form : NULL;
+    const char *shown = zk_in(s->of)->shown;
+
+    if (why == HF_EMISMATCH)
+        hf__mismatch(err, shown, s->t->name, head ? head->kind : LINE_LOCK,
+                     head ? head->capacity : HF_FULL);
+    else if (why == HF_EFULL)
+        hf__fail(err, why, 0, shown,
+                 "'%s' has used up its numbers; it begins anew when nobody has stood in it "
+                 "for a minute",
+                 s->t->name);
+    else
+        hf__fail(err, why, 0, shown, "%s", hf_strerror(why));
+}
+
+/* ---- deleting -------------------------------------------------------------------- */
+
+static void answer_erase(struct zk *z, struct request *q, struct jute_reply *reply)
+{
+    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    hf_error err;
+
+    if (!s)
+        return;
+    if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
+        hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(z, reply, &err), &err);
+        return;
+    }
+    if (reply->err == 0 && container_of(q, struct seat_request, q)->placed &&
+        s->seat.state == SEAT_DELETING)
+        hf__zk_quiet_left(s);
+    hf__ordered_step(&s->seat, SEAT_DELETED, 0, NULL);
+}
+
+static void erase(struct ordered_seat *seat, bool placed)
+{
+    struct zk_seat *s = zk_seat(seat);
+    struct zk *z = zk_in(s->seat.of);
+    char path[NODE_PATH_MAX];
+    struct request *q = hf__zk_seat_request(s, answer_erase);
+    struct jute_out *o;
+
+    if (!q)
+        return;
+    container_of(q, struct seat_request, q)->placed = placed;
+    q->renews = true;
+    o = hf__zk_begin(z, q, JUTE_DELETE);
+    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
+    hf__jute_put_int(o, -1);
+    hf__zk_send(z, q);
+}
+
+/* ---- creating -------------------------------------------------------------------- */
 
 /* A level that is there makes good for those above it: they are there, too, and may have
  * been refused for want of rights. */
@@ -66,275 +166,220 @@ void hf__zk_no_level(const struct zk *z, struct jute_reply *reply, bool tried)
  * in between: numbers are given out without gaps, to every child. They begin anew only
  * in a node that was made anew; then that last one, ours, has ended, and since it is
  * watched we would have heard of it before. */
-static bool follows(const struct line *line, const struct seat *s)
+static bool follows(const struct ordered_line *line, int64_t seq)
 {
-    const struct entry *last, *before;
+    const struct ordered_entry *last = line->n > 0 ? line->entries[line->n - 1] : NULL;
 
-    if (line->stale || line->n < 2)
-        return false;
-    last = line->entries[line->n - 1];
-    before = line->entries[line->n - 2];
-    return last->seat == s && before->form.seq + 1 == last->form.seq && before->seat &&
-           before->seat->placed && before->watched;
+    return last && !line->stale && last->form.seq + 1 == seq && last->seat &&
+           (last->seat->state == SEAT_WAITING || last->seat->state == SEAT_HELD) &&
+           last->watch == WATCH_SET;
 }
 
 /* So that it is watched when the answer to a create comes: else the whole line must be
  * listed for every one that joins behind it soon. */
-static void watch_last(struct line *line)
+static void watch_last(struct ordered_line *line)
 {
-    struct entry *last = line->n > 0 ? line->entries[line->n - 1] : NULL;
+    struct ordered_entry *last = line->n > 0 ? line->entries[line->n - 1] : NULL;
 
-    if (last && last->seat && last->seat->state == SEAT_WAITING)
-        hf__zk_line_watch(line, last);
+    if (last && last->seat && last->seat->state == SEAT_WAITING &&
+        last->watch == WATCH_NONE && hf__zk_line_watch(line, last))
+        last->watch = WATCH_ASKED;
 }
 
-static bool numbers_used_up(const struct seat *s)
-{
-    struct form form;
-
-    return hf__zk_form(&form, s->name, strlen(s->name)) &&
-           (form.seq < 0 || form.seq >= INT32_MAX);
-}
-
-void hf__zk_seat_created(struct seat *s)
-{
-    s->state = SEAT_CREATED;
-    s->unsure = false;
-    if (!hf__zk_line_add(s->line, s)) {
-        hf__zk_break(s->zk, HF_EPROTO, "a node of a form that was not asked for");
-        s->unsure = true;
-        s->state = SEAT_NEW;
-        return;
-    }
-    if (numbers_used_up(s))
-        hf__zk_seat_withdraw(s, HF_EFULL);
-    else
-        hf__zk_seat_watch_later(s);
-}
-
-static bool take_created(struct seat *s, struct jute_reply *reply)
+static bool take_created(struct zk *z, struct zk_seat *s, struct jute_reply *reply,
+                         struct ordered_place *ret)
 {
     struct jute_text path = hf__jute_text(&reply->body);
     struct jute_stat stat;
     size_t at = path.len;
 
-    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != s->zk->session.id)
+    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id)
         return false;
     while (at > 0 && path.at[at - 1] != '/')
         at--;
-    free(s->name);
-    s->name = strndup(path.at + at, path.len - at);
-    s->fence = (uint64_t)stat.czxid;
-    return s->name && strlen(s->name) < NODE_MAX;
+    free(s->seat.name);
+    s->seat.name = strndup(path.at + at, path.len - at);
+    s->seat.fence = (uint64_t)stat.czxid;
+    return s->seat.name && strlen(s->seat.name) < NODE_MAX &&
+           hf__zk_place(ret, s->seat.name, strlen(s->seat.name));
 }
 
-static void create_failed(struct seat *s, struct jute_reply *reply)
+static void create_failed(struct zk_seat *s, struct jute_reply *reply)
 {
+    struct zk *z = zk_in(s->seat.of);
     hf_error err;
     int rc;
 
-    hf__zk_no_level(s->zk, reply, s->tries > 0);
-    if (s->leave) {
-        hf__zk_seat_left(s, 0); /* it was not made */
-    } else if (reply->err == JUTE_NO_NODE && s->tries++ < TRIES) {
-        hf__zk_seat_create(s, true);
+    hf__zk_no_level(z, reply, s->tries > 0);
+    if (s->seat.state == SEAT_CREATING && reply->err == JUTE_NO_NODE &&
+        s->tries++ < TRIES) {
+        send_create(s, true);
     } else {
-        rc = hf__zk_error(s->zk, reply, &err);
-        hf__zk_seat_gone(s, rc, &err);
+        rc = hf__zk_error(z, reply, &err);
+        hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, &err);
     }
 }
 
 static void answer_create(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
-    bool quiet;
+    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct ordered_place place;
+    bool quiet, used_up;
 
-    if (!hf__zk_seat_answered(s))
+    if (!s)
         return;
-    s->state = SEAT_NEW;
-    if (!reply) {
-        s->unsure = true;
-        if (s->leave)
-            hf__zk_seat_left(s, HF_EUNKNOWN);
-    } else if (reply->err != 0) {
+    if (reply->err != 0) {
         create_failed(s, reply);
-    } else if (!take_created(s, reply)) {
-        s->unsure = true;
-        hf__zk_break(z, HF_EPROTO, "a node of another session than ours");
+    } else if (!take_created(z, s, reply, &place)) {
+        hf__zk_break(z, HF_EPROTO,
+                     "a node of another session than ours, or of another form");
     } else {
-        hf__zk_seat_created(s);
-        if (s->state != SEAT_CREATED)
-            return;
         quiet = hf__zk_quiet_created(s);
-        if (s->leave) {
-            hf__zk_seat_delete(s);
-        } else if (s->line->lists > 0) {
-            return; /* answers come in order: that list has it, and all before it */
-        } else if (quiet || follows(s->line, s)) {
-            s->placed = true;
-            s->state = SEAT_WAITING;
-            hf__zk_line_decide(s->line, quiet);
-        } else {
-            hf__zk_line_list(s->line, false);
-        }
+        used_up = place.seq < 0 || place.seq >= INT32_MAX;
+        hf__ordered_pin(&s->seat);
+        hf__ordered_there(&s->seat, SEAT_MADE, &place,
+                          !used_up && (quiet || follows(s->seat.line, place.seq)), quiet);
+        if (hf__ordered_unpin(&s->seat) && used_up)
+            hf__ordered_step(&s->seat, SEAT_WITHDRAW, HF_EFULL, NULL);
     }
 }
 
-void hf__zk_seat_send_create(struct seat *s, const char *node, size_t len,
-                             enum jute_mode mode, bool levels,
-                             void (*answer)(struct zk *, struct request *,
-                                            struct jute_reply *))
+static void send_create(struct zk_seat *s, bool levels)
 {
-    struct zk *z = s->zk;
-    char path[NODE_PATH_MAX], data[RECORD_MAX];
+    struct zk_line *line = line_of(s);
+    struct zk *z = zk_in(s->seat.of);
+    char node[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
     struct request *q;
 
     if (levels)
-        hf__zk_mkdirs(z, s->line->dir, s->line->dir_len);
-    q = hf__zk_seat_request(s, answer);
+        hf__zk_mkdirs(z, line->dir, line->dir_len);
+    q = hf__zk_seat_request(s, answer_create);
     if (!q)
         return;
     q->renews = true;
-    s->state = SEAT_CREATING;
-    hf__jute_put_create(
-        hf__zk_begin(z, q, JUTE_CREATE2), path, hf__zk_line_path(s->line, path, node, len),
-        data, hf__zk_record_write(data, z, s->t, 0, false), z->login != NULL, mode);
+    hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE2), path,
+                        hf__zk_line_path(line, path, node, hf__zk_node(z, node, s->seat.t)),
+                        data, hf__zk_record_write(data, z, s->seat.t, 0, false),
+                        z->login != NULL, JUTE_EPHEMERAL_SEQUENTIAL);
     hf__zk_send(z, q);
 }
 
-void hf__zk_seat_create(struct seat *s, bool levels)
+static void create(struct ordered_seat *s)
 {
-    char node[NODE_MAX];
+    struct ordered_line *line = s->line;
     /* what stands before it is known, as a rule, but for the newest */
-    bool known =
-        hf__zk_quiet_expected(s->line) || (hf__zk_line_waits(s->line) && !s->line->stale);
+    bool known = hf__zk_quiet_expected(zk_line(line)) ||
+                 (hf__ordered_line_waits(line) && !line->stale);
 
     if (known)
-        watch_last(s->line);
-    hf__zk_seat_send_create(s, node, hf__zk_node(s->zk, node, s->t),
-                            JUTE_EPHEMERAL_SEQUENTIAL, levels, answer_create);
-    /* one under way is late enough for those whose creates are not answered yet; for this
-     * one, answer_create sees to it */
-    if (!known && s->state == SEAT_CREATING && s->line->lists == 0)
-        hf__zk_line_list(s->line, false);
+        watch_last(line);
+    send_create(zk_seat(s), zk_seat(s)->tries > 0);
+    if (!known)
+        hf__ordered_list(line);
+}
+
+/* ---- trying ---------------------------------------------------------------------- */
+
+static int would_hold(struct zk *z, const struct ticket *t, struct jute_reply *reply,
+                      hf_error *err)
+{
+    struct ordered_entry **entries;
+    size_t n;
+    int rc;
+
+    if (reply->err == JUTE_NO_NODE)
+        return 0;
+    if (reply->err != 0)
+        return hf__zk_error(z, reply, err);
+    if (!hf__zk_line_read(&reply->body, &entries, &n))
+        return hf__fail(err, HF_ENOMEM, 0, z->shown, "no memory for a line");
+    rc = hf__ordered_would_hold(entries, n, t);
+    if (rc == HF_EMISMATCH)
+        hf__mismatch(err, z->shown, t->name, entries[0]->form.kind,
+                     entries[0]->form.capacity);
+    hf__ordered_entries_free(entries, n);
+    return rc;
 }
 
 static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply)
 {
-    struct seat *s = seat_of(q);
-    struct form head;
+    struct zk_seat *s = hf__zk_seat_answered(q, reply);
     hf_error err;
     int rc;
 
-    if (!hf__zk_seat_answered(s))
+    if (!s || s->seat.state != SEAT_TRYING)
         return;
-    s->state = SEAT_NEW;
-    if (s->leave) {
-        hf__zk_seat_left(s, 0); /* nothing was written */
-        return;
-    }
-    if (!reply)
-        return; /* the core repeats it */
-    if (reply->err == JUTE_NO_NODE) {
-        hf__zk_seat_create(s, true);
-        return;
-    }
-    rc = reply->err == 0 ? hf__zk_line_would_hold(&reply->body, s->t, &head)
-                         : hf__zk_error(z, reply, &err);
-    if (rc == 0) {
-        hf__zk_seat_create(s, false);
-        return;
-    }
-    if (rc == HF_EMISMATCH)
-        hf__mismatch(&err, z->shown, s->t->name, head.kind, head.capacity);
-    else if (rc == HF_ENOMEM)
-        hf__fail(&err, rc, 0, z->shown, "no memory for a line");
-    hf__zk_seat_gone(s, rc, rc == HF_EBUSY ? NULL : &err);
+    s->tries = reply->err == JUTE_NO_NODE; /* no levels: they are made first */
+    rc = would_hold(z, s->seat.t, reply, &err);
+    hf__ordered_step(&s->seat, rc == 0 ? SEAT_ROOM : SEAT_NO_ROOM, rc,
+                     rc == HF_EBUSY ? NULL : &err);
 }
 
-static void try_first(struct seat *s)
+static void try(struct ordered_seat *seat)
 {
+    struct zk_line *line = zk_line(seat->line);
+    struct zk *z = zk_in(seat->of);
     struct request *q;
 
     /* what others have done through other servers counts */
-    hf__zk_sync(s->zk, s->line->dir, s->line->dir_len, hf__zk_ignore);
-    q = hf__zk_seat_request(s, answer_try);
-    if (!q)
-        return;
-    s->state = SEAT_TRYING;
-    hf__zk_send_path(s->zk, q, JUTE_GET_CHILDREN2, s->line->dir, s->line->dir_len);
+    hf__zk_sync(z, line->dir, line->dir_len, hf__zk_ignore);
+    q = hf__zk_seat_request(zk_seat(seat), answer_try);
+    if (q)
+        hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
 }
 
-static void start(struct seat *s)
+/* ---- verbs ----------------------------------------------------------------------- */
+
+static int64_t sent_at(struct ordered *o)
 {
-    if (s->zk->alone)
-        hf__zk_alone_start(s);
-    else if (s->why != 0)
-        hf__zk_seat_delete(s);
-    else if (s->unsure)
-        hf__zk_seat_find(s);
-    else if (s->t->try_only)
-        try_first(s);
-    else
-        hf__zk_seat_create(s, false);
+    return zk_in(o)->base_at;
 }
+
+static void no_memory(struct ordered *o)
+{
+    hf__zk_break(zk_in(o), HF_ENOMEM, "no memory for a line");
+}
+
+const struct ordered_ops hf__zk_ordered = {
+    .in_order = true,
+    .seat = new_seat,
+    .seat_free = free_seat,
+    .line_free = hf__zk_line_free_ops,
+    .try = try,
+    .find = hf__zk_seat_find,
+    .create = create,
+    .erase = erase,
+    .check = hf__zk_seat_check,
+    .list = hf__zk_line_list,
+    .watch = hf__zk_line_watch,
+    .other = hf__zk_line_other,
+    .sent_at = sent_at,
+    .explain = explain,
+    .no_memory = no_memory,
+};
 
 void hf__zk_join(struct store *store, struct ticket *t)
 {
     struct zk *z = zk_of(store);
-    struct seat *s = t->drv_ptr ? t->drv_ptr : hf__zk_seat_new(z, t);
-    hf_error err;
 
-    if (!s) {
-        hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
-        ev_gone(t, HF_ENOMEM, -1, &err);
-        return;
-    }
     if (t->life != z->life)
         hf__hang(t, z->life);
-    if (t->ttl_ms != z->asked_ms) { /* of the client: the same for all its tickets */
-        z->asked_ms = t->ttl_ms;
-        z->asked_anew = true;
-        hf__zk_break(z, HF_EUNREACHABLE, "another time-out is asked for");
-    } else if (s->state == SEAT_NEW) {
-        if (!hf__zk_session_attach_if_stale(z))
-            start(s);
-    } else if (s->state == SEAT_HELD) {
-        ev_granted(t, s->fence, z->base_at);
-    } else if (s->state == SEAT_CREATED && s->line->lists == 0) {
-        hf__zk_line_list(s->line, false); /* its list was lost */
-    } else if (s->state == SEAT_WAITING) {
-        ev_waiting(t, s->position, -1);
-    }
+    if (hf__zk_session_attach_if_stale(z))
+        return; /* the core joins again */
+    if (z->alone)
+        hf__zk_alone_join(z, t);
+    else
+        hf__ordered_join(&z->ordered, t);
 }
 
 void hf__zk_leave(struct store *store, struct ticket *t)
 {
     struct zk *z = zk_of(store);
-    struct seat *s = t->drv_ptr;
 
-    if (s && s->dead) {
-        hf__zk_seat_left(s, 0); /* the session has taken it along */
-        return;
-    }
-    if (!s && zk_up(z))
-        s = hf__zk_seat_new(z, t);
-    if (!s || !zk_up(z)) {
-        if (s)
-            hf__zk_seat_out(s, false);
-        ev_left(t, HF_EUNKNOWN);
-        return;
-    }
-    s->leave = true;
-    if (s->amending)
-        return; /* which name its node has will be known then */
-    if (s->state == SEAT_NEW && z->alone)
-        hf__zk_alone_start(s);
-    else if (s->state == SEAT_NEW)
-        hf__zk_seat_find(s); /* forgotten, or its create was not answered */
-    else if (s->state == SEAT_CREATED || s->state == SEAT_WAITING || s->state == SEAT_HELD)
-        z->alone ? hf__zk_alone_start(s) : hf__zk_seat_delete(s);
-    /* else what is under way sees it */
+    if (z->alone)
+        hf__zk_alone_leave(z, t);
+    else
+        hf__ordered_leave(&z->ordered, t);
 }
 
 /* ---- renewing -------------------------------------------------------------------- */

@@ -2,19 +2,19 @@
  *
  * zk       one opened store: what the URL said, the servers, the session, one connection
  * request  one message on the wire that is not answered yet
- * line     what this client knows of one line while it has a seat there: its view
- * entry    one ticket in a view, ours or not
- * seat     one ticket of ours: on its way in, waiting, holding, on its way out
+ * line     a line in which this client has seats, as kit/ordered.h keeps it, and its path
+ * seat     one ticket of ours, as kit/ordered.h keeps it, and its node
  * job      a look, a list or an eviction: several reads, one answer
  *
- * Reading order: path.c, conn.c, session.c, view.c, line.c, news.c, seat.c, ticket.c,
- * find.c, quiet.c.
+ * Reading order: path.c, conn.c, session.c, kit/ordered.h, line.c, ticket.c, find.c,
+ * amend.c, quiet.c.
  */
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
 
 #include "kit/link.h"
 #include "kit/opening.h"
+#include "kit/ordered.h"
 #include "kit/query.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -23,8 +23,6 @@
 
 struct zk;
 struct request;
-struct line;
-struct seat;
 
 /* ---- names of nodes (path.c) ----------------------------------------------------- */
 
@@ -112,178 +110,102 @@ void hf__zk_session_tidy(struct zk *);
 void hf__zk_session_end(struct zk *); /* ends in ev_shut */
 void hf__zk_session_pulse(struct timer *);
 
-/* ---- lines and seats (view.c, line.c, news.c, seat.c, ticket.c, amend.c) --------- */
+/* ---- lines and seats (line.c, ticket.c, find.c, amend.c); see kit/ordered.h -------- */
 
-struct entry {
-    struct form form;
-    struct seat *seat; /* NULL: somebody else's */
-    bool watched;      /* the server will tell of its end */
-    bool asking;       /* a read that sets the watch is under way */
-    size_t len;
-    char name[];
-};
-
-struct line {
-    struct zk *zk;
-    struct map_node node;
-    struct list all;
-    struct list seats;
-    struct entry **entries; /* in the order of the line */
-    size_t n, room;
-    unsigned pins, lists; /* lists: how many are under way */
-    bool stale; /* the view lacks something: nothing is decided by it until a list comes */
-    bool children; /* a watch on the children is set */
-    bool finding;  /* a list is under way for those that are looked for */
+struct zk_line {
+    struct ordered_line line;
+    struct map_node node; /* zk.lines */
+    bool finding;         /* a list is under way for those that are looked for */
     size_t name_len, dir_len;
     char *name;
     char dir[];
 };
 
-enum seat_state {
-    SEAT_NEW,
-    SEAT_TRYING,  /* the line is read: would it hold? */
-    SEAT_FINDING, /* an unanswered create is looked for */
-    SEAT_CREATING,
-    SEAT_CREATED, /* its node is there; what stands before it is not known yet */
-    SEAT_WAITING,
-    SEAT_HELD,
-    SEAT_DELETING
-};
-
-struct seat {
-    struct ticket *t; /* NULL: the core has heard the last of it */
-    struct zk *zk;
-    struct line *line;
-    struct list in_line;
-    struct list unwatched; /* zk.unwatched */
-    int64_t watch_at;
-    enum seat_state state;
-    bool unsure;   /* a create of it was not answered */
-    bool leave;    /* leave came */
-    bool dead;     /* of a session that is over */
-    bool amending; /* it may have become shared already */
-    bool marked;   /* by `break` */
-    unsigned char shares;
-    bool asking; /* mode=ephemeral: a look at the node is under way */
-    bool told;   /* that it waits */
-    bool listed; /* the last list showed it */
-    bool sought; /* the next list of find.c is to show it */
-    bool placed; /* everything that stands before it is or was in the view */
-    bool shared; /* it has become shared; its node is not its first */
-    int why;     /* it withdraws, and this is told */
-    unsigned char tries;
-    unsigned pins;
-    int32_t version;   /* of its node's data, as last heard of */
-    uint32_t position; /* in the queue, as told last; 0: not told */
-    uint64_t fence;
-    char *name;    /* of its node; NULL: not known */
-    char *becomes; /* its name if it has become shared */
+struct zk_seat {
+    struct ordered_seat seat;
+    bool sought;          /* the next list of find.c is to show it */
+    unsigned char tries;  /* how often the levels above were made */
+    unsigned char shares; /* requests about becoming shared */
+    bool marked;          /* its record has the mark of `break` */
+    bool renamed;         /* its node is not its first: its record says the fence */
+    int32_t version;      /* of its node's data, as last heard of */
+    char *becomes;        /* the name as shared while that is under way */
 };
 
 struct seat_request {
     struct request q;
-    struct seat *seat; /* pinned */
+    struct zk_seat *seat; /* pinned */
+    bool placed;
 };
 
 struct line_request {
     struct request q;
-    struct line *line; /* pinned */
+    struct zk_line *line; /* pinned */
     bool watch;
     size_t len;
     char name[];
 };
 
 /* It counts, but its name is too long to ask for it: of its end only lists tell. */
-static inline bool entry_unreadable(const struct entry *e)
+static inline bool entry_unreadable(const struct ordered_entry *e)
 {
     return e->len >= NODE_MAX;
 }
 
-static inline struct seat *seat_in(struct list *n) /* a member of line.seats */
+static inline struct zk_line *zk_line(struct ordered_line *l)
 {
-    return container_of(n, struct seat, in_line);
+    return container_of(l, struct zk_line, line);
 }
 
-static inline bool seat_waits(const struct seat *s)
+static inline struct zk_line *line_of(const struct zk_seat *s)
 {
-    return (s->state == SEAT_CREATED || s->state == SEAT_WAITING) && !s->leave &&
-           !s->dead && s->why == 0;
+    return zk_line(s->seat.line);
 }
 
-struct line *hf__zk_line_get(struct zk *, const char *name,
-                             size_t len); /* NULL: no memory */
-struct line *hf__zk_line_of_dir(struct zk *, const char *dir, size_t len);
-void hf__zk_line_drop(struct line *);  /* frees it if nobody needs it */
-void hf__zk_line_close(struct line *); /* the store is being closed: nothing is told */
-struct entry *hf__zk_entry_new(const struct form *, const char *name, size_t len);
-struct entry *hf__zk_line_find(const struct line *, const char *name, size_t len);
-void hf__zk_line_cut(struct line *, const struct entry *); /* frees it */
-void hf__zk_line_replace(struct line *, struct entry **,
-                         size_t n); /* by a list; takes it */
-bool hf__zk_same_kind(const struct form *, const struct form *);
-void hf__zk_line_watch(struct line *, struct entry *);
-void hf__zk_line_ended(struct line *, struct entry *); /* its node is gone */
-void hf__zk_line_list(struct line *, bool watch);
-void hf__zk_line_decide(struct line *, bool fresh);
-bool hf__zk_line_add(struct line *,
-                     struct seat *); /* its node is there; false: no memory */
-/* known: its node is gone, too */
-void hf__zk_line_remove_seat(struct line *, const struct seat *, bool known);
+static inline struct zk_line *zk_line_in(struct list *n) /* a member of ordered.lines */
+{
+    return container_of(n, struct zk_line, line.all);
+}
+
+extern const struct ordered_ops hf__zk_ordered;
+
+struct zk_line *hf__zk_line_get(struct zk *, const char *name,
+                                size_t len); /* NULL: no memory */
 void hf__zk_line_event(struct zk *, enum jute_event, const char *path, size_t len);
 void hf__zk_line_down(struct zk *);
 void hf__zk_line_up(struct zk *);
-void hf__zk_line_watch_own(struct line *, struct seat *);
-void hf__zk_line_look_again(struct line *);
-void hf__zk_lines_look_again(struct zk *);   /* those where a seat of ours waits */
-bool hf__zk_line_waits(const struct line *); /* a seat of ours waits there */
-size_t hf__zk_line_path(const struct line *, char path[NODE_PATH_MAX], const char *node,
+void hf__zk_lines_over(struct zk *, const struct life *); /* with the session of `life` */
+void hf__zk_lines_look_again(struct zk *); /* those where a seat of ours waits */
+size_t hf__zk_line_path(const struct zk_line *, char path[NODE_PATH_MAX], const char *node,
                         size_t len);
 /* The tickets among the children, in order; false: no memory, or a cut answer. */
-bool hf__zk_line_read(struct jute_in *children, struct entry ***ret, size_t *ret_n);
-size_t hf__zk_line_holders(struct entry *const *, size_t n);
-void hf__zk_line_free(struct entry **, size_t n);
-/* Would a ticket hold if it joined now? 0, HF_EBUSY, HF_EMISMATCH, HF_ENOMEM */
-int hf__zk_line_would_hold(struct jute_in *children, const struct ticket *,
-                           struct form *head);
+bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, size_t *ret_n);
+/* What the name of a ticket's node says of its place; false: not a ticket's. */
+bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
+void hf__zk_line_free_ops(struct ordered_line *);
+void hf__zk_line_list(struct ordered_line *, bool watch);
+bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
+enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordered_entry **);
 
-static inline struct seat *seat_of(struct request *q)
-{
-    return container_of(q, struct seat_request, q)->seat;
-}
-
-bool hf__zk_quiet_expected(const struct line *); /* a ticket needs no list, as a rule */
-bool hf__zk_quiet_created(struct seat *);        /* nobody stands before it */
-void hf__zk_quiet_left(struct seat *);
+bool hf__zk_quiet_expected(const struct zk_line *); /* a ticket needs no list, as a rule */
+bool hf__zk_quiet_created(struct zk_seat *);        /* nobody stands before it */
+void hf__zk_quiet_left(struct zk_seat *);
 void hf__zk_quiet_event(struct zk *, const char *path, size_t len);
 void hf__zk_quiet_forget(struct zk *); /* all, with the connection */
 
-struct seat *hf__zk_seat_new(struct zk *, struct ticket *); /* NULL: no memory */
-/* The core hears the last of it now. Returns the ticket. known: its node is gone. */
-struct ticket *hf__zk_seat_out(struct seat *, bool known);
-size_t hf__zk_seat_path(const struct seat *, char path[NODE_PATH_MAX]);
-void hf__zk_seat_delete(struct seat *);
-void hf__zk_seat_create(struct seat *, bool levels);
-void hf__zk_seat_send_create(struct seat *, const char *node, size_t len, enum jute_mode,
-                             bool levels,
-                             void (*answer)(struct zk *, struct request *,
-                                            struct jute_reply *));
-void hf__zk_seat_created(struct seat *); /* its node is there */
-void hf__zk_seat_find(struct seat *);
-struct request *hf__zk_seat_request(struct seat *, void (*)(struct zk *, struct request *,
-                                                            struct jute_reply *));
-bool hf__zk_seat_answered(struct seat *); /* the first thing to do; false: nobody cares */
-void hf__zk_seat_left(struct seat *, int rc);
-void hf__zk_seat_granted(struct seat *);
-void hf__zk_seat_waits(struct seat *, uint32_t position);
-void hf__zk_seat_gone(struct seat *, int why, const hf_error *);
-void hf__zk_seat_withdraw(struct seat *, int why);
-void hf__zk_seat_marked(struct seat *);
-void hf__zk_seat_watch_later(struct seat *);
-void hf__zk_seat_later(struct timer *);
-void hf__zk_seat_resume(struct seat *);
-void hf__zk_seat_close(struct seat *);
-void hf__zk_orphans_delete(struct zk *);
-void hf__zk_orphans_end(struct zk *); /* nothing of them is left, or nobody to do it */
+static inline struct zk_seat *zk_seat(struct ordered_seat *s)
+{
+    return container_of(s, struct zk_seat, seat);
+}
+
+/* The seat of an answer, unpinned; NULL: nobody cares, or the connection was lost. */
+struct zk_seat *hf__zk_seat_answered(struct request *, const struct jute_reply *);
+struct request *hf__zk_seat_request(struct zk_seat *,
+                                    void (*)(struct zk *, struct request *,
+                                             struct jute_reply *));
+size_t hf__zk_seat_path(const struct zk_seat *, char path[NODE_PATH_MAX]);
+void hf__zk_seat_find(struct ordered_seat *);
+void hf__zk_seat_check(struct ordered_seat *); /* amend.c */
 void hf__zk_mkdirs(struct zk *, const char *dir, size_t len);
 /* An answer that says NO_NODE after the levels were made says why they were not. */
 void hf__zk_no_level(const struct zk *, struct jute_reply *, bool tried);
@@ -295,9 +217,13 @@ void hf__zk_renew(struct store *, struct life *const *, size_t);
 
 /* ---- ?mode=ephemeral (ephemeral.c) ----------------------------------------------- */
 
-void hf__zk_alone_start(struct seat *); /* goes on with it, whatever its state */
-void hf__zk_alone_event(struct line *, enum jute_event);
-void hf__zk_alone_up(struct line *);
+void hf__zk_alone_join(struct zk *, struct ticket *);
+void hf__zk_alone_leave(struct zk *, struct ticket *);
+void hf__zk_alone_event(struct zk *, enum jute_event, const char *path, size_t len);
+void hf__zk_alone_down(struct zk *);
+void hf__zk_alone_up(struct zk *); /* also to look again */
+void hf__zk_alone_over(struct zk *);
+void hf__zk_alone_close(struct zk *);
 
 /* ---- what stands in a ticket's node (record.c) ----------------------------------- */
 
@@ -358,16 +284,14 @@ struct zk {
     size_t in_len, in_room;
     struct jute_out out; /* reused */
     int32_t xid;
-    bool closing;
     bool shut; /* the session is to end, and no other to be made */
 
     struct jute_session session; /* id 0: none */
-    int64_t last_zxid;
-    int64_t since;     /* last_zxid when this connection was greeted */
-    bool seen_nothing; /* the greeting did not say it; no watches are set yet */
-    int64_t asked_ms;  /* the time-out that we ask for */
-    struct life *life; /* of the session */
-    struct life *old;  /* of sessions that are over: life.drv[0] is the next */
+    int64_t last_zxid;           /* all changes up to it were told; moves while up */
+    bool seen_nothing;           /* the greeting did not say it; no watches are set yet */
+    int64_t asked_ms;            /* the time-out that we ask for */
+    struct life *life;           /* of the session */
+    struct life *old;            /* of sessions that are over: life.drv[0] is the next */
     int64_t greet_at;
     int64_t base_at;              /* see session.c */
     struct heard recent, earlier; /* requests of this connection */
@@ -375,24 +299,27 @@ struct zk {
     int64_t look_at;   /* when those that wait ask again */
     bool renew_asked;  /* the core waits for an answer */
     bool attach_now;   /* the connection is given up for a new one, not for a fault */
-    bool asked_anew;   /* for another time-out than before */
     int32_t level_error;
-    struct timer pulse, later;
+    struct timer pulse;
 
-    struct map lines; /* line.node, by dir */
-    struct list all_lines;
+    struct ordered ordered;
+    struct map lines;       /* zk_line.node, by dir */
     struct map quiet_lines; /* quiet.c */
     uint64_t hash_key[2];   /* for names */
     struct list quiets;
     size_t nquiet;
-    struct list unwatched;
-    struct list orphans;      /* seat.in_line: forgotten by the core, to be deleted */
+    struct list alones;       /* ephemeral.c */
     struct list looks, cells; /* follows: drv_node */
 };
 
 static inline struct zk *zk_of(struct store *s)
 {
     return container_of(s, struct zk, store);
+}
+
+static inline struct zk *zk_in(struct ordered *o)
+{
+    return container_of(o, struct zk, ordered);
 }
 
 static inline int64_t zk_now(const struct zk *z)

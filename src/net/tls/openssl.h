@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <stdbool.h>
 
+/* Shared by the sessions of a client; not changed after context_new. */
 struct tls_context {
     SSL_CTX *ssl;
     bool has_cert;
@@ -14,6 +15,7 @@ struct tls_context {
     unsigned char alpn[1 + 255]; /* on the wire: its length, then its name */
 };
 
+/* One connection. `sys`, `eof` and `drained` are noted by our own BIO (bio.c). */
 struct tls_session {
     SSL *ssl;
     const struct tls_context *context;

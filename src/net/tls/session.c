@@ -85,7 +85,7 @@ static int begin(struct tls_session **ret, struct tls_context *context, int fd,
     s->fd = fd;
     if (SSL_set_app_data(s->ssl, s) != 1 || hf__tls_bio(s) < 0)
         goto fail;
-    SSL_set_cert_cb(s->ssl, note_request, NULL);
+    SSL_set_cert_cb(s->ssl, note_request, NULL); /* for a better message if we have none */
     if (!set_host(s->ssl, host)) {
         rc = HF_EAUTH;
         goto fail;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     static const char *const verbs[] = { "get", "put", "add", "del" };
     const struct redis_query *k = redis_query_of(q);
@@ -63,7 +63,7 @@ static int read_cell(struct redis *r, struct cell *cell, const redisReply *reply
     }
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct query *query = &redis_query_of(q)->query;
     hf_error err;

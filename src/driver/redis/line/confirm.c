@@ -5,13 +5,14 @@
  * answers of joins, of looks that found a grant, and of renewals wait here before the kit
  * gets them.
  *
- * WAIT counts every write of its connection before it, so one is enough for all that was
- * answered before it was sent; what is answered while it is under way waits for the next.
- * It stops its connection, so it comes in small pieces, and other requests go between. Each
- * answer waits for at most replica_timeout. Then a grant is given back (the core leaves,
- * after HF_EREPLICAS), and a renewal has not been one: the core asks again, and if that
- * does not help the hold is lost at its deadline. If the connection is lost there is no
- * answer. */
+ * WAIT counts every write of its connection before it. So it goes to the node that has
+ * written, which in a cluster need not be the one that has the slot now. One is enough for
+ * all that was answered before it was sent; what is answered while it is under way waits
+ * for the next. It stops its connection, so it comes in small pieces, and other requests go
+ * between. Each answer waits for at most replica_timeout. Then a grant is given back (the
+ * core leaves, after HF_EREPLICAS), and a renewal has not been one: the core asks again,
+ * and if that does not help the hold is lost at its deadline. If the connection is lost
+ * there is no answer. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -20,11 +21,11 @@
 enum { PIECE_MS = 10 };
 
 struct replica_request {
-    struct request q;
+    struct redis_call q;
     struct node *node; /* it answers all its requests before it is freed */
 };
 
-static struct replica_request *of(struct request *q)
+static struct replica_request *of(struct redis_call *q)
 {
     return container_of(q, struct replica_request, q);
 }
@@ -86,7 +87,7 @@ static struct verdict *copy(const struct verdict *v)
 
 /* ---- waiting for replicas -------------------------------------------------------- */
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     int64_t ms = PIECE_MS;
 
@@ -102,9 +103,10 @@ static void build(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_number(c, ms);
 }
 
-/* Those at this node: all, if the connection is lost, else those that were counted. */
+/* Those at this node: all, if nothing will confirm them (`end` says why), else those that
+ * were counted. */
 static void tell(struct redis *r, const struct node *node, int64_t replicas,
-                 const hf_error *lost)
+                 const hf_error *end)
 {
     struct list todo, *n;
     hf_error few;
@@ -116,31 +118,34 @@ static void tell(struct redis *r, const struct node *node, int64_t replicas,
     list_for_safe(at, &r->unconfirmed) {
         struct verdict *v = verdict_on(at);
 
-        if (v->node != node || (!lost && !v->counted))
+        if (v->node != node || (!end && !v->counted))
             continue;
         v->counted = false;
-        if (lost || replicas >= r->replicas || redis_now(r) >= v->until) {
+        if (end || replicas >= r->replicas || redis_now(r) >= v->until) {
             list_remove(at);
             list_push(&todo, at);
         }
     }
     while ((n = list_pop(&todo)) != NULL) {
-        hand_over(r, verdict_on(n), lost ? lost : replicas >= r->replicas ? NULL : &few);
+        hand_over(r, verdict_on(n), end ? end : replicas >= r->replicas ? NULL : &few);
         free(verdict_on(n));
     }
 }
 
 static void send_wait(struct redis *, struct node *);
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct node *node = of(q)->node;
     bool number = reply && reply->type == REDIS_REPLY_INTEGER;
-    hf_error lost;
+    bool refused = reply && reply->type == REDIS_REPLY_ERROR;
+    hf_error why = { 0 };
 
-    if (!reply)
-        hf__redis_reply_error(r, NULL, &lost);
-    tell(r, node, number ? (int64_t)reply->integer : 0, reply ? NULL : &lost);
+    if (!reply || refused)
+        hf__redis_reply_error(r, reply, &why);
+    if (refused)
+        why.code = HF_EREPLICAS; /* it would be refused again */
+    tell(r, node, number ? (int64_t)reply->integer : 0, why.code < 0 ? &why : NULL);
     if (reply)
         send_wait(r, node);
 }
@@ -149,7 +154,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 static void send_wait(struct redis *r, struct node *node)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q;
+    struct redis_call *q;
     bool any = false;
     hf_error err;
 
@@ -174,7 +179,7 @@ static void send_wait(struct redis *r, struct node *node)
     hf__redis_conn_send(&node->commands, q);
 }
 
-void hf__redis_answered(struct redis *r, struct verdict *v, unsigned bucket)
+void hf__redis_answered(struct redis *r, struct verdict *v, struct node *by)
 {
     struct verdict *later;
     hf_error err;
@@ -184,18 +189,16 @@ void hf__redis_answered(struct redis *r, struct verdict *v, unsigned bucket)
         return;
     }
     hf__fail(&err, HF_ENOMEM, 0, r->shown, "no memory for an answer");
-    v->node = hf__redis_node_of(r, bucket);
+    v->node = by;
     v->until = redis_now(r) + r->replica_ms * 1000;
     v->counted = false;
-    if (!v->node) {
-        hf__redis_reply_error(r, NULL, &err);
+    later = copy(v);
+    if (!later) {
         hand_over(r, v, &err);
-    } else if ((later = copy(v)) == NULL) {
-        hand_over(r, v, &err);
-    } else {
-        list_push(&r->unconfirmed, &later->on);
-        send_wait(r, later->node);
+        return;
     }
+    list_push(&r->unconfirmed, &later->on);
+    send_wait(r, by);
 }
 
 void hf__redis_confirm_done(struct redis *r)

@@ -5,14 +5,14 @@
 
 /* ---- how much of it is taken ----------------------------------------------------- */
 
-static void build_brief(struct redis *r, struct request *q, struct command *c)
+static void build_brief(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct redis_query *k = redis_query_of(q);
 
     hf__redis_line_script(r, c, q, SCRIPT_BRIEF, k->name, k->name_len, 0);
 }
 
-static void answer_brief(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_brief(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct query *query = &redis_query_of(q)->query;
     struct look *look = query->look;
@@ -49,7 +49,7 @@ void hf__redis_brief(struct redis *r, struct look *look)
 
 /* ---- evicting, and prolonging what is kept --------------------------------------- */
 
-static void build_evict(struct redis *r, struct request *q, struct command *c)
+static void build_evict(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct redis_query *k = redis_query_of(q);
     const struct look *look = k->query.look;
@@ -64,7 +64,7 @@ static void build_evict(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_number(c, look->keep_ms > 0 ? look->keep_ms : look->now);
 }
 
-static void answer_evict(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_evict(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct query *query = &redis_query_of(q)->query;
     struct look *look = query->look;

@@ -21,7 +21,7 @@ enum {
     KEPT = 2
 };
 
-void hf__redis_line_script(struct redis *r, struct command *c, const struct request *q,
+void hf__redis_line_script(struct redis *r, struct command *c, const struct redis_call *q,
                            enum script_id id, const char *name, size_t name_len,
                            size_t args)
 {
@@ -175,7 +175,7 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
     const struct redis_seen *s = &k->seen[i];
     size_t fixed = s->holds ? HOLDER : WAITER;
     char host[256], note[HF_NOTE_MAX + 1];
-    struct record rec;
+    struct redis_record rec;
     struct row row = k->row;
 
     if (hf__redis_record_read(&rec, s->bytes + fixed, s->len - fixed) < 0)

@@ -5,8 +5,9 @@
  * With a limit only the least names are kept while scanning, and some to spare, because a
  * key may turn out to be a line without anybody. If that is not enough, and names were
  * dropped, all is scanned again for names behind the last one. Names of one script share a
- * bucket in a cluster. A line that is damaged or of another version is told to the log and
- * hides no other. An unanswered request ends the list with HF_EUNREACHABLE. */
+ * bucket in a cluster, and where a proxy says CROSSSLOT. A line that is damaged or of
+ * another version is told to the log and hides no other. An unanswered request ends the
+ * list with HF_EUNREACHABLE. */
 #include "driver/redis/redis.h"
 #include "kit/listing.h"
 
@@ -27,12 +28,12 @@ struct redis_listing {
 };
 
 struct list_request {
-    struct request q;
+    struct redis_call q;
     struct redis_listing *of;
     size_t from, n; /* of the names: of a batch */
 };
 
-static struct list_request *list_request_of(struct request *q)
+static struct list_request *list_request_of(struct redis_call *q)
 {
     return container_of(q, struct list_request, q);
 }
@@ -42,7 +43,7 @@ static void go_on(struct redis *, struct redis_listing *);
 static struct list_request *new_request(struct redis_listing *l,
                                         const struct request_type *type, unsigned bucket)
 {
-    struct request *q = hf__redis_request_new(type, sizeof(struct list_request), bucket);
+    struct redis_call *q = hf__redis_request_new(type, sizeof(struct list_request), bucket);
 
     if (!q) {
         hf__listing_no_memory(&l->l);
@@ -74,7 +75,7 @@ static size_t glob(char *to, const char *name, size_t len)
     return n;
 }
 
-static void build_scan(struct redis *r, struct request *q, struct command *c)
+static void build_scan(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct redis_listing *l = list_request_of(q)->of;
     char pattern[KEY_MAX + HF_NAME_MAX];
@@ -142,11 +143,11 @@ static void scanned(struct redis *r, struct redis_listing *l)
     l->after = s->n > 0 && s->cut ? strdup(s->at[s->n - 1]) : NULL;
     if (s->n > 0 && s->cut && !l->after)
         hf__listing_no_memory(&l->l);
-    if (r->topology == TOPOLOGY_CLUSTER && s->n > 1)
+    if (r->apart && s->n > 1)
         qsort(s->at, s->n, sizeof *s->at, by_bucket);
 }
 
-static void answer_scan(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_scan(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct redis_listing *l = list_request_of(q)->of;
 
@@ -190,7 +191,7 @@ static void scan_all(struct redis *r, struct redis_listing *l)
 
 /* ---- lines ----------------------------------------------------------------------- */
 
-static void build_batch(struct redis *r, struct request *q, struct command *c)
+static void build_batch(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct list_request *k = list_request_of(q);
     char key[KEY_MAX];
@@ -232,14 +233,17 @@ static void show(struct redis *r, struct redis_listing *l, const char *name,
 
 static void ask_batch(struct redis *, struct redis_listing *, size_t from, size_t n);
 
-static void answer_batch(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_batch(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     const struct list_request *k = list_request_of(q);
     struct redis_listing *l = k->of;
 
     hf__listing_answered(&l->l);
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
-        reply->elements > k->n) {
+    if (k->n > 1 && hf__redis_reply_apart(r, reply)) {
+        for (size_t i = 0; i < k->n && listing_goes_on(&l->l); i++)
+            ask_batch(r, l, k->from + i, 1);
+    } else if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
+               reply->elements > k->n) {
         failed(r, l, reply);
     } else {
         for (size_t i = 0; i < reply->elements; i++)
@@ -268,9 +272,8 @@ static void ask_next(struct redis *r, struct redis_listing *l)
     const struct name_set *s = &l->l.names;
     size_t from = l->next, n = 1;
 
-    while (
-        n < BATCH && from + n < s->n &&
-        (r->topology != TOPOLOGY_CLUSTER || by_bucket(&s->at[from], &s->at[from + n]) == 0))
+    while (n < BATCH && from + n < s->n &&
+           (!r->apart || by_bucket(&s->at[from], &s->at[from + n]) == 0))
         n++;
     l->next += n;
     ask_batch(r, l, from, n);

@@ -14,7 +14,7 @@ void hf__redis_query_send(struct redis *r, const struct request_type *type,
 {
     const char *name = look ? look->name : cell->name;
     size_t name_len = look ? look->name_len : cell->name_len;
-    struct request *q = hf__redis_request_new(
+    struct redis_call *q = hf__redis_request_new(
         type, sizeof(struct redis_query) + name_len + 1, hf__redis_bucket(name, name_len));
     struct redis_query *k = q ? redis_query_of(q) : NULL;
 
@@ -30,7 +30,7 @@ void hf__redis_query_send(struct redis *r, const struct request_type *type,
 
 /* ---- one line -------------------------------------------------------------------- */
 
-static void build_look(struct redis *r, struct request *q, struct command *c)
+static void build_look(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct redis_query *k = redis_query_of(q);
     const struct look *look = k->query.look;
@@ -46,7 +46,7 @@ static void build_look(struct redis *r, struct request *q, struct command *c)
         hf__redis_command_arg(c, look->token, look->front ? HF_TOKEN : 0);
 }
 
-static void answer_look(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_look(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct redis_query *k = redis_query_of(q);
     struct look *look = k->query.look;

@@ -68,7 +68,7 @@ static bool take_text(const unsigned char **p, const unsigned char *end, size_t 
     return true;
 }
 
-int hf__redis_record_read(struct record *rec, const void *bytes, size_t len)
+int hf__redis_record_read(struct redis_record *rec, const void *bytes, size_t len)
 {
     const unsigned char *p = bytes, *end = p + len;
 

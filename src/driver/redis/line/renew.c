@@ -1,20 +1,20 @@
 /* renew.c: proving that holders live, many in one script. In a cluster a script touches one
  * slot, and while a slot is being moved only a script of a single key is served: so one
- * line per script there. An error or a lost connection answers nothing, and the core
- * repeats. */
+ * line per script there, and where a proxy says CROSSSLOT. An error or a lost connection
+ * answers nothing, and the core repeats. */
 #include "driver/redis/redis.h"
 
 struct renew_request {
-    struct request q;
+    struct redis_call q;
     struct scripted_renewal *k;
 };
 
-static struct renew_request *of(struct request *q)
+static struct renew_request *of(struct redis_call *q)
 {
     return container_of(q, struct renew_request, q);
 }
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     struct scripted_renewal *k = of(q)->k;
     size_t n = hf__scripted_trim(&r->scripted, k);
@@ -34,7 +34,7 @@ static void build(struct redis *r, struct request *q, struct command *c)
     }
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_renewal *k = of(q)->k;
     unsigned char renewed[LINES_PER_SCRIPT];
@@ -42,6 +42,10 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     struct env *env = r->store.env;
     hf_error err;
 
+    if (k->n > 1 && hf__redis_reply_apart(r, reply)) {
+        hf__scripted_split(&r->scripted, k);
+        return;
+    }
     if (reply && reply->type == REDIS_REPLY_ERROR) {
         hf__redis_reply_error(r, reply, &err);
         env->log(env, HF_LOG_WARN, NULL, err.text);
@@ -52,7 +56,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     }
     for (size_t i = 0; i < k->n; i++) /* renew.lua and the kit count alike */
         renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
-    hf__redis_answered(r, &v, q->bucket);
+    hf__redis_answered(r, &v, q->at);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
@@ -60,7 +64,7 @@ void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
     static const struct request_type type = { build, answer, true };
     struct redis *r = redis_at(s);
     const struct ticket *t = hf__seat_find(&s->seats, k->holds[0].token);
-    struct request *q = NULL;
+    struct redis_call *q = NULL;
 
     if (t)
         q = hf__redis_request_new(&type, sizeof(struct renew_request),

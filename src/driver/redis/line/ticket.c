@@ -7,21 +7,21 @@
 enum { HEAD_FORMAT = 1, HEAD_LEN = 34 };
 
 struct ticket_request {
-    struct request q;
+    struct redis_call q;
     struct ticket *t;              /* join, leave: it stays until they are answered */
     unsigned char token[HF_TOKEN]; /* amend: it may have left */
 };
 
-static struct ticket_request *of(struct request *q)
+static struct ticket_request *of(struct redis_call *q)
 {
     return container_of(q, struct ticket_request, q);
 }
 
 /* NULL: no memory */
-static struct request *request_for(const struct request_type *type, struct ticket *t)
+static struct redis_call *request_for(const struct request_type *type, struct ticket *t)
 {
-    struct request *q = hf__redis_request_new(type, sizeof(struct ticket_request),
-                                              hf__redis_bucket(t->name, t->name_len));
+    struct redis_call *q = hf__redis_request_new(type, sizeof(struct ticket_request),
+                                                 hf__redis_bucket(t->name, t->name_len));
 
     if (q) {
         of(q)->t = t;
@@ -46,7 +46,7 @@ static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
     head[21] = 1;
 }
 
-static void build_join(struct redis *r, struct request *q, struct command *c)
+static void build_join(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct ticket *t = of(q)->t;
     const char *flags = t->try_only ? t->barge ? "tb" : "t" : t->barge ? "b" : "";
@@ -74,15 +74,13 @@ static int mismatch(const struct redis *r, const struct ticket *t, const redisRe
 
 /* For as long as its ttl a join that was lost with its connection may be executed, if the
  * server does not let us end that connection (greet.c). */
-static void lost(struct redis *r, const struct ticket *t, unsigned bucket)
+static void lost(struct node *by, const struct ticket *t)
 {
-    struct node *n = r->topology == TOPOLOGY_CLUSTER ? r->buckets[bucket] : r->one;
-
-    if (n && n->echo_ms < t->ttl_ms)
-        n->echo_ms = t->ttl_ms;
+    if (by) /* else it was not sent */
+        echo_lost(&by->echo, t->ttl_ms);
 }
 
-static void answer_join(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_join(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_place p = { .kind = PLACE_REFUSED };
     struct verdict v = { .t = of(q)->t, .sent_at = q->sent_at, .n = 1, .places = &p };
@@ -90,7 +88,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
 
     if (!reply) {
         p.kind = PLACE_NOTHING;
-        lost(r, of(q)->t, q->bucket);
+        lost(q->at, of(q)->t);
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
         p.fence = (uint64_t)reply->integer;
@@ -110,7 +108,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
         p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, of(q)->t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    hf__redis_answered(r, &v, q->bucket);
+    hf__redis_answered(r, &v, q->at);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }
@@ -118,7 +116,7 @@ static void answer_join(struct redis *r, struct request *q, const redisReply *re
 void hf__redis_send_join(struct scripted *s, struct ticket *t)
 {
     static const struct request_type type = { build_join, answer_join, true };
-    struct request *q = request_for(&type, t);
+    struct redis_call *q = request_for(&type, t);
     hf_error err;
     struct scripted_place p = { .kind = PLACE_REFUSED, .code = HF_ENOMEM, .err = &err };
 
@@ -132,7 +130,7 @@ void hf__redis_send_join(struct scripted *s, struct ticket *t)
 
 /* ---- leaving, amending ----------------------------------------------------------- */
 
-static void build_leave(struct redis *r, struct request *q, struct command *c)
+static void build_leave(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct ticket *t = of(q)->t;
 
@@ -143,7 +141,7 @@ static void build_leave(struct redis *r, struct request *q, struct command *c)
         hf__redis_command_number(c, t->keep_ms);
 }
 
-static void answer_leave(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_leave(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     hf__scripted_left(&r->scripted, of(q)->t,
                       !reply || reply->type != REDIS_REPLY_INTEGER ? LEFT_UNKNOWN
@@ -154,7 +152,7 @@ static void answer_leave(struct redis *r, struct request *q, const redisReply *r
 void hf__redis_send_leave(struct scripted *s, struct ticket *t)
 {
     static const struct request_type type = { build_leave, answer_leave, true };
-    struct request *q = request_for(&type, t);
+    struct redis_call *q = request_for(&type, t);
 
     if (q)
         hf__redis_request_send(redis_at(s), q);
@@ -167,10 +165,10 @@ bool hf__redis_echoes(struct scripted *s, const struct ticket *t)
     struct redis *r = redis_at(s);
     const struct node *n = hf__redis_node_of(r, hf__redis_bucket(t->name, t->name_len));
 
-    return n && redis_now(r) < n->echo_until;
+    return n && redis_now(r) < n->echo.until;
 }
 
-static void build_amend(struct redis *r, struct request *q, struct command *c)
+static void build_amend(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct ticket *t = hf__seat_find(&r->scripted.seats, of(q)->token);
     unsigned char record[RECORD_MAX];
@@ -185,7 +183,7 @@ static void build_amend(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_arg(c, record, hf__redis_record_write(record, r, t));
 }
 
-static void answer_amend(struct redis *r, struct request *q, const redisReply *reply)
+static void answer_amend(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     hf_error err;
 
@@ -201,7 +199,7 @@ static void answer_amend(struct redis *r, struct request *q, const redisReply *r
 void hf__redis_amend(struct store *s, struct ticket *t)
 {
     static const struct request_type type = { build_amend, answer_amend, true };
-    struct request *q = request_for(&type, t);
+    struct redis_call *q = request_for(&type, t);
 
     if (q)
         hf__redis_request_send(redis_of(s), q);
@@ -225,6 +223,6 @@ void hf__redis_renew(struct store *s, struct life *const *lives, size_t n)
 {
     struct redis *r = redis_of(s);
 
-    r->scripted.renew_most = r->topology == TOPOLOGY_CLUSTER ? 1 : LINES_PER_SCRIPT;
+    r->scripted.renew_most = r->apart ? 1 : LINES_PER_SCRIPT;
     hf__scripted_renew(&r->scripted, lives, n);
 }

@@ -4,16 +4,16 @@
 enum { LOST = 0, REVOKED = 1 }; /* of wait.lua */
 
 struct look_request {
-    struct request q;
+    struct redis_call q;
     struct wait_life *w; /* it stays until the look is answered */
 };
 
-static struct look_request *of(struct request *q)
+static struct look_request *of(struct redis_call *q)
 {
     return container_of(q, struct look_request, q);
 }
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct wait_life *w = of(q)->w;
 
@@ -36,7 +36,7 @@ static void read_place(struct scripted_place *p, int64_t state)
     p->fence = state > 0 ? (uint64_t)state : 0;
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct wait_life *w = of(q)->w;
     struct scripted_place places[WAIT_CHUNK];
@@ -56,14 +56,14 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
     v.look.recheck_ms = hf__redis_reply_number(reply, 2);
     for (size_t i = 0; i < w->n; i++)
         read_place(&places[i], hf__redis_reply_number(reply, 3 + i));
-    hf__redis_answered(r, &v, q->bucket);
+    hf__redis_answered(r, &v, q->at);
 }
 
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)
 {
     static const struct request_type type = { build, answer, true };
-    struct request *q = hf__redis_request_new(&type, sizeof(struct look_request),
-                                              hf__redis_bucket(w->name, w->name_len));
+    struct redis_call *q = hf__redis_request_new(&type, sizeof(struct look_request),
+                                                 hf__redis_bucket(w->name, w->name_len));
 
     if (q) {
         of(q)->w = w;

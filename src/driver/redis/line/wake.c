@@ -62,40 +62,13 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
 {
     char name[KEY_MAX];
 
-    hf__redis_wake_say(&n->messages, r->sharded ? "SSUBSCRIBE" : "SUBSCRIBE", name,
-                       own_channel(r, name, bucket));
+    hf__redis_wake_say(&n->messages, hf__redis_node_sharded(n) ? "SSUBSCRIBE" : "SUBSCRIBE",
+                       name, own_channel(r, name, bucket));
 }
 
-static void build_auth(struct redis *r, struct request *q, struct command *c)
+void hf__redis_wake_login(struct conn *conn, const struct login *as)
 {
-    (void)q;
-    hf__redis_command_begin(c, r->open.user ? 3 : 2);
-    hf__redis_command_text(c, "AUTH");
-    if (r->open.user)
-        hf__redis_command_text(c, r->open.user);
-    hf__redis_command_text(c, r->open.password);
-}
-
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply; /* refused: SUBSCRIBE is refused too, and that drops the connection */
-}
-
-void hf__redis_wake_login(struct conn *conn)
-{
-    static const struct request_type auth = { build_auth, ignore, false };
-    struct redis *r = conn->node->redis;
-
-    if (r->open.password) {
-        struct request *q = hf__redis_request_new(&auth, sizeof *q, 0);
-
-        if (q)
-            hf__redis_conn_send(conn, q);
-        else
-            hf__link_fail(&conn->link, HF_ENOMEM, "no memory for a request");
-    }
+    hf__redis_login(conn, as);
     conn->messages = true;
 }
 
@@ -104,7 +77,7 @@ void hf__redis_wake_greet(struct conn *conn)
     struct node *n = conn->node;
     struct redis *r = n->redis;
 
-    hf__redis_wake_login(conn);
+    hf__redis_wake_login(conn, &r->open.login);
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)
@@ -167,9 +140,9 @@ void hf__redis_wake_channel(struct redis *r, unsigned bucket, const char *channe
     if (!n)
         return;
     hf__redis_wake_say(&n->messages,
-                       r->sharded ? on ? "SSUBSCRIBE" : "SUNSUBSCRIBE"
-                       : on       ? "SUBSCRIBE"
-                                  : "UNSUBSCRIBE",
+                       hf__redis_node_sharded(n) ? on ? "SSUBSCRIBE" : "SUNSUBSCRIBE"
+                       : on                      ? "SUBSCRIBE"
+                                                 : "UNSUBSCRIBE",
                        channel, len);
     if (on && !n->listen_wanted)
         hf__redis_node_listen(n);
@@ -199,18 +172,38 @@ static void hear(struct redis *r, const char *entry)
                       (int64_t)number_at(entry + 25));
 }
 
-/* The bucket of a channel of our own; -1: another channel. */
-static int own_bucket(const struct redis *r, const char *channel, size_t len)
+/* The bucket in the name of a channel; 0 outside a cluster; -1: not one of ours. */
+static int channel_bucket(const struct redis *r, const char *channel, size_t len)
 {
-    char name[KEY_MAX];
     unsigned bucket = 0;
 
     if (is_cluster(r) &&
         (len < r->prefix_len + 6 || sscanf(channel + r->prefix_len, "{%3x}", &bucket) != 1))
         return -1;
-    if (own_channel(r, name, bucket % BUCKETS) != len || memcmp(name, channel, len) != 0)
+    return (int)(bucket % BUCKETS);
+}
+
+/* The bucket of a channel of our own; -1: another channel. */
+static int own_bucket(const struct redis *r, const char *channel, size_t len)
+{
+    int bucket = channel_bucket(r, channel, len);
+    char name[KEY_MAX];
+
+    if (bucket < 0 || own_channel(r, name, (unsigned)bucket) != len ||
+        memcmp(name, channel, len) != 0)
         return -1;
-    return (int)bucket;
+    return bucket;
+}
+
+/* Its slot has moved: the map is asked for, and whoever serves the slot then is asked to
+ * tell us, also if it is the same server again. */
+static void unsubscribed(struct redis *r, const redisReply *channel)
+{
+    int bucket = channel_bucket(r, channel->str, channel->len);
+
+    if (bucket >= 0)
+        r->unheard[bucket] = true;
+    hf__redis_cluster_stale(r);
 }
 
 static void confirmed(struct conn *conn, const char *channel, size_t len)
@@ -259,5 +252,5 @@ void hf__redis_wake(struct conn *conn, const redisReply *reply)
              hf__redis_reply_is(reply, 0, "ssubscribe"))
         confirmed(conn, reply->element[1]->str, reply->element[1]->len);
     else if (hf__redis_reply_is(reply, 0, "sunsubscribe") && is_cluster(r))
-        hf__redis_cluster_stale(r); /* its slot has moved */
+        unsubscribed(r, reply->element[1]);
 }

@@ -5,7 +5,7 @@
 -- KEYS 5: tokens that were evicted (evict.lua).
 -- Answers {group's till (0: no such group), its count, recheck, then for each token: 0 gone,
 -- 1 evicted, below 0: it waits, at minus its position, or its fence: it holds, and its time counts
--- anew (its expiry is `now + ttl` too)}, or {'f', format}.
+-- anew (its expiry is `now + ttl`, if it was not later)}, or {'f', format}.
 --> line.lua
 --> admit.lua
 local expiry = now + ARGV[3]
@@ -30,9 +30,10 @@ for i = 4, #ARGV do
     if mine then
         local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, mine)
         if bits == 0 and e > now then
-            lasts(expiry)
-            sooner(expiry)
-            enter(ARGV[i], pack(HOLDER, w, f, expiry, joined, granted, 0, c) .. mine:sub(rest))
+            e = math.max(e, expiry) -- this may come late, and its owner have renewed it for longer
+            lasts(e)
+            sooner(e)
+            enter(ARGV[i], pack(HOLDER, w, f, e, joined, granted, 0, c) .. mine:sub(rest))
             state = f
         elseif bits == BROKEN then -- before its owner knew of it
             state = 1

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct ballot *of(struct request *q)
+static struct ballot *of(struct redis_call *q)
 {
     return container_of(q, struct ballot, q);
 }
@@ -87,7 +87,7 @@ static void build_free(const struct ballot *k, struct command *c)
                           k->tell ? hf__redlock_channel(channel, key, k->key_len) : 0);
 }
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct ballot *k = of(q);
     const struct bid *b = bid_of(r, k);
@@ -135,7 +135,7 @@ static void note_mark(struct redis *r, const struct ballot *k, const redisReply 
         r->blank |= 1u << k->q.bucket;
 }
 
-static void answer(struct redis *, struct request *, const redisReply *);
+static void answer(struct redis *, struct redis_call *, const redisReply *);
 
 static const struct request_type type = { build, answer, true };
 
@@ -144,7 +144,7 @@ static const struct request_type type = { build, answer, true };
 static bool goes_by_script(struct redis *r, const struct ballot *k, const redisReply *reply)
 {
     size_t size = sizeof *k + k->value_len + k->key_len;
-    struct request *q;
+    struct redis_call *q;
 
     if (k->by == FREES_BY_SCRIPT || !reply || reply->type != REDIS_REPLY_ERROR ||
         strncmp(reply->str, "WRONGTYPE", 9) == 0)
@@ -190,7 +190,7 @@ static void owe(struct redis *r, const struct ballot *k)
 static void pay(struct node *n, const struct debt *d)
 {
     size_t len = d->value_len + d->key_len;
-    struct request *q =
+    struct redis_call *q =
         hf__redis_request_new(&type, sizeof(struct ballot) + len, d->bucket);
 
     if (!q)
@@ -228,7 +228,7 @@ void hf__redlock_debts_end(struct redis *r)
         free(container_of(n, struct debt, node));
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct bid *b;
 
@@ -263,7 +263,7 @@ static struct ballot *ballot_new(struct bid *b, enum ballot_kind kind, struct no
 {
     char key[KEY_MAX];
     size_t key_len = hf__redlock_key(b->redis, key, b->t->name, b->t->name_len);
-    struct request *q =
+    struct redis_call *q =
         hf__redis_request_new(&type, sizeof(struct ballot) + b->value_len + key_len, i);
     struct ballot *k = q ? of(q) : NULL;
 
@@ -299,12 +299,12 @@ void hf__redlock_owe(struct bid *b, unsigned i)
 /* ---- telling those who wait, where no script does it ----------------------------- */
 
 struct news {
-    struct request q;
+    struct redis_call q;
     size_t len;
     char channel[];
 };
 
-static void build_news(struct redis *r, struct request *q, struct command *c)
+static void build_news(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct news *s = container_of(q, struct news, q);
 
@@ -315,7 +315,7 @@ static void build_news(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, "");
 }
 
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
+static void ignore(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     (void)r;
     (void)q;
@@ -325,7 +325,7 @@ static void ignore(struct redis *r, struct request *q, const redisReply *reply)
 static void publish(struct conn *conn, unsigned i, const char *channel, size_t len)
 {
     static const struct request_type news = { build_news, ignore, false };
-    struct request *q = hf__redis_request_new(&news, sizeof(struct news) + len, i);
+    struct redis_call *q = hf__redis_request_new(&news, sizeof(struct news) + len, i);
 
     if (!q)
         return; /* they find out by looking */

@@ -32,19 +32,19 @@ struct sight {        /* one look, one following, one eviction: look.drv_ptr */
 };
 
 struct peek { /* q.bucket: the node */
-    struct request q;
+    struct redis_call q;
     struct sight *s;
     unsigned number;
     size_t key_len, value_len; /* value_len > 0: give it back */
     char text[];               /* key, value */
 };
 
-static struct peek *of(struct request *q)
+static struct peek *of(struct redis_call *q)
 {
     return container_of(q, struct peek, q);
 }
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct peek *k = of(q);
     char channel[KEY_MAX + 32];
@@ -172,7 +172,7 @@ static void show(struct sight *s, int i)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-static void answer(struct redis *, struct request *, const redisReply *);
+static void answer(struct redis *, struct redis_call *, const redisReply *);
 
 static void send(struct sight *s, unsigned i, const char *value)
 {
@@ -182,7 +182,7 @@ static void send(struct sight *s, unsigned i, const char *value)
     char key[KEY_MAX];
     size_t key_len = hf__redlock_key(r, key, s->look->name, s->look->name_len);
     size_t value_len = strlen(value);
-    struct request *q =
+    struct redis_call *q =
         n ? hf__redis_request_new(&type, sizeof(struct peek) + key_len + value_len, i)
           : NULL;
 
@@ -310,7 +310,7 @@ static void learn(struct sight *s, unsigned i, const redisReply *reply)
     }
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct sight *s = of(q)->s;
 

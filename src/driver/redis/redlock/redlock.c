@@ -174,7 +174,7 @@ const hf_error *hf__redlock_why(const struct redis *r, const hf_error *one, hf_e
     bool all_tried;
 
     count_up(r, &all_tried);
-    if (all_tried && one && one->code != HF_EUNREACHABLE)
+    if (one && (r->nnodes == 1 || (all_tried && one->code != HF_EUNREACHABLE)))
         return one; /* a refusal, and no majority without it */
     hf__redlock_too_few(r, NULL, all);
     return all;
@@ -237,7 +237,7 @@ static void hears_greets(struct conn *conn)
 {
     struct redis *r = conn->node->redis;
 
-    hf__redis_wake_login(conn);
+    hf__redis_wake_login(conn, &conn->node->redis->open.login);
     for (size_t i = 0; i <= r->scripted.seats.mask; i++)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
@@ -272,8 +272,9 @@ static int read_options(struct redis *r, const struct url *url, hf_error *err)
                *most = hf__url_param(url, "max_ttl");
     const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
     bool several = is_redlock(url);
-    int rc =
-        hf__redis_read_opening(r, url, several ? "max_ttl restart_guard" : "mode db", err);
+    int rc = hf__redis_read_opening(
+        r, url, several ? "max_ttl restart_guard password_file" : "mode db password_file",
+        err);
 
     r->max_ttl_ms = MAX_TTL_MS;
     r->guard = several && url->nhosts > 1;

@@ -54,7 +54,7 @@ struct bid { /* ticket.drv_ptr */
 enum ballot_kind { BALLOT_LOCK, BALLOT_RAISE, BALLOT_EXTEND, BALLOT_ASSERT, BALLOT_FREE };
 
 struct ballot { /* q.bucket: the node */
-    struct request q;
+    struct redis_call q;
     enum ballot_kind kind;
     unsigned char token[HF_TOKEN]; /* the bid may be gone when the answer comes */
     uint64_t number;

@@ -2,12 +2,12 @@
  *
  *   seeds of the URL -> CLUSTER SLOTS from the first that answers -> a node for each master
  *
- * The map is asked for again when a server says MOVED, when a subscription ends because its
- * slot has moved, and while a node that it names is not to be reached. A bucket whose node
- * is unreachable has no way: what is asked of it is answered NULL, and when its node is
- * back, or the map names another, the core repeats everything that was unanswered
- * (hf__redis_pulse). The store is up when every node of the first map has been reached or
- * tried. */
+ * Seeds may be replicas, which know the map, too: they send us on (MOVED). The map is asked
+ * for again when a server says MOVED, when a subscription ends because its slot has moved,
+ * and while a node that it names is not to be reached. A bucket whose node is unreachable
+ * has no way: what is asked of it is answered NULL, and when its node is back, or the map
+ * names another, the core repeats everything that was unanswered (hf__redis_pulse). The
+ * store is up when every node of the first map has been reached or tried. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -19,6 +19,7 @@ struct cluster {
     struct redis *redis;
     struct timer again;
     bool asked, loaded, stale;
+    unsigned turn; /* whose it is to be asked */
 };
 
 static void ask(struct redis *);
@@ -62,20 +63,42 @@ static bool slots_entry(const redisReply *e)
            e->element[0]->type == REDIS_REPLY_INTEGER &&
            e->element[1]->type == REDIS_REPLY_INTEGER &&
            e->element[2]->type == REDIS_REPLY_ARRAY && e->element[2]->elements >= 2 &&
-           e->element[2]->element[0]->type == REDIS_REPLY_STRING &&
+           (e->element[2]->element[0]->type == REDIS_REPLY_STRING ||
+            e->element[2]->element[0]->type == REDIS_REPLY_NIL) &&
            e->element[2]->element[1]->type == REDIS_REPLY_INTEGER;
 }
 
-/* The master of an entry; an empty host is that of the server that answered. */
+/* The master of an entry; no host, or an empty one, is that of the server that answered. */
 static struct node *entry_node(struct redis *r, const redisReply *e,
                                const struct node *teller)
 {
     const redisReply *master = e->element[2];
-    const char *host = master->element[0]->len > 0 ? master->element[0]->str : teller->host;
+    const char *host =
+        master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0
+            ? master->element[0]->str
+            : teller->host;
     long long port = master->element[1]->integer;
 
     return port > 0 && port < 65536 ? hf__redis_cluster_node(r, host, (uint16_t)port)
                                     : NULL;
+}
+
+/* The map says so. A teller may be behind: a node that is not to be reached does not take
+ * the place of one that serves. True: the bucket had another node before. */
+static bool place_bucket(struct redis *r, unsigned b, struct node *n)
+{
+    struct node *old = r->buckets[b];
+    bool again = r->unheard[b];
+
+    if (old == n ? !again : old && node_up(old) && n->tried && !node_up(n))
+        return false;
+    r->unheard[b] = false;
+    r->buckets[b] = n;
+    if (node_up(n) && r->bucket_wanted[b])
+        hf__redis_wake_again(r, n, b);
+    if (node_up(n) && again)
+        hf__redis_follows_subscribe(r, n);
+    return old != n;
 }
 
 /* Returns whether a bucket has got another node. */
@@ -95,36 +118,44 @@ static bool read_map(struct redis *r, const redisReply *reply, const struct node
         for (unsigned b = 0; b < BUCKETS; b++) {
             long long slot = hf__redis_bucket_slot(b);
 
-            if (slot < e->element[0]->integer || slot > e->element[1]->integer ||
-                r->buckets[b] == n)
-                continue;
-            moved = moved || r->buckets[b] != NULL;
-            r->buckets[b] = n;
-            if (r->bucket_wanted[b] && node_up(n))
-                hf__redis_wake_again(r, n, b);
+            if (slot >= e->element[0]->integer && slot <= e->element[1]->integer)
+                moved = place_bucket(r, b, n) || moved;
         }
     }
     return moved;
 }
 
-/* Returns whether one of them was in use: what was asked of it must be asked elsewhere. */
+static bool serves(const struct redis *r, const struct node *n)
+{
+    for (unsigned b = 0; b < BUCKETS; b++)
+        if (r->buckets[b] == n)
+            return true;
+    return false;
+}
+
+/* Drops nodes that the map does not name, but none with which we are not done: the teller
+ * may be behind, and what is under way there could be executed after we had gone (G7).
+ * Returns whether there is one. */
 static bool drop_unwanted(struct redis *r, const struct node *teller)
 {
-    bool in_use = false;
+    bool left = false;
 
     list_for_safe(l, &r->nodes) {
         struct node *n = container_of(l, struct node, in_redis);
 
         if (n->wanted || n == teller)
             continue;
+        if (node_up(n) && (serves(r, n) || hf__link_oldest(&n->commands.link))) {
+            left = true;
+            continue;
+        }
         for (unsigned b = 0; b < BUCKETS; b++)
             if (r->buckets[b] == n)
                 r->buckets[b] = NULL;
-        in_use = in_use || node_up(n);
         hf__redis_conn_lose_all(n);
         hf__redis_node_free(n);
     }
-    return in_use;
+    return left;
 }
 
 static bool all_tried(const struct redis *r)
@@ -146,6 +177,9 @@ static bool any_away(const struct redis *r)
         if (n->wanted && !node_up(n))
             return true;
     }
+    for (unsigned b = 0; b < BUCKETS; b++)
+        if (!r->buckets[b])
+            return true;
     return false;
 }
 
@@ -165,11 +199,11 @@ bool hf__redis_cluster_up(const struct redis *r)
 /* ---- the question ---------------------------------------------------------------- */
 
 struct question {
-    struct request q;
+    struct redis_call q;
     struct node *teller;
 };
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
@@ -178,7 +212,7 @@ static void build(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, "SLOTS");
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct node *teller = container_of(q, struct question, q)->teller;
     struct cluster *c = r->cluster;
@@ -197,34 +231,51 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         ask_later(r);
     } else {
         bool moved = read_map(r, reply, teller), first = !c->loaded;
+        bool left = drop_unwanted(r, teller);
 
         c->loaded = true;
-        moved = drop_unwanted(r, teller) || moved;
         if (moved && !first)
             hf__redis_pulse(r);
         else
             hf__redis_state(r, NULL);
-        if (any_away(r) || c->stale)
+        if (any_away(r) || left || c->stale)
             ask_later(r);
         c->stale = false;
     }
 }
 
+/* Another node each time: one may be behind, or have left the cluster. NULL: none is up. */
+static struct node *next_teller(struct redis *r)
+{
+    unsigned n = 0, turn;
+
+    list_for(l, &r->nodes)
+        n += node_up(container_of(l, struct node, in_redis));
+    if (n == 0)
+        return NULL;
+    turn = r->cluster->turn++ % n;
+    list_for(l, &r->nodes) {
+        struct node *node = container_of(l, struct node, in_redis);
+
+        if (node_up(node) && turn-- == 0)
+            return node;
+    }
+    return NULL;
+}
+
 static void ask(struct redis *r)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q;
-    struct node *teller = NULL;
+    struct redis_call *q;
+    struct node *teller;
 
-    list_for(l, &r->nodes)
-        if (node_up(container_of(l, struct node, in_redis)))
-            teller = container_of(l, struct node, in_redis);
-    if (!teller)
-        return; /* the next that is greeted is asked */
     if (r->cluster->asked) {
         r->cluster->stale = true;
         return;
     }
+    teller = next_teller(r);
+    if (!teller)
+        return; /* the next that is greeted is asked */
     q = hf__redis_request_new(&type, sizeof(struct question), 0);
     if (!q) {
         ask_later(r);
@@ -244,10 +295,9 @@ void hf__redis_cluster_ready(struct node *n)
 {
     struct redis *r = n->redis;
 
-    r->sharded = r->sharded || n->version >= 0x070000;
     for (unsigned b = 0; b < BUCKETS; b++)
         if (r->bucket_wanted[b] && r->buckets[b] == n)
-            hf__redis_node_listen(n);
+            hf__redis_wake_again(r, n, b); /* its messages may have come all the time */
     ask(r);
     if (r->up)
         hf__redis_pulse(r);

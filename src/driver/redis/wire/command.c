@@ -1,5 +1,5 @@
 /* command.c: commands in the form that Redis reads them: an array of byte strings. Built
- * into one buffer that is reused; for want of memory nothing of a command is sent. */
+ * into one buffer that is reused; if memory runs out, no part of the command is sent. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>

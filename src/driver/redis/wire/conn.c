@@ -7,7 +7,9 @@
  *
  * Goes wrong: an error reply may only mean "elsewhere" or "not yet": a server that has
  * forgotten a script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a
- * line that is just being moved another try a little later (TRYAGAIN). A server that is
+ * line that is just being moved another try a little later (TRYAGAIN). CROSSSLOT comes
+ * from a proxy that hides shards behind one address: from then on lines are renewed and
+ * listed apart, as in a cluster. A server that is
  * loading or has become a replica is as good as gone: the connection is given up, and
  * another is opened. Every request of a lost connection is answered NULL, which is neither
  * yes nor no (G7): the core repeats it once the node is up again. */
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 16, LATER_US = 50000 };
+enum { LATER_US = 50000 };
 
 /* ---- replies --------------------------------------------------------------------- */
 
@@ -68,6 +70,9 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
             (long long)hf__redis_reply_number(reply, 1));
     if (reply->type != REDIS_REPLY_ERROR)
         return hf__fail(err, HF_EPROTO, 0, r->shown, "an answer of an unexpected form");
+    if (starts(reply, "MOVED ") || starts(reply, "ASK "))
+        return hf__fail(err, HF_ENOTSUP, 0, r->shown,
+                        "it is a node of a cluster: use redis+cluster:// (%s)", reply->str);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (starts(reply, kinds[i].word))
             return hf__fail(err, kinds[i].code, 0, r->shown, "%s", reply->str);
@@ -82,12 +87,20 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
     return hf__fail(err, HF_EPROTO, 0, r->shown, "%s", reply->str);
 }
 
+bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
+{
+    if (!starts(reply, "CROSSSLOT"))
+        return false;
+    r->apart = true;
+    return true;
+}
+
 /* ---- requests -------------------------------------------------------------------- */
 
-struct request *hf__redis_request_new(const struct request_type *type, size_t size,
-                                      unsigned bucket)
+struct redis_call *hf__redis_request_new(const struct request_type *type, size_t size,
+                                         unsigned bucket)
 {
-    struct request *q = calloc(1, size);
+    struct redis_call *q = calloc(1, size);
 
     if (q) {
         q->type = type;
@@ -96,14 +109,14 @@ struct request *hf__redis_request_new(const struct request_type *type, size_t si
     return q;
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     q->type->answer(r, q, reply);
     free(q);
 }
 
-void hf__redis_request_script(struct command *c, const struct request *q, enum script_id id,
-                              size_t keys, size_t args)
+void hf__redis_request_script(struct command *c, const struct redis_call *q,
+                              enum script_id id, size_t keys, size_t args)
 {
     const struct script *s = &hf__redis_scripts[id];
 
@@ -118,18 +131,20 @@ void hf__redis_request_script(struct command *c, const struct request *q, enum s
     hf__redis_command_number(c, (int64_t)keys);
 }
 
-void hf__redis_conn_send(struct conn *conn, struct request *q)
+void hf__redis_conn_send(struct conn *conn, struct redis_call *q)
 {
+    q->at = conn->node;
     hf__link_send(&conn->link, &q->call);
     q->sent_at = q->call.sent_at;
 }
 
 /* Without a node for it any link will do that says so: there is always one. */
-void hf__redis_request_send(struct redis *r, struct request *q)
+void hf__redis_request_send(struct redis *r, struct redis_call *q)
 {
     struct node *node = hf__redis_node_of(r, q->bucket);
     struct node *any = container_of(list_first(&r->nodes), struct node, in_redis);
 
+    q->at = NULL;
     if (node)
         hf__redis_conn_send(&node->commands, q);
     else
@@ -143,12 +158,13 @@ void hf__redis_conn_flush(struct redis *r)
 
 /* ---- repeating ------------------------------------------------------------------- */
 
-static void send_later(struct redis *r, struct request *q)
+static void send_later(struct redis *r, struct redis_call *q)
 {
     struct env *env = r->store.env;
 
     if (list_empty(&r->later))
         env->timer(env, &r->later_timer, redis_now(r) + LATER_US);
+    q->at = NULL;
     list_push(&r->later, &q->call.node);
 }
 
@@ -169,7 +185,7 @@ void hf__redis_conn_later(struct redis *r)
     list_init(&todo);
     list_splice(&todo, &r->later);
     while ((n = list_pop(&todo)) != NULL)
-        hf__redis_request_send(r, container_of(n, struct request, call.node));
+        hf__redis_request_send(r, container_of(n, struct redis_call, call.node));
     if (owed)
         hf__redis_wait_look_all(r, -1);
     hf__redis_conn_flush(r);
@@ -180,7 +196,7 @@ void hf__redis_conn_later_lost(struct redis *r)
     struct list *n;
 
     while ((n = list_pop(&r->later)) != NULL)
-        answer(r, container_of(n, struct request, call.node), NULL);
+        answer(r, container_of(n, struct redis_call, call.node), NULL);
 }
 
 /* "MOVED 3999 127.0.0.1:6381"; the host may be empty: that of the server that says so. */
@@ -208,7 +224,7 @@ static bool parse_place(const struct conn *conn, const char *text, unsigned *slo
     return true;
 }
 
-static void build_asking(struct redis *r, struct request *q, struct command *c)
+static void build_asking(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
@@ -216,7 +232,7 @@ static void build_asking(struct redis *r, struct request *q, struct command *c)
     hf__redis_command_text(c, "ASKING");
 }
 
-static void ignore(struct redis *r, struct request *q, const redisReply *reply)
+static void ignore(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     (void)r;
     (void)q;
@@ -227,37 +243,42 @@ static void ignore(struct redis *r, struct request *q, const redisReply *reply)
 static bool send_asking(struct conn *conn)
 {
     static const struct request_type asking = { build_asking, ignore, false };
-    struct request *q = hf__redis_request_new(&asking, sizeof *q, 0);
+    struct redis_call *q = hf__redis_request_new(&asking, sizeof *q, 0);
 
     if (q)
         hf__redis_conn_send(conn, q);
     return q != NULL;
 }
 
-static bool goes_elsewhere(struct conn *conn, struct request *q, const redisReply *reply)
+/* The first redirection is followed at once, the next after a pause, and so on, for as long
+ * as it takes: two nodes may name each other while a slot is being handed over. */
+static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
     bool ask = starts(reply, "ASK ");
+    struct node *node = NULL;
     char host[256];
     unsigned slot;
     uint16_t port;
-    struct node *node;
 
-    if (r->topology != TOPOLOGY_CLUSTER || (!ask && !starts(reply, "MOVED ")) ||
-        !parse_place(conn, reply->str, &slot, host, &port))
-        return false;
-    if (!ask)
-        hf__redis_cluster_moved(r, slot, host, port);
-    node = hf__redis_cluster_node(r, host, port);
-    if (node && node_up(node) && (!ask || send_asking(&node->commands)))
+    if (!parse_place(conn, reply->str, &slot, host, &port)) {
+        hf__redis_cluster_stale(r);
+    } else {
+        if (!ask)
+            hf__redis_cluster_moved(r, slot, host, port);
+        node = hf__redis_cluster_node(r, host, port);
+    }
+    q->hopped =
+        !q->hopped && node && node_up(node) && (!ask || send_asking(&node->commands));
+    if (q->hopped)
         hf__redis_conn_send(&node->commands, q);
     else
         send_later(r, q);
-    return true;
 }
 
-/* Says whether the request goes on living. */
-static bool repeated(struct conn *conn, struct request *q, const redisReply *reply)
+/* Says whether the request goes on living: it is repeated as often as it takes, and the
+ * caller's own time is what ends it. */
+static bool repeated(struct conn *conn, struct redis_call *q, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
 
@@ -265,17 +286,18 @@ static bool repeated(struct conn *conn, struct request *q, const redisReply *rep
         return false;
     if (starts(reply, "TRYAGAIN") || starts(reply, "BUSY ") ||
         starts(reply, "CLUSTERDOWN")) {
-        send_later(r, q); /* as often as it takes: the caller's own time is what ends it */
-        return true;
-    }
-    if (q->repeats++ >= REPEATS)
-        return false;
-    if (starts(reply, "NOSCRIPT")) {
+        q->hopped = false;
+        send_later(r, q);
+    } else if (starts(reply, "NOSCRIPT") && !q->text) {
         q->text = true;
         hf__redis_conn_send(conn, q);
-        return true;
+    } else if (r->topology == TOPOLOGY_CLUSTER &&
+               (starts(reply, "MOVED ") || starts(reply, "ASK "))) {
+        go_elsewhere(conn, q, reply);
+    } else {
+        return false;
     }
-    return goes_elsewhere(conn, q, reply);
+    return true;
 }
 
 static bool as_good_as_gone(const redisReply *reply)
@@ -298,7 +320,7 @@ static void take(struct conn *conn, redisReply *reply)
 {
     struct redis *r = conn->node->redis;
     struct link_call *c = hf__link_oldest(&conn->link);
-    struct request *q = c ? container_of(c, struct request, call) : NULL;
+    struct redis_call *q = c ? container_of(c, struct redis_call, call) : NULL;
     hf_error err;
 
     if (!q && conn->messages) {
@@ -310,8 +332,7 @@ static void take(struct conn *conn, redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ERROR && q->type->line &&
                as_good_as_gone(reply)) {
         hf__redis_reply_error(r, reply, &err);
-        if (err.code == HF_EPROTO)
-            err.code = HF_EUNREACHABLE;
+        err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
         hf__redis_conn_drop(conn, &err); /* it stays unanswered */
     } else {
         hf__link_answered(&conn->link);
@@ -388,11 +409,12 @@ static void close_stream(struct link *k)
 static int send_request(struct link *k, struct link_call *call)
 {
     struct redis *r = conn_at(k)->node->redis;
-    struct request *q = container_of(call, struct request, call);
+    struct redis_call *q = container_of(call, struct redis_call, call);
     struct command *c = &r->command;
 
     c->len = 0;
     c->failed = c->nothing = false;
+    r->sharded = hf__redis_node_sharded(conn_at(k)->node);
     q->type->build(r, q, c);
     if (c->nothing || c->failed)
         return c->nothing ? HF_ENOENT : HF_ENOMEM;
@@ -435,18 +457,21 @@ static void greet(struct link *k)
 static void down(struct link *k, const hf_error *err)
 {
     struct conn *conn = conn_at(k);
+    hf_error last = *err;
 
     redisReaderFree(conn->reader);
     conn->reader = NULL;
     if (conn != &conn->node->commands)
         return;
     conn->node->tried = true;
-    hf__redis_state(conn->node->redis, err);
+    if (k->failed < k->choices) /* another sentinel is asked, before we call it refused */
+        last.code = HF_EUNREACHABLE;
+    hf__redis_state(conn->node->redis, &last);
 }
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    answer(conn_at(k)->node->redis, container_of(c, struct request, call), NULL);
+    answer(conn_at(k)->node->redis, container_of(c, struct redis_call, call), NULL);
 }
 
 static void lost(struct link *k, const hf_error *err)
@@ -500,7 +525,7 @@ void hf__redis_conn_done(struct conn *conn)
         return;
     hf__link_done(&conn->link);
     while ((c = hf__link_take(&conn->link)) != NULL)
-        free(container_of(c, struct request, call));
+        free(container_of(c, struct redis_call, call));
     hf__stream_done(&conn->stream);
     if (conn->reader)
         redisReaderFree(conn->reader);

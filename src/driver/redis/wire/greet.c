@@ -1,40 +1,35 @@
 /* greet.c: what is said on a new connection for commands before the node is up.
  *
- *   AUTH, SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings, for redlock
- *   COMMAND INFO of what deletes a key with a certain value; then CLIENT KILL of the
- *   connection before this one, if it is still the same run of the server: the numbers of
- *   connections start anew with each run, and another client would be hit
+ *   AUTH (login.c), SELECT, CLIENT SETNAME, CLIENT ID, INFO, CONFIG GET of two settings, of
+ *   three under Sentinel; for redlock COMMAND INFO of what deletes a key with a certain
+ *   value; then CLIENT KILL of the connection before this one, if it is still the same run
+ *   of the server: the numbers of connections start anew with each run, and another client
+ *   would be hit
  *
- * A refused login or database ends it with its own error. A replica is refused; under
- * Sentinel it means that the news is old. Rights that are missing for the rest cost a
- * warning, no more. Settings that break locks are told through the log, once per node. */
+ * A refused login or database ends it with its own error. A replica is refused at first;
+ * once the store has been up, and under Sentinel, it is waited out. Rights that are missing
+ * for the rest cost a warning, no more. Settings that break locks are told through the log,
+ * and so is what could not be checked. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum stage { AUTH, SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, SAVE, KILL, LOAD };
+enum stage { SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, MINIMUM, SAVE, KILL, LOAD };
 
 struct greeting {
-    struct request q;
+    struct redis_call q;
     struct node *node;
     enum stage stage;
     enum script_id script; /* LOAD */
 };
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct greeting *g = container_of(q, struct greeting, q);
 
     switch (g->stage) {
-    case AUTH:
-        hf__redis_command_begin(c, r->open.user ? 3 : 2);
-        hf__redis_command_text(c, "AUTH");
-        if (r->open.user)
-            hf__redis_command_text(c, r->open.user);
-        hf__redis_command_text(c, r->open.password);
-        break;
     case SELECT:
         hf__redis_command_begin(c, 2);
         hf__redis_command_text(c, "SELECT");
@@ -56,11 +51,14 @@ static void build(struct redis *r, struct request *q, struct command *c)
         hf__redis_command_text(c, "INFO");
         break;
     case FSYNC:
+    case MINIMUM:
     case SAVE:
         hf__redis_command_begin(c, 3);
         hf__redis_command_text(c, "CONFIG");
         hf__redis_command_text(c, "GET");
-        hf__redis_command_text(c, g->stage == SAVE ? "save" : "appendfsync");
+        hf__redis_command_text(c, g->stage == SAVE      ? "save"
+                                  : g->stage == MINIMUM ? "min-replicas-to-write"
+                                                        : "appendfsync");
         break;
     case LOAD:
         hf__redis_command_begin(c, 3);
@@ -86,13 +84,28 @@ static void build(struct redis *r, struct request *q, struct command *c)
     }
 }
 
-static void warn(struct node *n, const char *text)
+/* Settings are told once for each run of a server, which may have been given others, or be
+ * another server by now. What we may not see or do is told once. */
+enum {
+    WARN_EVICTION = 1 << 0,
+    WARN_FORGETS = 1 << 1,
+    WARN_MINIMUM = 1 << 2,
+    WARN_ONCE = 1 << 3, /* from here on */
+    WARN_NO_INFO = 1 << 3,
+    WARN_NO_SAVE = 1 << 4,
+    WARN_NO_MINIMUM = 1 << 5,
+    WARN_NO_KILL = 1 << 6
+};
+
+static void warn(struct node *n, unsigned which, const char *text)
 {
     struct env *env = n->redis->store.env;
+    unsigned *told = which >= WARN_ONCE ? &n->redis->warned : &n->warned;
     char line[700];
 
-    if (n->warned)
+    if (*told & which)
         return;
+    *told |= which;
     snprintf(line, sizeof line, "%s: %s", n->shown, text);
     env->log(env, HF_LOG_WARN, NULL, line);
 }
@@ -126,58 +139,107 @@ static int64_t age(const char *text)
     return s > 0 ? s - 1 : 0;
 }
 
-static void learn(struct node *n, const char *text)
+/* A name or an address that leads to a replica at first is a mistake, which the caller is
+ * told. Later it is a failover: the name will lead to the new master, and is looked up
+ * again for every connection. What Sentinel says of a master may always be old. */
+static int replica_code(const struct redis *r)
 {
+    return r->served || r->topology == TOPOLOGY_SENTINEL ? HF_EUNREACHABLE : HF_ENOTSUP;
+}
+
+/* Refuses it if it is not a server for us. */
+static bool unfit(struct node *n, const char *text)
+{
+    const struct redis *r = n->redis;
     unsigned a = 0, b = 0, c = 0;
-    char value[48], line[300];
+    char value[48];
 
     sscanf(info(text, "redis_version", value, sizeof value), "%u.%u.%u", &a, &b, &c);
     n->version = a << 16 | b << 8 | c;
     if (n->version != 0 && n->version < 0x060200)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
-    else if (strcmp(info(text, "role", value, sizeof value), "slave") == 0)
-        hf__redis_node_fail(n,
-                            n->redis->topology == TOPOLOGY_ONE ||
-                                    n->redis->topology == TOPOLOGY_REDLOCK
-                                ? HF_ENOTSUP
-                                : HF_EUNREACHABLE,
+    else if (r->topology != TOPOLOGY_CLUSTER && /* there it knows the map */
+             strcmp(info(text, "role", value, sizeof value), "slave") == 0)
+        hf__redis_node_fail(n, replica_code(r),
                             "it is a read-only replica: locks need the master");
-    else if (n->redis->topology != TOPOLOGY_CLUSTER &&
+    else if (r->topology != TOPOLOGY_CLUSTER &&
              strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "it is a node of a cluster: use redis+cluster://");
+    else
+        return false;
+    return true;
+}
+
+/* Of a server that is refused nothing is remembered: behind the same address there may be
+ * the one of before again, with our old connection on it. */
+static void learn(struct node *n, const char *text)
+{
+    char value[48], line[300];
+
+    if (unfit(n, text))
+        return;
+    info(text, "run_id", value, sizeof value);
+    n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
+    if (value[0] != '\0' && !n->same_run) {
+        n->old_id = n->echo.lost_ms = 0; /* what was under way ended with the server */
+        n->warned = 0;
+    }
+    snprintf(n->run_id, sizeof n->run_id, "%s", value);
     info(text, "maxmemory_policy", value, sizeof value);
     if (value[0] != '\0' && strcmp(value, "noeviction") != 0 &&
         strcmp(info(text, "maxmemory", line, sizeof line), "0") != 0) {
         snprintf(line, sizeof line,
                  "maxmemory-policy is %s: Redis may throw locks away; set it to noeviction",
                  value);
-        warn(n, line);
+        warn(n, WARN_EVICTION, line);
     }
-    info(text, "run_id", value, sizeof value);
-    n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
-    if (value[0] != '\0' && !n->same_run)
-        n->old_id = n->echo_ms = 0; /* what was under way ended with the server */
     n->may_look = true;
-    snprintf(n->run_id, sizeof n->run_id, "%s", value);
     n->started_at = redis_now(n->redis) - 1000000 * age(text);
     n->aof = strcmp(info(text, "aof_enabled", value, sizeof value), "1") == 0;
 }
 
-static void learn_fsync(struct node *n, const redisReply *reply)
+/* The value in an answer to CONFIG GET; NULL: refused, or unknown to the server. */
+static const char *setting(const redisReply *reply)
 {
-    n->always = n->aof && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                reply->element[1]->type == REDIS_REPLY_STRING &&
-                strcmp(reply->element[1]->str, "always") == 0;
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                   reply->element[1]->type == REDIS_REPLY_STRING
+               ? reply->element[1]->str
+               : NULL;
 }
 
-static void learn_save(struct node *n, const redisReply *reply)
+static void learn_fsync(struct node *n, const char *value)
 {
-    if (!n->aof && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-        reply->element[1]->type == REDIS_REPLY_STRING && reply->element[1]->len == 0)
-        warn(n, "it has no persistence: a restart forgets every lock while its holder "
-                "believes in it");
+    n->always = n->aof && value && strcmp(value, "always") == 0;
+}
+
+static void learn_save(struct node *n, const char *value)
+{
+    if (n->aof || !n->may_look)
+        return;
+    if (!value)
+        warn(n, WARN_NO_SAVE,
+             "CONFIG GET is refused: it was not checked whether the server has "
+             "persistence, or forgets every lock when it is restarted");
+    else if (value[0] == '\0')
+        warn(n, WARN_FORGETS,
+             "it has no persistence: a restart forgets every lock while its holder "
+             "believes in it");
+}
+
+/* With replicas=N we ask for replicas ourselves. */
+static void learn_minimum(struct node *n, const char *value)
+{
+    if (n->redis->replicas > 0)
+        return;
+    if (!value)
+        warn(n, WARN_NO_MINIMUM,
+             "CONFIG GET is refused: min-replicas-to-write was not checked");
+    else if (strcmp(value, "0") == 0)
+        warn(n, WARN_MINIMUM,
+             "min-replicas-to-write is 0: a master that was cut off and replaced goes on "
+             "granting the same locks; set it to 1 or more, or use replicas=N");
 }
 
 static void learn_commands(struct node *n, const redisReply *reply)
@@ -194,14 +256,15 @@ static void learn_commands(struct node *n, const redisReply *reply)
 /* Joins of the old connection may still come to be executed, and we may not prevent it. */
 static void echoes(struct node *n)
 {
-    n->echo_until = redis_now(n->redis) + n->echo_ms * 1000;
-    warn(n, "CLIENT KILL is not allowed: giving up after a lost connection takes one ttl");
+    echo_up(&n->echo, redis_now(n->redis));
+    warn(n, WARN_NO_KILL,
+         "an old connection cannot be ended, because INFO, CLIENT ID or CLIENT KILL is "
+         "refused: giving up after a lost connection takes one ttl");
 }
 
 static void finish(struct node *n)
 {
-    n->old_id = n->echo_ms = 0;
-    n->warned = true;
+    n->old_id = n->echo.lost_ms = 0;
     hf__redis_node_ready(n);
 }
 
@@ -213,7 +276,7 @@ static void settle(struct node *n)
     if (n->old_id != 0 && n->same_run) {
         say(&n->commands, KILL, 0);
     } else {
-        if (n->echo_ms > 0 && (!n->may_look || n->same_run))
+        if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run || !n->run_id[0]))
             echoes(n);
         finish(n);
     }
@@ -222,30 +285,22 @@ static void settle(struct node *n)
 static bool fatal(enum stage stage, const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ERROR &&
-           (stage == AUTH || stage == SELECT || strncmp(reply->str, "LOADING", 7) == 0 ||
+           (stage == SELECT || strncmp(reply->str, "LOADING", 7) == 0 ||
             strncmp(reply->str, "NOAUTH", 6) == 0 ||
             strstr(reply->str, "max number of clients"));
 }
 
-/* Of an answer to AUTH that we do not know only its first word is shown: "unknown command
- * 'AUTH', with args beginning with ..." goes on with the password, or as much of it as
- * there is room for. */
 static void refused(struct redis *r, const struct greeting *g, const redisReply *reply)
 {
     hf_error err;
     int code = hf__redis_reply_error(r, reply, &err);
 
-    if (g->stage == AUTH && (code == HF_EPROTO || strstr(reply->str, r->open.password))) {
-        hf__redis_node_fail(g->node, HF_EAUTH, "the login was refused: %.*s ...",
-                            (int)strcspn(reply->str, " "), reply->str);
-        return;
-    }
     if (code == HF_EPROTO)
         code = g->stage == SELECT ? HF_EINVAL : HF_EUNREACHABLE;
     hf__redis_node_fail(g->node, code, "%s", reply->str);
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct greeting *g = container_of(q, struct greeting, q);
     struct node *n = g->node;
@@ -260,17 +315,23 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
         n->id = reply->integer;
     if (g->stage == INFO && reply->type == REDIS_REPLY_STRING)
         learn(n, reply->str);
+    else if (g->stage == INFO)
+        warn(n, WARN_NO_INFO,
+             "INFO is refused: it was not checked which version it is, whether it is a "
+             "master, whether it has persistence, and whether it evicts locks");
     if (!link_open(&n->commands.link))
         return; /* learn did not like it */
     if (g->stage == FSYNC)
-        learn_fsync(n, reply);
+        learn_fsync(n, setting(reply));
     if (g->stage == KNOWS)
         learn_commands(n, reply);
+    if (g->stage == MINIMUM)
+        learn_minimum(n, setting(reply));
     if (g->stage == SAVE) {
-        learn_save(n, reply);
+        learn_save(n, setting(reply));
         settle(n);
     } else if (g->stage == KILL) {
-        if (reply->type == REDIS_REPLY_ERROR && n->echo_ms > 0)
+        if (reply->type == REDIS_REPLY_ERROR && n->echo.lost_ms > 0)
             echoes(n);
         finish(n);
     }
@@ -279,7 +340,7 @@ static void answer(struct redis *r, struct request *q, const redisReply *reply)
 static void say(struct conn *conn, enum stage stage, enum script_id script)
 {
     static const struct request_type type = { build, answer, false };
-    struct request *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
+    struct redis_call *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
 
     if (!q) {
         hf__redis_node_fail(conn->node, HF_ENOMEM, "no memory for a connection");
@@ -293,8 +354,8 @@ static void say(struct conn *conn, enum stage stage, enum script_id script)
 
 static bool wanted(const struct redis *r, enum stage s)
 {
-    return (s != AUTH || r->open.password) && (s != SELECT || r->db > 0) &&
-           (s != KNOWS || r->topology == TOPOLOGY_REDLOCK);
+    return (s != SELECT || r->db > 0) && (s != KNOWS || r->topology == TOPOLOGY_REDLOCK) &&
+           (s != MINIMUM || r->topology == TOPOLOGY_SENTINEL);
 }
 
 /* Redlock loads its scripts before it uses them: it does not wait for the answers of all
@@ -304,7 +365,8 @@ void hf__redis_greet(struct conn *conn)
     const struct redis *r = conn->node->redis;
 
     conn->node->may_look = conn->node->same_run = false;
-    for (enum stage s = AUTH; s < KILL; s++)
+    hf__redis_login(conn, &r->open.login);
+    for (enum stage s = SELECT; s < KILL; s++)
         if (wanted(r, s))
             say(conn, s, 0);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)

@@ -144,6 +144,11 @@ struct node *hf__redis_node_of(struct redis *r, unsigned bucket)
     return n && node_up(n) ? n : NULL;
 }
 
+bool hf__redis_node_sharded(const struct node *n)
+{
+    return n->redis->topology == TOPOLOGY_CLUSTER && n->version >= 0x070000;
+}
+
 /* ---- up and down ----------------------------------------------------------------- */
 
 void hf__redis_state(struct redis *r, const hf_error *err)
@@ -161,7 +166,7 @@ void hf__redis_state(struct redis *r, const hf_error *err)
         ev_store(&r->store, STORE_DOWN, err);
         hf__redis_conn_later_lost(r);
     } else if (!r->up) {
-        r->up = true;
+        r->up = r->served = true;
         ev_store(&r->store, STORE_UP, NULL);
         hf__redis_follows_subscribe(r, NULL);
     }

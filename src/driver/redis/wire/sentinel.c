@@ -48,7 +48,7 @@ static void ask_again(struct sentinel *s)
 
 /* ---- the question ---------------------------------------------------------------- */
 
-static void build(struct redis *r, struct request *q, struct command *c)
+static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)q;
     hf__redis_command_begin(c, 3);
@@ -68,7 +68,7 @@ static void go_to(struct redis *r, const char *host, const char *port)
     hf__redis_node_move(r->one, host, (uint16_t)number);
 }
 
-static void answer(struct redis *r, struct request *q, const redisReply *reply)
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct sentinel *s = r->sentinel;
     hf_error err;
@@ -100,7 +100,7 @@ void hf__redis_sentinel_lost(struct redis *r)
 {
     static const struct request_type type = { build, answer, false };
     struct sentinel *s = r->sentinel;
-    struct request *q;
+    struct redis_call *q;
 
     if (!s || s->asked || !link_open(&s->talker->commands.link))
         return;
@@ -118,6 +118,7 @@ void hf__redis_sentinel_lost(struct redis *r)
 /* It is up when it has named the master: one that cannot is followed by the next. */
 static void talker_greets(struct conn *conn)
 {
+    hf__redis_login(conn, &conn->node->redis->sentinel_login);
     hf__redis_sentinel_lost(conn->node->redis);
 }
 
@@ -137,7 +138,7 @@ static void hears_greets(struct conn *conn)
 {
     static const char channel[] = "+switch-master";
 
-    conn->messages = true;
+    hf__redis_wake_login(conn, &conn->node->redis->sentinel_login);
     hf__redis_wake_say(conn, "SUBSCRIBE", channel, sizeof channel - 1);
 }
 

@@ -1,13 +1,13 @@
-/* mail.c: telling other members, and being told.
+/* inbox.c: telling other members, and being told.
  *
- * News for a ticket goes into the mailbox of its member, in the transaction that makes it
+ * News for a ticket goes into the inbox of its member, in the transaction that makes it
  * true; then, outside the gate, the member is woken (wake.c). Nothing depends on the
- * wake: the safety look reads the mailbox too (G4).
+ * wake: the safety look reads the inbox too (G4).
  *
- * A mailbox has one record per ticket and kind, so it does not grow while its owner
- * sleeps; it goes when the member closes or its process is buried. The mail of a grant
+ * A inbox has one record per ticket and kind, so it does not grow while its owner
+ * sleeps; it goes when the member closes or its process is removed. The entry of a grant
  * that came with the wake is deleted a little later (wait.c); to read it again harms
- * nobody, like all mail for a ticket that knows already or has left. News for tickets of
+ * nobody, like every entry for a ticket that knows already or has left. News for tickets of
  * the very same client takes no such way: it is told directly when the gate has been
  * left.
  */
@@ -19,11 +19,11 @@
 
 /* ---- writing, inside the gate ---------------------------------------------------- */
 
-static size_t mail_key(unsigned char key[KEY_MAIL], uint64_t process, uint64_t member,
-                       enum mail_kind kind, const unsigned char *token)
+static size_t inbox_key(unsigned char key[KEY_INBOX], uint64_t process, uint64_t member,
+                        enum inbox_kind kind, const unsigned char *token)
 {
     const uint64_t n[] = { process, member };
-    size_t len = hf__local_key_numbers(key, TABLE_MAIL, n, 2);
+    size_t len = hf__local_key_numbers(key, TABLE_INBOX, n, 2);
 
     key[len++] = (unsigned char)kind;
     memcpy(key + len, token, HF_TOKEN);
@@ -35,7 +35,7 @@ static int no_memory(struct tx *tx)
     return hf__fail(tx->err, HF_ENOMEM, ENOMEM, tx->sh->path, "no memory");
 }
 
-int hf__local_note(struct tx *tx, enum mail_kind kind, const unsigned char *token,
+int hf__local_note(struct tx *tx, enum inbox_kind kind, const unsigned char *token,
                    uint64_t value, int64_t expires_at)
 {
     struct local *ls = tx->ls;
@@ -47,16 +47,16 @@ int hf__local_note(struct tx *tx, enum mail_kind kind, const unsigned char *toke
     ls->notes = notes;
     n = &ls->notes[ls->nnotes++];
     n->kind = kind;
-    n->fix = (struct mail_fix){ value, expires_at };
+    n->fix = (struct inbox_fix){ value, expires_at };
     memcpy(n->token, token, HF_TOKEN);
     return 0;
 }
 
-/* One message for each member: a grant that is all the news, or "see the mailbox". A
- * client of our own process always sees the mailbox: its thread goes on where ours left
+/* One message for each member: a grant that is all the news, or "see the inbox". A
+ * client of our own process always sees the inbox: its thread goes on where ours left
  * off, and the gate is what tells the C library, and tools that look for races, so. */
-static int add_poke(struct tx *tx, uint64_t process, uint64_t member, enum mail_kind kind,
-                    const unsigned char *token, const struct mail_fix *fix)
+static int add_poke(struct tx *tx, uint64_t process, uint64_t member, enum inbox_kind kind,
+                    const unsigned char *token, const struct inbox_fix *fix)
 {
     struct local *ls = tx->ls;
     void *pokes = ls->pokes;
@@ -72,19 +72,19 @@ static int add_poke(struct tx *tx, uint64_t process, uint64_t member, enum mail_
     ls->pokes = pokes;
     p = &ls->pokes[ls->npokes++];
     *p = (struct poke){ .process = process, .member = member };
-    if (kind == MAIL_GRANTED && process != tx->sh->process) {
-        p->wake.kind = MAIL_GRANTED;
+    if (kind == INBOX_GRANTED && process != tx->sh->process) {
+        p->wake.kind = INBOX_GRANTED;
         p->wake.fix = *fix;
         memcpy(p->wake.token, token, HF_TOKEN);
     }
     return 0;
 }
 
-int hf__local_tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_kind kind,
+int hf__local_tell(struct tx *tx, uint64_t process, uint64_t member, enum inbox_kind kind,
                    const unsigned char *token, uint64_t value, int64_t expires_at)
 {
-    const struct mail_fix fix = { value, expires_at };
-    unsigned char key[KEY_MAIL];
+    const struct inbox_fix fix = { value, expires_at };
+    unsigned char key[KEY_INBOX];
     void *room;
     int rc;
 
@@ -92,7 +92,7 @@ int hf__local_tell(struct tx *tx, uint64_t process, uint64_t member, enum mail_k
         return 0; /* kept: nobody is left to be told */
     if (tx->ls && process == tx->sh->process && member == tx->ls->member)
         return hf__local_note(tx, kind, token, value, expires_at);
-    rc = hf__local_db_put(tx, key, mail_key(key, process, member, kind, token), sizeof fix,
+    rc = hf__local_db_put(tx, key, inbox_key(key, process, member, kind, token), sizeof fix,
                           &room);
     if (rc < 0)
         return rc;
@@ -130,15 +130,15 @@ int hf__local_tell_followers(struct tx *tx, enum table table, uint64_t hash)
     }
     hf__local_scan_close(&s);
     for (size_t i = 0; i < n && rc >= 0; i++)
-        rc =
-            hf__local_tell(tx, who[i].process, who[i].member, MAIL_CHANGED, token, hash, 0);
+        rc = hf__local_tell(tx, who[i].process, who[i].member, INBOX_CHANGED, token, hash,
+                            0);
     free(who);
     return rc < 0 ? rc : 0;
 }
 
 int hf__local_poke_unread(struct tx *tx, void *arg)
 {
-    const unsigned char table = TABLE_MAIL;
+    const unsigned char table = TABLE_INBOX;
     uint64_t process = 0, member = 0;
     struct scan s;
     int rc = hf__local_scan_open(&s, tx, &table, 1);
@@ -149,33 +149,33 @@ int hf__local_poke_unread(struct tx *tx, void *arg)
     for (rc = hf__local_scan_first(&s); rc == 0; rc = hf__local_scan_next(&s)) {
         const unsigned char *key = s.key.mv_data;
 
-        if (s.key.mv_size != KEY_MAIL || (hf__local_key_number(key + 1) == process &&
-                                          hf__local_key_number(key + 9) == member))
+        if (s.key.mv_size != KEY_INBOX || (hf__local_key_number(key + 1) == process &&
+                                           hf__local_key_number(key + 9) == member))
             continue;
         process = hf__local_key_number(key + 1);
         member = hf__local_key_number(key + 9);
-        if ((rc = add_poke(tx, process, member, MAIL_LOOK, NULL, NULL)) < 0)
+        if ((rc = add_poke(tx, process, member, INBOX_LOOK, NULL, NULL)) < 0)
             break;
     }
     hf__local_scan_close(&s);
     return rc < 0 ? rc : 0;
 }
 
-int hf__local_mail_forget(struct tx *tx, enum mail_kind kind, const unsigned char *token)
+int hf__local_inbox_forget(struct tx *tx, enum inbox_kind kind, const unsigned char *token)
 {
-    unsigned char key[KEY_MAIL];
+    unsigned char key[KEY_INBOX];
     int rc;
 
     if (tx->ls->member == 0)
         return 0;
     rc = hf__local_db_del(tx, key,
-                          mail_key(key, tx->sh->process, tx->ls->member, kind, token));
+                          inbox_key(key, tx->sh->process, tx->ls->member, kind, token));
     return rc < 0 ? rc : 0;
 }
 
-int hf__local_mail_read(struct tx *tx)
+int hf__local_inbox_read(struct tx *tx)
 {
-    unsigned char prefix[KEY_MAIL];
+    unsigned char prefix[KEY_INBOX];
     const uint64_t n[] = { tx->sh->process, tx->ls->member };
     struct scan s;
     int rc;
@@ -183,16 +183,16 @@ int hf__local_mail_read(struct tx *tx)
     if (tx->ls->member == 0)
         return 0;
     rc = hf__local_scan_open(&s, tx, prefix,
-                             hf__local_key_numbers(prefix, TABLE_MAIL, n, 2));
+                             hf__local_key_numbers(prefix, TABLE_INBOX, n, 2));
     if (rc < 0)
         return rc;
     while ((rc = hf__local_scan_first(&s)) == 0) {
         const unsigned char *key = s.key.mv_data;
-        struct mail_fix fix;
+        struct inbox_fix fix;
 
-        if (s.key.mv_size == KEY_MAIL && s.value.mv_size == sizeof fix) {
+        if (s.key.mv_size == KEY_INBOX && s.value.mv_size == sizeof fix) {
             memcpy(&fix, s.value.mv_data, sizeof fix);
-            if ((rc = hf__local_note(tx, (enum mail_kind)key[17], key + 18, fix.value,
+            if ((rc = hf__local_note(tx, (enum inbox_kind)key[17], key + 18, fix.value,
                                      fix.expires_at)) < 0)
                 break;
         }
@@ -209,28 +209,28 @@ void hf__local_hear(struct local *ls, const struct note *n)
 {
     struct ticket *t;
 
-    if (n->kind == MAIL_CHANGED) {
+    if (n->kind == INBOX_CHANGED) {
         hf__local_follow_changed(ls, (enum table)n->token[0], n->fix.value);
         return;
     }
     if ((t = hf__local_ticket_find(ls, n->token)) == NULL)
         return; /* it has left meanwhile */
     switch (n->kind) {
-    case MAIL_GRANTED:
+    case INBOX_GRANTED:
         if (t->life && t->life->kind == LIFE_WAIT) { /* else it knows */
             t->drv[1] = 0;
             hf__local_ticket_granted(ls, t, n->fix.value, n->fix.expires_at);
         }
         break;
-    case MAIL_MARKED:
+    case INBOX_MARKED:
         if (t->life == &t->own)
             ev_marked(t);
         break;
-    case MAIL_EVICTED:
+    case INBOX_EVICTED:
         hf__local_ticket_out(ls, t);
         ev_gone(t, HF_EEVICTED, -1, NULL);
         break;
-    case MAIL_EXPIRED:
+    case INBOX_EXPIRED:
         hf__local_ticket_out(ls, t);
         ev_gone(t, HF_ELOST, 0, NULL);
         break;

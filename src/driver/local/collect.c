@@ -1,19 +1,19 @@
-/* sweep.c: putting away what nobody will touch again.
+/* collect.c: removes records that nobody will touch again.
  *
- * The sweep is made by whoever opens the folder first, and before a full store refuses
- * anything. Processes that are dead are buried; every line is stepped, which drops dead and
- * expired tickets; cells that have expired go. Whether a process is dead is asked of each
- * (its number, its start time, its life socket), never concluded from the lock on the
- * folder. Inside the gate the whole time: no ticket can be renewed between being judged
- * and being dropped. It makes no room for itself: if even that fails for want of pages, the
- * caller says HF_EFULL. It runs without a client, so grants that it makes are told by mail
- * only; the caller wakes those who have mail.
+ * The first process to open the folder collects, and so does a process before it refuses
+ * anything because the store is full. Processes that are dead are removed; every line is
+ * stepped, which drops dead and expired tickets; cells that have expired go. Whether a
+ * process is dead is asked of each (its number, its start time, its life socket), never
+ * concluded from the lock on the folder. Inside the gate the whole time: no ticket can be
+ * renewed between being judged and being dropped. It makes no room for itself: if even that
+ * runs out of pages, the caller says HF_EFULL. It runs without a client, so grants that it
+ * makes only go into inboxes; the caller wakes their members.
  *
  * The tidying is the part of it that deals with processes, while others use the store: a
- * program that ends without hf_close, and stands in nobody's way, leaves its record and its
+ * program that ends without hf_close, and that nobody waits for, leaves its record and its
  * files, and where one member stays for ever nobody opens the folder alone. So every
  * TIDY_EVERY-th process that enrols looks at all records, once, outside the gate (a dead
- * process stays dead), and buries some at a time. So there are never many more leftovers
+ * process stays dead), and removes some at a time. So there are never many more leftovers
  * than that, and the cost is shared by as many.
  *
  * A file belongs to nobody if its process has no record, because it is made after the
@@ -32,7 +32,7 @@
 
 enum { AT_ONCE = 64 };
 
-struct sweep {
+struct collection {
     int64_t now;       /* 0: whose clock it is cannot be known; nothing expires */
     struct seen *seen; /* all processes, then only the dead ones */
     size_t n, room, from;
@@ -61,7 +61,7 @@ static bool is_dead(const struct shared *sh, uint64_t process, const struct proc
 static int list_processes(struct tx *tx, void *arg)
 {
     const unsigned char table = TABLE_PROCESS;
-    struct sweep *w = arg;
+    struct collection *w = arg;
     struct scan s;
     int rc = hf__local_scan_open(&s, tx, &table, 1);
 
@@ -86,7 +86,7 @@ static int list_processes(struct tx *tx, void *arg)
     return rc < 0 ? rc : TX_READ;
 }
 
-static void keep_dead(const struct shared *sh, struct sweep *w)
+static void keep_dead(const struct shared *sh, struct collection *w)
 {
     size_t n = 0;
 
@@ -96,14 +96,14 @@ static void keep_dead(const struct shared *sh, struct sweep *w)
     w->n = n;
 }
 
-static int bury_some(struct tx *tx, void *arg)
+static int remove_some_dead(struct tx *tx, void *arg)
 {
-    const struct sweep *w = arg;
+    const struct collection *w = arg;
     int rc = 0;
 
     for (size_t i = w->from; i < w->n && i < w->from + AT_ONCE && rc == 0; i++) {
-        hf__local_bury_files(tx->sh, w->seen[i].process);
-        rc = hf__local_bury_inside(tx, w->seen[i].process);
+        hf__local_remove_dead_files(tx->sh, w->seen[i].process);
+        rc = hf__local_remove_dead_inside(tx, w->seen[i].process);
     }
     return rc;
 }
@@ -135,11 +135,11 @@ static int remove_strays(struct tx *tx, void *arg)
 
 void hf__local_tidy(struct local *ls)
 {
-    struct sweep w = { .now = 1 };
+    struct collection w = { .now = 1 };
 
     if (hf__local_tx_run(ls, list_processes, &w, false, NULL) == 0) {
         keep_dead(ls->sh, &w);
-        while (w.from < w.n && hf__local_tx_run(ls, bury_some, &w, false, NULL) == 0)
+        while (w.from < w.n && hf__local_tx_run(ls, remove_some_dead, &w, false, NULL) == 0)
             w.from += AT_ONCE;
         hf__local_tx_run(ls, remove_strays, NULL, false, NULL);
     }
@@ -150,7 +150,7 @@ void hf__local_tidy(struct local *ls)
 
 static int step_line(struct tx *tx, const struct key *k)
 {
-    struct line *l;
+    struct local_line *l;
     uint32_t holders;
     uint64_t waiters;
     int rc = hf__local_line_load(tx, k, &l);
@@ -199,7 +199,7 @@ static int drop_cell(struct tx *tx, const struct key *k, const struct scan *s)
     return rc < 0 ? rc : 0;
 }
 
-static int sweep_table(struct tx *tx, unsigned char table)
+static int collect_table(struct tx *tx, unsigned char table)
 {
     struct key k = { .len = 0 };
     struct scan s;
@@ -231,9 +231,9 @@ static int drop_expired(struct tx *tx, void *arg)
 {
     int rc;
 
-    tx->now = ((struct sweep *)arg)->now;
-    rc = sweep_table(tx, TABLE_LINE);
-    return rc < 0 ? rc : sweep_table(tx, TABLE_CELL);
+    tx->now = ((struct collection *)arg)->now;
+    rc = collect_table(tx, TABLE_LINE);
+    return rc < 0 ? rc : collect_table(tx, TABLE_CELL);
 }
 
 /* Kills may have left the number too high. */
@@ -255,15 +255,15 @@ static int count_followers(struct tx *tx, void *arg)
     return rc < 0 ? rc : TX_READ;
 }
 
-int hf__local_sweep(struct shared *sh, int64_t now, hf_error *err)
+int hf__local_collect(struct shared *sh, int64_t now, hf_error *err)
 {
-    struct sweep w = { .now = now };
+    struct collection w = { .now = now };
     int rc = hf__local_tx_once(sh, NULL, list_processes, &w, false, err);
 
     if (rc == 0)
         keep_dead(sh, &w);
     for (; w.from < w.n && rc == 0; w.from += AT_ONCE)
-        rc = hf__local_tx_once(sh, NULL, bury_some, &w, false, err);
+        rc = hf__local_tx_once(sh, NULL, remove_some_dead, &w, false, err);
     if (rc == 0)
         rc = hf__local_tx_once(sh, NULL, remove_strays, NULL, false, err);
     if (rc == 0)
