@@ -266,7 +266,7 @@ static int measure(struct cli *cli, const char *command, int argc, char **argv)
             char shown[256];
 
             return cli_usage(cli, "there is no case %s",
-                             cli_text(shown, sizeof shown, argv[i]));
+                             cli_word(shown, sizeof shown, argv[i]));
         }
     b.named = argc > at;
     b.progress = isatty(STDERR_FILENO);

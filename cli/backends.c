@@ -8,7 +8,6 @@
 #include "util/secret.h"
 
 #include <stdlib.h>
-
 #include <string.h>
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
@@ -45,6 +44,25 @@ static bool serves(const hf_backend *b, const struct selected *s)
         if (strcspn(word, " ") == len && strncmp(word, s->shown, len) == 0)
             return true;
     return false;
+}
+
+/* The URL is shown only once the library has understood it: in a mistyped one a secret may
+ * stand where nobody expects it. */
+static int select_store(const struct cli *cli, struct selected *s)
+{
+    hf_client *client = NULL;
+    hf_error err;
+    int rc = cli_find_source(cli, &s->source);
+
+    if (rc)
+        return rc;
+    rc = hf_open(s->source.url, HF_OPTIONS(.drive = HF_DRIVE_APP | HF_OPEN_EXISTING),
+                 &client, &err);
+    hf_close(client);
+    if (rc < 0 && rc != HF_ENOENT)
+        return cli_fail_source(&s->source, &err);
+    s->shown = hf__without_secrets(s->source.url);
+    return 0;
 }
 
 static void print_json(const hf_backend *b, bool first, const struct selected *s)
@@ -105,9 +123,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
     if (at < 0)
         return cli_ended(at);
-    rc = cli_find_source(cli, &s.source);
-    if (rc == 0)
-        s.shown = hf__without_secrets(s.source.url);
+    rc = select_store(cli, &s);
     for (i = 0; hf_backend_at(i, &b) == 0; i++)
         if (json)
             print_json(&b, i == 0, &s);

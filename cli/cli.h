@@ -93,6 +93,11 @@ void cli_begin(void);
 int cli_end(int status);
 
 int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* 0, exit status */
+/* For verbs that take no lock: makes no store. 0 with *ret NULL: there is none, which has
+ * been said, so nobody holds `name` (NULL: anything). *ret_url is its URL without secrets,
+ * malloc'd; may be NULL. */
+int cli_open_existing(const struct cli *, const char *name, hf_client **ret,
+                      char **ret_url);
 
 /* A warning is said on a terminal; with CLI_VERBOSE everywhere, with CLI_QUIET nowhere.
  * Those of the library come through the log: cli_open sees to it, cli_log for other calls.
@@ -129,6 +134,7 @@ struct cli_source {
 /* Which store? 0 or an exit status, having said why. */
 int cli_find_source(const struct cli *, struct cli_source *ret);
 void cli_free_source(struct cli_source *);
+int cli_fail_source(const struct cli_source *, hf_error *); /* cli_fail of its hf_open */
 
 /* ---- text.c ---------------------------------------------------------------------- */
 
@@ -136,6 +142,9 @@ enum { CLI_TEXT = 4 * 1024 + 1 }; /* holds any escaped name or note */
 
 /* Text for a terminal: control characters escaped. Returns buf. */
 const char *cli_text(char *buf, size_t size, const char *text);
+/* The same in quotes, of a word that does not belong where it stands: it may be a URL with
+ * a password, and is not shown then. */
+const char *cli_word(char *buf, size_t size, const char *text);
 /* "3.2 s", "5 min", "2 h 10 min". Returns buf. */
 const char *cli_age(char *buf, size_t size, int64_t ms);
 

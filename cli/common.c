@@ -4,6 +4,7 @@
  * Goes well: a client of the store that source.c names. Goes wrong: an exit status, and the
  * library's own text, which carries no secret (G11). */
 #include "cli.h"
+#include "util/secret.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -131,21 +132,60 @@ void cli_log(hf_options *o)
 
 /* ---- the store ------------------------------------------------------------------- */
 
-int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
+/* 0, an exit status, or HF_ENOENT with *err. */
+static int open_source(const struct cli *cli, hf_options *o, hf_client **ret,
+                       char **ret_url, hf_error *err)
 {
     struct cli_source source = { .url = NULL };
-    hf_options o = HF_OPTIONS_INIT;
-    hf_error err;
     int rc = cli_find_source(cli, &source);
 
     if (rc)
         return rc;
+    cli_log(o);
+    rc = hf_open(source.url, o, ret, err);
+    if (rc < 0 && rc != HF_ENOENT)
+        rc = cli_fail_source(&source, err);
+    else if (ret_url && !(*ret_url = hf__without_secrets(source.url)))
+        rc = EXIT_SYSTEM;
+    cli_free_source(&source);
+    return rc;
+}
+
+int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_error err;
+
     if (options)
         o = *options;
-    cli_log(&o);
-    rc = hf_open(source.url, &o, ret, &err);
-    cli_free_source(&source);
-    return rc < 0 ? cli_fail(&err) : 0;
+    return open_source(cli, &o, ret, NULL, &err);
+}
+
+/* The library would say so, but there is no store to ask. */
+static int check_name(const struct cli *cli, const char *name)
+{
+    enum { LONGEST = 512 };
+    size_t n = name ? strlen(name) : 0;
+
+    if (!name || (n > 0 && n <= LONGEST && hf__utf8_valid(name, n)))
+        return 0;
+    return cli_usage(cli, "a name is 1 to %d bytes of UTF-8", LONGEST);
+}
+
+int cli_open_existing(const struct cli *cli, const char *name, hf_client **ret,
+                      char **ret_url)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_error err;
+    int rc;
+
+    *ret = NULL;
+    o.drive = HF_DRIVE_APP | HF_OPEN_EXISTING;
+    rc = open_source(cli, &o, ret, ret_url, &err);
+    if (rc != HF_ENOENT)
+        return rc;
+    cli_say("%s: %s yet: nobody holds anything", err.where, err.text);
+    return check_name(cli, name);
 }
 
 /* ---- notes ----------------------------------------------------------------------- */
@@ -224,14 +264,14 @@ static const char *advice(const hf_error *err)
     case HF_ENOTSUP:
         return "holdfast-url(7) says what each store can do";
     case HF_EUNREACHABLE:
-        return "check that the server runs, that the address is right, and that both sides "
-               "use "
-               "TLS or none does";
+        if (err->sys == ETIMEDOUT)
+            return "check the address, that a server of this kind is there, and that both "
+                   "sides use TLS or neither does";
+        return err->sys ? "check that the server runs and that the address is right" : NULL;
     case HF_EAUTH: /* of a folder the text says it all */
-        return err->where[0] == '/'
-                   ? NULL
-                   : "check the user, the password and their rights; with TLS "
-                     "tls_ca= and tls_cert=";
+        return err->where[0] == '/' ? NULL
+                                    : "holdfast-url(7) says which rights are needed, and "
+                                      "how TLS is set up";
     case HF_EFULL:
         return "make room in the store, then try again";
     case HF_EMODULE:

@@ -118,30 +118,35 @@ static bool read_handle(struct job *j, const char *text)
            decode(j->store, sizeof j->store, text + name + 1, strlen(text + name + 1));
 }
 
-/* Opens the store and sees to it that the handle is one of it. 0 or an exit status. */
-static int open_for(struct cli *cli, struct job *j, const char *handle, hf_client **ret)
-{
-    char ours[CLI_TEXT], theirs[CLI_TEXT];
-    int rc;
-
-    if (!read_handle(j, handle))
-        return cli_usage(cli, "this is not a handle of 'holdfast acquire'");
-    rc = cli_open(cli, NULL, ret);
-    if (rc || strcmp(hf_client_url(*ret), j->store) == 0)
-        return rc;
-    rc = cli_usage(cli, "the handle is of the store %s, not of %s",
-                   cli_text(theirs, sizeof theirs, j->store),
-                   cli_text(ours, sizeof ours, hf_client_url(*ret)));
-    hf_close(*ret);
-    return rc;
-}
-
 static int has_ended(const struct job *j)
 {
     char name[CLI_TEXT];
 
     cli_say("%s: the lock of this handle has ended", cli_text(name, sizeof name, j->name));
     return EXIT_LOST;
+}
+
+/* Opens the store and sees to it that the handle is one of it. 0 or an exit status. */
+static int open_for(struct cli *cli, struct job *j, const char *handle, hf_client **ret)
+{
+    char ours[CLI_TEXT], theirs[CLI_TEXT], *url = NULL;
+    int rc;
+
+    if (!read_handle(j, handle))
+        return cli_usage(cli, "this is not a handle of 'holdfast acquire'");
+    rc = cli_open_existing(cli, NULL, ret, &url);
+    if (rc == 0 && strcmp(url, j->store) == 0)
+        rc = *ret ? 0 : has_ended(j);
+    else if (rc == 0)
+        rc = cli_usage(cli, "the handle is of the store %s, not of %s",
+                       cli_text(theirs, sizeof theirs, j->store),
+                       cli_text(ours, sizeof ours, url));
+    if (rc) {
+        hf_close(*ret);
+        *ret = NULL;
+    }
+    free(url);
+    return rc;
 }
 
 /* ---- output ---------------------------------------------------------------------- */

@@ -82,7 +82,7 @@ static int no_verb(const char *name)
     const struct cli cli = { .verb = NULL };
     char shown[256];
 
-    return cli_usage(&cli, "unknown verb: '%s'", cli_text(shown, sizeof shown, name));
+    return cli_usage(&cli, "unknown verb: %s", cli_word(shown, sizeof shown, name));
 }
 
 static int help_verb(int argc, char **argv)

@@ -321,6 +321,14 @@ int cli_find_source(const struct cli *cli, struct cli_source *ret)
     return rc == -1 ? from_word(ret, "the default", "local:") : rc;
 }
 
+/* A refused URL is not quoted, but named by its source. */
+int cli_fail_source(const struct cli_source *source, hf_error *err)
+{
+    if (err->code == HF_EINVAL && !err->where[0])
+        cli_text(err->where, sizeof err->where, source->from);
+    return cli_fail(err);
+}
+
 void cli_free_source(struct cli_source *source)
 {
     if (source->url)

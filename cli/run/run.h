@@ -118,7 +118,8 @@ struct run {
     int stopped_by;   /* a signal has just stopped it; 0 */
     int64_t guard_at; /* next try to start a guard */
     bool timed_out;   /* --at-most has ended it; the lock was not lost */
-    bool lost, told_risk, told_stop, told_denied;
+    bool lost, broken, told_risk, told_stop, told_denied;
+    int64_t down_at; /* since when the store is unreachable, with -v; 0: it is not */
 };
 
 /* Is a run that the environment names alive? */

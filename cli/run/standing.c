@@ -77,8 +77,10 @@ static size_t put_holder(char *buf, size_t size, const struct holder *h, bool ti
     int64_t since = (guard_now() - h->seen_at) / ms, left = h->ends_ms - since;
     if (h->holders > 1)
         snprintf(more, sizeof more, " and %zu more", h->holders - 1);
-    int n = snprintf(buf, size, "%s by pid %" PRId64 " on %s%s", h->kept ? "kept" : "held",
-                     h->pid, cli_text(host, sizeof host, h->host), more);
+    cli_text(host, sizeof host, h->host);
+    int n = h->kept ? snprintf(buf, size, "kept by no process%s, from %s", more, host)
+                    : snprintf(buf, size, "held by pid %" PRId64 " on %s%s", h->pid, host,
+                               more);
     if (times && h->kept)
         n += snprintf(buf + n, size - (size_t)n, ", for %s more",
                       cli_age(age, sizeof age, left > 0 ? left : 0));
@@ -151,6 +153,9 @@ static void describe_outage(struct standing *s, char *buf, size_t size)
     hf_error err;
     *buf = 0;
     if (hf_connect(s->client, 0, &err) == 0) {
+        if (s->down_at && !s->terminal)
+            cli_say("the store answers again, after %s",
+                    cli_age(age, sizeof age, (guard_now() - s->down_at) / ms));
         s->down_at = 0;
         return;
     }

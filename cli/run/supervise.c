@@ -84,21 +84,69 @@ static void follow_lease(struct run *r)
                     kill_at + r->margin / 4);
 }
 
+/* -v: each loss of contact with the store, and its end. */
+static void tell_contact(struct run *r)
+{
+    char age[32], reason[CLI_TEXT];
+    hf_error err;
+    if (!r->opt.verbose || !r->client)
+        return;
+    bool up = hf_connect(r->client, 0, &err) == 0;
+    if (up == (r->down_at == 0))
+        return;
+    if (up)
+        run_say(r, "the store answers again, after %s",
+                cli_age(age, sizeof age, (guard_now() - r->down_at) / ms));
+    else
+        run_say(r, "the store does not answer: %s",
+                cli_text(reason, sizeof reason, err.text));
+    r->down_at = up ? 0 : guard_now();
+}
+
+static void on_renewed(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    (void)rc;
+    (void)lease;
+    (void)err;
+    (void)user;
+    hf_op_free(op);
+}
+
+/* Why is it at risk? A lease that was broken is not renewed again; of any other one more
+ * attempt is just what it needs. */
+static const char *why_at_risk(struct run *r, char *buf, size_t size)
+{
+    hf_error err;
+    hf_op *op;
+    r->broken = hf_renew_start(r->lease, 0, on_renewed, NULL, &op, &err) == HF_ELOST;
+    if (r->broken)
+        return "it was broken";
+    if (hf_connect(r->client, 0, &err) < 0)
+        return cli_text(buf, size, err.text);
+    return "it was not renewed in time";
+}
+
 static void warn_at_risk(struct run *r, int64_t term_at)
 {
-    char age[32], shown[CLI_TEXT];
+    char age[32], shown[CLI_TEXT], why[CLI_TEXT];
     bool risk = r->lease && hf_lease_state(r->lease) == HF_AT_RISK;
     int64_t left = (term_at - guard_now()) / ms;
-    if (risk && !r->told_risk)
-        run_say(r, "%s is at risk: it was broken or cannot be renewed%s%s",
-                cli_text(shown, sizeof shown, r->opt.names[0]),
-                r->opt.on_lost == LOST_WARN ? ""
-                                            : "; unless that changes the command is "
-                                              "stopped in ",
-                r->opt.on_lost == LOST_WARN
-                    ? ""
-                    : cli_age(age, sizeof age, left > 0 ? left : 0));
+    cli_text(shown, sizeof shown, r->opt.names[0]);
+    tell_contact(r);
+    if (risk == r->told_risk)
+        return;
     r->told_risk = risk;
+    if (!risk) {
+        run_say(r, "%s is held again", shown);
+        return;
+    }
+    const char *reason = why_at_risk(r, why, sizeof why);
+    if (r->opt.on_lost == LOST_WARN)
+        run_say(r, "%s is at risk: %s", shown, reason);
+    else
+        run_say(r, "%s is at risk: %s; %sthe command is stopped in %s", shown, reason,
+                r->broken ? "" : "unless it is renewed ",
+                cli_age(age, sizeof age, left > 0 ? left : 0));
 }
 
 /* ---- stopping -------------------------------------------------------------------- */
@@ -150,8 +198,8 @@ static void out_of_time(struct run *r, int64_t kill_at)
         run_say(r, "%s: stopping the command, so that it has ended after %s (--at-most)",
                 shown, cli_age(age, sizeof age, r->opt.at_most_ms));
     else
-        run_say(r, "%s could not be renewed: stopping the command before another gets it",
-                shown);
+        run_say(r, "%s %s: stopping the command before another gets it", shown,
+                r->broken ? "was broken" : "could not be renewed");
     *(most ? &r->timed_out : &r->lost) = true;
     begin_stop(r, kill_at);
 }

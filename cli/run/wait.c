@@ -155,7 +155,7 @@ static int open_for_parent(struct run *r, const char *url, const char *owner)
     if (r->nested && r->err.code != HF_EINVAL)
         return cli_fail(&r->err);
     if (open_as(r, url, NULL) < 0)
-        return cli_fail(&r->err);
+        return cli_fail_source(&r->source, &r->err);
     if (!r->nested) {
         int rc = owner ? still_holds(r, owner) : 0;
         if (rc < 0)

@@ -138,6 +138,9 @@ const char *hf_version(void);      /* of the library in use: "0.1.0" */
  *         nobody has asked for hf_client_fd().
  * APP:    no thread. RENEWAL IS YOURS: poll hf_client_fd(), call hf_client_process(). */
 enum { HF_DRIVE_CALLER = 0, HF_DRIVE_PROMPT = 1, HF_DRIVE_APP = 2 };
+/* With one of them: a local: store that is not there is not made, but HF_ENOENT. For those
+ * who only look. Of a server it changes nothing. */
+enum { HF_OPEN_EXISTING = 1 << 8 };
 
 enum { HF_LOG_DEBUG = 0, HF_LOG_INFO = 1, HF_LOG_WARN = 2 };
 
@@ -146,7 +149,7 @@ enum { HF_LOG_DEBUG = 0, HF_LOG_INFO = 1, HF_LOG_WARN = 2 };
  * it does not know unless it is zero. */
 typedef struct hf_options {
     uint32_t size;          /* sizeof(hf_options) */
-    uint32_t drive;         /* HF_DRIVE_* */
+    uint32_t drive;         /* HF_DRIVE_*, | HF_OPEN_EXISTING */
     int64_t ttl_ms;         /* for requests that name none; 0: the URL's ttl=, or 30 s */
     void (*log)(void *user, int level, const char *name, const char *text);
     void *user;             /* passed to log, which may run on any thread and must not call us */
@@ -175,7 +178,8 @@ enum {
 
 /* Opens a store: "local:", "local:///dir", "redis://..."; holdfast-url(7). Does not wait for
  * a server: an unreachable one shows at the first call.
- * HF_EINVAL (the text says which part), HF_EMODULE, HF_EAUTH, HF_EFOREIGN, HF_EVERSION ... */
+ * HF_EINVAL (the text says which part), HF_EMODULE, HF_EAUTH, HF_EFOREIGN, HF_EVERSION,
+ * HF_ENOENT (HF_OPEN_EXISTING) ... */
 int hf_open(const char *url, const hf_options *, hf_client **ret, hf_error *);
 void hf_close(hf_client *); /* rule 6 */
 

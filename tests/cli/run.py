@@ -532,7 +532,7 @@ def at_most_keeps_at_least(box):
     same(box.run("-n", "-q", "a", "true")[0], 75, "taken")
     kept = box.holders("a")[0]
     same(kept["kept"], True, "kept")
-    check("kept by pid" in box.run("-n", "a", "true")[2], "says so")
+    check("kept by no process" in box.run("-n", "a", "true")[2], "says so")
 
 
 @case

@@ -281,5 +281,125 @@ def warnings(box):
     server.kill()
 
 
+def said(box, text, name="err"):
+    return until(lambda: text in box.read(name) and box.read(name), f"{text!r} in {name}")
+
+
+@case
+def contact(box):
+    """-v: the store is unreachable, and why; the lock is at risk, and why; it answers, and is held again."""
+    server = Redis(box, "--appendonly", "yes", "--appendfsync", "always")
+    with open(box.path("err"), "w") as err:
+        p = box.start("-v", "-t", "24s", "--grace", "500ms", "a", "sh", "-c", HOLD, stderr=err)
+    until(lambda: box.there("held"), "held")
+    server.kill()
+    said(box, "holdfast: the store does not answer: ")
+    text = said(box, "a is at risk: ")
+    check("onnect" in text.split("a is at risk: ")[1] and "broken" not in text and "unless it is renewed" in text,
+          f"why: {text!r}")
+    server.start()
+    said(box, "the store answers again, after ")
+    said(box, "a is held again")
+    box.write("go")
+    same(box.end(p)[0], 0, "status")
+    server.kill()
+
+
+@case
+def at_risk_by_break(box):
+    """A broken lock: that is said, and not that it could not be renewed."""
+    server = Redis(box)
+    p = box.start("-t", "6s", "a", "sh", "-c", HOLD)
+    until(lambda: box.there("held"), "held")
+    same(box.tool("break", "--yes", "a")[0], 0, "break")
+    code, _, err = box.end(p)
+    same(code, 76, "status")
+    check("a is at risk: it was broken; the command is stopped in " in err and
+          "a was broken: stopping the command" in err and "renewed" not in err, f"message {err!r}")
+    server.kill()
+
+
+@case
+def wait_outlives_an_outage(box):
+    """`wait` waits on while the store is unreachable, as run does; if its time is over then: 69."""
+    server = Redis(box, "--appendonly", "yes", "--appendfsync", "always")
+    box.env["HOLDFAST_URL"] += "?connect_timeout=1s"
+    same(box.tool("acquire", "--ttl", "20s", "a")[0], 0, "acquire")
+    waiters = [box.popen([box.holdfast, "wait", *args, "a"]) for args in ((), ("-w", "4s"))]
+    until(lambda: box.tool("show", "a")[0] == 0, "the server answers")
+    watch = f"redis-cli -s {box.dir}/redis.sock client list"
+    until(lambda: subprocess.run(watch.split(), capture_output=True, text=True).stdout.count("name=holdfast") >= 2,
+          "both have asked")
+    server.kill()
+    code, _, err = box.end(waiters[1])
+    same(code, 69, f"with -w, said {err!r}")
+    same(waiters[0].poll(), None, "the other one waits")
+    server.start()
+    same(box.end(waiters[0])[:2], (0, ""), "the other one")
+    server.kill()
+
+
+@case
+def starts_during_a_failover(box):
+    """The address leads to a replica: run waits for a master behind it; 69 when connect_timeout is over."""
+    server = Redis(box)
+    ask = ["redis-cli", "-s", box.path("redis.sock")]
+    subprocess.run([*ask, "REPLICAOF", "127.0.0.1", "1"], check=True, stdout=subprocess.DEVNULL)
+    plain = box.env["HOLDFAST_URL"]
+    box.env["HOLDFAST_URL"] = plain + "?connect_timeout=1s"
+    code, _, err = box.run("a", "true")
+    same(code, 69, f"status, with {err!r}")
+    check("read-only replica" in err and "check" not in err, f"message {err!r}")
+    box.env["HOLDFAST_URL"] = plain + "?connect_timeout=60s"
+    p = box.start("-w", "60s", "a", "true")
+    until(lambda: "calls=" in subprocess.run([*ask, "INFO", "commandstats"], capture_output=True, text=True).stdout
+          .partition("cmdstat_info:")[2], "it has asked")
+    subprocess.run([*ask, "REPLICAOF", "NO", "ONE"], check=True, stdout=subprocess.DEVNULL)
+    same(box.end(p), (0, "", ""), "run")
+    server.kill()
+
+
+@case
+def break_of_a_waiter(box):
+    """break --id ends one place in the queue, and nobody else's."""
+    server = Redis(box)
+    p = box.start("a", "sh", "-c", HOLD)
+    until(lambda: box.there("held"), "held")
+    waiters = []
+    for n in (1, 2):
+        waiters.append(box.start("a", "true"))
+        until(lambda: box.waiters("a") == n, f"{n} wait")
+    first = box.show("a")["waiters"][0]
+    check(f"id {first['id']}\n" in box.tool("show", "a")[1], "show prints the id")
+    same(box.tool("break", "--id", first["id"], "a")[0], 64, "without a terminal and --yes")
+    code, _, err = box.tool("break", "--yes", "--id", first["id"], "a")
+    same(code, 0, f"break, said {err!r}")
+    check("place in the queue of a is taken away" in err, f"message {err!r}")
+    code, _, err = box.end(waiters[0])
+    same(code, 75, f"the waiter, said {err!r}")
+    same(box.waiters("a"), 1, "who waits")
+    same(box.tool("break", "--yes", "--id", first["id"], "a")[0], 75, "again")
+    same(box.tool("break", "free")[0], 75, "a free name, without a terminal and --yes")
+    box.write("go")
+    same([box.end(q)[0] for q in (p, waiters[1])], [0, 0], "the others")
+    server.kill()
+
+
+@case
+def hints(box):
+    """What is said of a server that is not there, of another kind, or that refuses us fits the cause."""
+    server = Redis(box)
+    socket = box.path("redis.sock")
+    for url, code, words, never in (
+            (f"redis+unix://{box.dir}/none", 69, "check that the server runs", "TLS"),
+            (f"redis+unix://{socket}?db=99999", 64, "", "check"),
+            (f"redis+cluster+unix://{socket}", 64, "there are", "check")):
+        box.env["HOLDFAST_URL"] = url + ("&" if "?" in url else "?") + "connect_timeout=1s"
+        got, _, err = box.tool("ls")
+        same(got, code, f"{url}: {err!r}")
+        check(words in err and never not in err, f"{url}: {err!r}")
+    server.kill()
+
+
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

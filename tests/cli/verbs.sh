@@ -212,6 +212,27 @@ done
 run "$H" -u 'local://user:hunter2@host/x' ls
 [ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
 ok $? 'a refused URL does not show its password'
+# a secret where none is expected
+for u in 'redis:/:hunter2@h' 'redis:hunter2@h' 'redis:///:hunter2@h' 'redis://u:12/hunter2@h' 'zk://u:12/hunter2@h' \
+    'redis://u:p@ss/hunter2@h' 'redis://h?pasword=hunter2' 'redis://h?psw=hunter2' 'redis://u:12?hunter2@h' \
+    'zk:/u:hunter2@h' 'local:u:hunter2@h' 'redis+unix:hunter2@h' "local://$tmp/s?psw=hunter2"; do
+    for v in ls 'run -v a true' 'acquire --ttl 9s a' backends; do
+        # shellcheck disable=SC2086
+        run env "HOLDFAST_URL=$u" "$H" $v
+        [ $rc -eq 64 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out" && grep -q '^holdfast: .*HOLDFAST_URL: ' "$tmp/err"
+        ok $? "$v of a mistyped URL ($u): 64, names the source and shows no secret"
+    done
+done
+for args in 'redis://:hunter2@h ls' 'ls --url=redis://:hunter2@h' '--ulr=redis://:hunter2@h ls' \
+    '-u local: redis://:hunter2@h' 'help redis:/:hunter2@h' 'bench redis://:hunter2@h' 'backends redis:u:hunter2@h' \
+    'ls --json=redis://:hunter2@h'; do
+    # shellcheck disable=SC2086
+    run "$H" $args
+    [ $rc -eq 64 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
+    ok $? "a URL in the wrong place ($args): 64 and no secret"
+done
+expect 64 'a scheme that does not exist: 64' "$H" -u redsi://h ls
+says 'no store is called redsi: .*there are.* local' 'a scheme that does not exist: says which ones there are'
 run env HOLDFAST_URL= "$H" ls
 [ $rc -eq 64 ]
 ok $? 'an empty HOLDFAST_URL is an error, not the default store'
@@ -243,7 +264,7 @@ for mode in 620 602 666; do
     says 'can be changed by others' "URL file of mode $mode: says so"
 done
 chmod 600 "$f"
-expect 0 'URL file of our own: 0' "$H" ls
+expect 0 'URL file of our own: 0' "$H" run a true
 [ -d "$tmp/file" ]
 ok $? 'URL file: its store was opened'
 printf '  local://%s/file  \r\n\n' "$tmp" >"$f"
@@ -273,9 +294,30 @@ expect 0 '-u goes before HOLDFAST_URL' \
     env HOLDFAST_URL=frobnicate: "$H" -u "local://$tmp/arg" ls
 unset HOLDFAST_URL_FILE
 
+# ---- looking makes no store ----
+
+mkdir -m 700 "$tmp/empty"
+for f in "$tmp/none" "$tmp/empty"; do
+    unset HOLDFAST_URL
+    for v in ls 'ls --json' 'show a' 'show --json a' 'wait a' backends; do
+        # shellcheck disable=SC2086
+        expect 0 "$v where no store is: 0" "$H" -u "local://$f" $v
+    done
+    expect 75 'break where no store is: 75' "$H" -u "local://$f" break --yes a
+    expect 0 'ls where no store is: 0' "$H" -u "local://$f" ls
+    says "$f: there is no store yet" 'ls where no store is: says so'
+    [ ! -s "$tmp/out" ]
+    ok $? 'ls where no store is: prints nothing'
+    [ ! -e "$tmp/none" ] && [ -z "$(ls -A "$tmp/empty")" ]
+    ok $? 'looking has made nothing'
+done
+
 # ---- names ----
 
 store
+expect 64 'show of an empty name, no store yet: 64' "$H" show ''
+expect 64 'show of a name that is too long, no store yet: 64' "$H" show "$(head -c 513 /dev/zero | tr '\0' n)"
+expect 0 'a store' "$H" run a true
 expect 64 'show of an empty name: 64' "$H" show ''
 expect 64 'wait for an empty name: 64' "$H" wait ''
 expect 64 'break of an empty name: 64' "$H" break --yes ''
@@ -333,15 +375,15 @@ for f in text link; do
     expect 64 "a $f for a folder: 64" "$H" -u "local://$tmp/$f" ls
     says 'not a folder$' "a $f for a folder: says so, once"
 done
-expect 0 'a new store' "$H" -u "local://$tmp/damaged" ls
+expect 0 'a new store' "$H" -u "local://$tmp/damaged" run a true
 echo garbage >"$tmp/damaged/gate"
 expect 69 'a damaged store: 69' "$H" -u "local://$tmp/damaged" ls
 says 'not a gate' 'a damaged store: says what is'
-expect 0 'a store to be changed' "$H" -u "local://$tmp/format" ls
+expect 0 'a store to be changed' "$H" -u "local://$tmp/format" run a true
 printf '\377' | dd of="$tmp/format/gate" bs=1 seek=8 conv=notrunc 2>/dev/null
 expect 69 'a store of another format: 69' "$H" -u "local://$tmp/format" ls
 says 'the store has format [0-9]*, this library knows' 'a store of another format: says which'
-for v in ls 'run a true'; do
+for v in 'acquire --ttl 9s a' 'run a true'; do
     # shellcheck disable=SC2086
     expect 69 "$v, in a new store, files may not grow: 69" \
         sh -c 'ulimit -f 10; exec "$@"' sh "$H" -u "local://$tmp/limited" $v
@@ -703,7 +745,7 @@ prints '^HOLDFAST_EXPIRES=20[0-9T:-]*Z$' 'acquire: the expiry'
 . "$tmp/out"
 expect 75 'acquire of what is taken, -n: 75' "$H" acquire --ttl 60s -n 'deploy/a b'
 expect 75 'run of what is taken, -n: 75' "$H" run -n 'deploy/a b' true
-says 'kept by pid .*(release 4.2)' 'run of what is taken: says that it is kept, and why'
+says 'kept by no process, from .*(release 4.2)' 'run of what is taken: says that it is kept, and why'
 expect 0 'show' "$H" show --json 'deploy/a b'
 json "d['holders'][0]['fence'] == $HOLDFAST_FENCE and d['holders'][0]['kept']" 'acquire: it holds'
 expect 0 'renew' "$H" renew --ttl 600s "$HOLDFAST_HANDLE"
@@ -814,7 +856,7 @@ url_file = /x' 'url_file = x'; do
     expect 64 "a password in the user's file: its own business" with_etc "$H" ls
     ! grep -q hunter2 "$tmp/err" "$tmp/out"
     ok $? "a password in the user's file: not shown"
-    expect 0 'backends with it' with_etc "$H" backends
+    expect 64 'backends with it' with_etc "$H" backends
     ! grep -q hunter2 "$tmp/err" "$tmp/out"
     ok $? 'backends with it: not shown'
     printf 'url = local://%s/own\n' "$tmp" >"$own"
@@ -829,7 +871,7 @@ url_file = /x' 'url_file = x'; do
     printf 'url = redis://me:hunter2@h\n' >"$sys"
     expect 64 "a password in the system's file: 64" with_etc "$H" ls
     says url_file "a password in the system's file: says where it goes"
-    printf 'redis://me@h:1\n' >"$tmp/secret"
+    printf 'redis://me:hunter2@h:1\n' >"$tmp/secret"
     chmod 600 "$tmp/secret"
     printf 'url_file = %s\n' "$tmp/secret" >"$sys"
     source_is 'redis://me@h:1' /etc/holdfast.conf 'url_file'
@@ -849,7 +891,7 @@ fi
 unset HOLDFAST_URL
 mkdir "$tmp/bench tmp"
 export TMPDIR="$tmp/bench tmp"
-expect 0 'bench --json' "$H" bench --json --time 100ms uncontended hand-off waiters run
+expect 0 'bench --json' "$H" bench --json --time 500ms uncontended hand-off waiters run
 python3 -c 'import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 need = {"case", "backend", "threads", "processes", "pairs_per_s", "p50_us", "p99_us",

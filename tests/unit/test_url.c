@@ -63,7 +63,7 @@ static void shows_no_secrets(void **state)
     static const char *const urls[][2] = {
         { "redis://:hunter2@h/0", "redis://@h/0" },
         { "redis://u:hunter2@h", "redis://u@h" },
-        { "redis://u:hun@ter2@h/x@y", "redis://u@h/x@y" },
+        { "redis://u:hun@ter2@h/x%40y", "redis://u@h/x%40y" },
         { "zk://h/r?auth=digest:hunter2&ttl=5s", "zk://h/r?auth=***&ttl=5s" },
         { "x://h?sslpassword=hunter2", "x://h?sslpassword=***" },
         { "x://h?SslPassWord=hunter2&pas%73=hunter2", "x://h?SslPassWord=***&pas%73=***" },
@@ -100,6 +100,9 @@ static void refuses_and_says_what(void **state)
         { "x://h1,h2:x", "port number after host 2" },
         { "x://h1,h%ff", "name of host 2 is not UTF-8" },
         { "x://u:secret/@h", "port number after host 1" },
+        { "x://u:12/secret@h", "'@' behind the host" },
+        { "x://u:p@ss/secret@h", "'@' behind the host" },
+        { "x://u:12?secret@h", "option 1: options have the form" },
         { "x://h/%zz", "path" },
         { "x://h/%00", "path" },
         { "x://h/%f", "path" },
