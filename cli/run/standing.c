@@ -126,7 +126,8 @@ static const struct place *where_we_wait(const struct standing *s)
     return held;
 }
 
-/* The place comes first: a narrow terminal cuts the end. */
+/* The place comes first: a narrow terminal cuts the end. Elsewhere it is said once per
+ * change, without the age. */
 static void describe(const struct standing *s, const struct place *p, char *buf,
                      size_t size)
 {
@@ -138,12 +139,11 @@ static void describe(const struct standing *s, const struct place *p, char *buf,
         n = (size_t)snprintf(buf, size, "waiting for ");
     n +=
         (size_t)snprintf(buf + n, size - n, "%.512s", cli_text(name, sizeof name, p->name));
-    if (!s->terminal) /* said once per change: with the store, without the age */
-        n += (size_t)snprintf(buf + n, size - n, " in %.256s",
-                              cli_text(store, sizeof store, hf_client_url(s->client)));
     put_holder(holder, sizeof holder, &p->holder, s->terminal);
     if (p->holder.holders)
-        snprintf(buf + n, size - n, ": %s", holder);
+        n += (size_t)snprintf(buf + n, size - n, ": %s", holder);
+    snprintf(buf + n, size - n, ", in %.256s",
+             cli_text(store, sizeof store, hf_client_url(s->client)));
 }
 
 /* Empty while the store can be reached. */

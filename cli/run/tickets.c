@@ -6,8 +6,9 @@
  * sealed, so that what the guard got is what was written.
  *
  * How it goes well: the tickets are ended, with the names free for the next at once; with
- * --at-least when that time has come. How it goes wrong: a store that cannot be reached, a
- * ticket that has ended, a lack of memory: the ttl decides. There is nobody to tell.
+ * --at-least when that time has come. How it goes wrong: a store that cannot be reached is
+ * tried until the ttl is over. A ticket that has ended, a lack of memory: the ttl decides.
+ * There is nobody to tell.
  */
 #include "run.h"
 
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 static const int64_t ms = 1000000, second = 1000000000;
+enum { AGAIN_MS = 100 };
 static const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 /* ---- in the supervisor ----------------------------------------------------------- */
@@ -65,6 +67,18 @@ static void sleep_until(int64_t at)
     clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &t, NULL);
 }
 
+/* Also of a store that is slow or unreachable just now; once the ttl is over there is
+ * nothing left to end. */
+static int end_one(hf_client *client, const char *name, const char *id, int64_t over)
+{
+    hf_error err;
+    int rc;
+    while ((rc = hf_evict(client, name, id, HF_EVICT_NOW, &err)) < 0 && err.retry &&
+           guard_now() + AGAIN_MS * ms < over)
+        sleep_until(guard_now() + AGAIN_MS * ms);
+    return rc;
+}
+
 static int end_them(const char *at, const char *end)
 {
     const char *url = next_text(&at, end), *ttl = next_text(&at, end), *name, *id;
@@ -74,15 +88,15 @@ static int end_them(const char *at, const char *end)
     if (!until)
         return EXIT_USAGE;
     int64_t when = strtoll(until, NULL, 10);
-    if (when > guard_now() + strtoll(ttl, NULL, 10) * ms)
+    int64_t over = guard_now() + strtoll(ttl, NULL, 10) * ms;
+    if (when > over)
         return 0; /* until then the ttl has ended them */
     if (when)
         sleep_until(when);
     if (hf_open(url, NULL, &client, NULL) < 0)
         return EXIT_UNREACHABLE;
-    while (rc != HF_EUNREACHABLE && (name = next_text(&at, end)) &&
-           (id = next_text(&at, end)))
-        rc = hf_evict(client, name, id, HF_EVICT_NOW, NULL);
+    while ((name = next_text(&at, end)) && (id = next_text(&at, end)))
+        rc = end_one(client, name, id, over);
     hf_close(client);
     return cli_exit_of(rc);
 }

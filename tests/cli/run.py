@@ -425,7 +425,8 @@ def says_who_holds(box):
     until(lambda: box.waiters("a") == 1, "the first waits")
     with open(box.path("err"), "w") as err:
         w = box.start("-v", "a", "true", stderr=err)
-    until(lambda: "number 2 in line for a in local:" in box.read("err"), "its position and the store")
+    until(lambda: "number 2 in line for a: held by" in box.read("err") and ", in local:" in box.read("err"),
+          "its position and the store")
     text = box.read("err")
     check(f"pid {p.pid}" in text and "(nightly dump)" in text, f"message {text!r}")
     box.write("go")

@@ -11,7 +11,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import (LOOK, Terminal, alive, case, check, children, end_all, guard_of, main, same, status_of,
+from lib import (LOOK, Terminal, alive, case, check, children, end_all, guard_of, main, same, stays, status_of,
                  until)
 
 def library(box):
@@ -182,6 +182,32 @@ def killed_keeps_at_least(box):
     took, seen = killed(box, "--at-least", "8s")
     same(seen, "clean", "at the start of the second")
     check(5 < took < 25, f"took {took} s")
+    server.kill()
+
+
+@case
+def killed_while_the_store_is_frozen(box):
+    """A store that does not answer when a run is killed is asked again: the name is free when it does."""
+    server = Redis(box)
+    plain = box.env["HOLDFAST_URL"]
+    box.env["HOLDFAST_URL"] += "?connect_timeout=500ms"
+    p = box.start("-t", "60s", "a", "sh", "-c", FAMILY)
+    until(lambda: box.there("held"), "held")
+    guard = until(lambda: guard_of(p.pid), "a guard")
+    server.p.send_signal(signal.SIGSTOP)
+    os.kill(p.pid, signal.SIGKILL)
+    box.end(p)
+
+    def ending():
+        with open(f"/proc/{guard}/cmdline", "rb") as f:
+            return f.read().startswith(b"hf-guard ending")
+    until(ending, "the guard ends the tickets")
+    stays(lambda: alive(guard), 2.5, "it gave up")
+    server.p.send_signal(signal.SIGCONT)
+    since = time.monotonic()
+    box.env["HOLDFAST_URL"] = plain
+    same(box.run("-w", "50s", "a", "true")[0], 0, "another")
+    check(time.monotonic() - since < 20, f"took {time.monotonic() - since} s of 60")
     server.kill()
 
 

@@ -309,6 +309,7 @@ def waiting_line(box):
     text = t.expect("dump")
     check(" for " in text, f"{text!r}")
     check("nightly" in text and "\x1b[2J" not in text, f"the note is escaped: {text!r}")
+    t.expect("), in local:")
     t.expect("\r\x1b[K")  # it is updated: the age
     t.send("\x03")
     same(t.status(), 130, "status")

@@ -383,6 +383,15 @@ expect 0 'a store to be changed' "$H" -u "local://$tmp/format" run a true
 printf '\377' | dd of="$tmp/format/gate" bs=1 seek=8 conv=notrunc 2>/dev/null
 expect 69 'a store of another format: 69' "$H" -u "local://$tmp/format" ls
 says 'the store has format [0-9]*, this library knows' 'a store of another format: says which'
+said=0
+for l in 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+    run sh -c 'ulimit -n $1; shift; exec "$@"' sh $l "$H" -u "local://$tmp/format2" acquire -n --ttl 9s "a$l"
+    ! grep -q 'is /proc mounted' "$tmp/err"
+    ok $? "no descriptor left ($l): nothing is said of /proc"
+    grep -q 'cannot read.*Too many open files' "$tmp/err" && said=1
+done
+[ $said -eq 1 ]
+ok $? 'no descriptor left: said at least once of a file in /proc'
 for v in 'acquire --ttl 9s a' 'run a true'; do
     # shellcheck disable=SC2086
     expect 69 "$v, in a new store, files may not grow: 69" \
