@@ -31,9 +31,9 @@ ok $? '-n says who holds it, and why'
 since=$(now)
 kill -9 $run
 wait $run 2>/dev/null
-# dead: on its way out (PF_EXITING), or only waiting for its parent
+# dead: on its way out (PF_EXITING), killed and not run since (SIGKILL pending), or only waiting for its parent
 holdfast run -w 60s b -- sh -c 'read a b c d e f g h flags rest <"/proc/$1/stat" || exit 0
-    [ $((flags & 4)) -ne 0 ] || [ "$c" = Z ]' sh "$(cat "$tmp/pid")" 2>"$tmp/err"
+    [ $((flags & 4)) -ne 0 ] || [ "$c" = Z ] || { set -- $rest; [ $((${22} & 256)) -ne 0 ]; }' sh "$(cat "$tmp/pid")" 2>"$tmp/err"
 ok $? 'a killed run: its command is dead before the next is granted'
 took=$(($(now) - since))
 echo "# after $took ms of a ttl of 30 s"
