@@ -4,8 +4,8 @@
 
 #include "kit/listing.h"
 #include "kit/login.h"
-#include "kit/record.h"
 #include "kit/scripted.h"
+#include "kit/ticket_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
