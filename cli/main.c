@@ -9,9 +9,10 @@
 #include <signal.h>
 #include <string.h>
 
-static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &verb_show,
-                                                &verb_wait,     &verb_break,  &verb_bench,
-                                                &verb_backends, &verb_version };
+static const struct cli_verb *const verbs[] = {
+    &verb_run,   &verb_ls,       &verb_show,   &verb_wait,   &verb_break,
+    &verb_bench, &verb_backends, &verb_schema, &verb_version
+};
 
 static const struct cli_option main_options[] = {
     { 'u', "url", "URL", "the store; see below" },
