@@ -107,7 +107,7 @@ void postgres_config(struct server *s, const char *line, ...)
 static void spawn(struct server *s)
 {
     struct passwd *p = servant();
-    char program[300], uid[32], gid[32];
+    char program[300], clock[256], uid[32], gid[32];
     char *plain[] = { program, (char *)"-D", (char *)"data", NULL };
     char *other[] = { (char *)"setpriv",
                       uid,
@@ -121,6 +121,8 @@ static void spawn(struct server *s)
 
     snprintf(program, sizeof(program), "%s/postgres", folder_of_programs());
     if (p) {
+        snprintf(clock, sizeof(clock), "%s/clock", s->dir);
+        CHECK(!s->clock || chown(clock, p->pw_uid, p->pw_gid) == 0);
         snprintf(uid, sizeof(uid), "--reuid=%d", (int)p->pw_uid);
         snprintf(gid, sizeof(gid), "--regid=%d", (int)p->pw_gid);
     }
@@ -135,7 +137,8 @@ static PGconn *enter(struct server *s)
 
     snprintf(info, sizeof(info),
              "host=%s port=%d user=holdfast dbname=postgres connect_timeout=%d"
-             " application_name=test",
+             " application_name=test options='-c statement_timeout=0 -c lock_timeout=0"
+             " -c default_transaction_read_only=off'",
              s->dir, s->port, (int)(LIMIT_MS / 1000));
     c = PQconnectdb(info);
     CHECK(c);
@@ -234,6 +237,8 @@ void postgres_kill(struct server *s)
     server_kill(s);
     snprintf(path, sizeof(path), "%s/data/postmaster.pid", s->dir);
     unlink(path);
+    snprintf(path, sizeof(path), "%s/.s.PGSQL.%d.lock", s->dir, s->port);
+    unlink(path);
 }
 
 /* SIGQUIT ends it at once, and it gives its shared memory back to the system. */
@@ -252,7 +257,7 @@ void postgres_remove(struct server *s)
 static int64_t ask(struct server *s, const char *fmt, va_list ap)
 {
     PGconn *c = enter(s);
-    char text[4096];
+    static char text[1 << 16];
     PGresult *r;
     int64_t number = 0;
 

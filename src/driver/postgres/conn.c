@@ -12,7 +12,9 @@
  * itself has no SQLSTATE and is no answer either, nor is one that ends the session.
  *
  * libpq never gives back what it needs for each call under way, so it is given FLYING_MOST
- * of them at a time; the others wait in `backlog`, and are sent when answers come.
+ * of them at a time; the others wait in `backlog`, and are sent when answers come. Joins
+ * come last: many of them must not keep renewals and looks waiting. (What follows the join
+ * of a ticket comes after its answer anyway: kit/scripted.)
  *
  * Statements are prepared at their first use if the session is ours alone. Behind a
  * transaction pooler they are sent as text every time.
@@ -55,8 +57,10 @@ static const char *const texts[PG_VERBS] = {
         " (current_setting('full_page_writes')='off')::int4::int8,"
         " (to_regclass('holdfast.format') IS NOT NULL)::int4::int8"
         " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
-    [PG_END] = "SELECT pg_terminate_backend(a.pid, $3)::int4::int8 FROM pg_stat_activity a"
-               " WHERE a.pid=$1 AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2",
+    [PG_END] =
+        "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
+        " WHERE a.pid=$1::int8"
+        " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
     [PG_SHAPE] = "SELECT max(version) FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
@@ -535,18 +539,29 @@ static void prepare(struct pg_conn *c, unsigned verb)
 void hf__postgres_send(struct pg_conn *c, struct sql_call *q)
 {
     if (c->flying >= FLYING_MOST && link_open(&c->link)) {
-        list_push(&c->backlog, &q->call.node);
+        list_push(&c->backlog[q->type->verb != SQL_JOIN], &q->call.node);
         return;
     }
     prepare(c, q->type->verb);
     hf__link_send(&c->link, &q->call);
 }
 
+/* NULL: there is none. */
+static struct sql_call *next_in_backlog(struct pg_conn *c)
+{
+    struct list *n = list_pop(&c->backlog[1]);
+
+    if (!n)
+        n = list_pop(&c->backlog[0]);
+    return n ? container_of(n, struct sql_call, call.node) : NULL;
+}
+
 static void send_more(struct pg_conn *c)
 {
-    while (c->flying < FLYING_MOST && !list_empty(&c->backlog))
-        hf__postgres_send(c,
-                          container_of(list_pop(&c->backlog), struct sql_call, call.node));
+    struct sql_call *q;
+
+    while (c->flying < FLYING_MOST && (q = next_in_backlog(c)) != NULL)
+        hf__postgres_send(c, q);
 }
 
 static void send_flush(struct link *k)
@@ -841,11 +856,11 @@ static void unanswered(struct link *k, struct link_call *call)
 static void link_lost(struct link *k, const hf_error *err)
 {
     struct pg_conn *c = conn_at(k);
-    struct list *n;
+    struct sql_call *q;
 
     (void)err;
-    while ((n = list_pop(&c->backlog)) != NULL)
-        hf__sql_answer(&c->of->sql, container_of(n, struct sql_call, call.node), NULL);
+    while ((q = next_in_backlog(c)) != NULL)
+        hf__sql_answer(&c->of->sql, q, NULL);
 }
 
 static const struct link_events events = { limit_ms, greet, down, unanswered, link_lost };
@@ -857,7 +872,8 @@ void hf__postgres_conn_init(struct pg_conn *c, struct postgres *p,
 {
     c->of = p;
     c->greet = greeting;
-    list_init(&c->backlog);
+    list_init(&c->backlog[0]);
+    list_init(&c->backlog[1]);
     watch_init(&c->watch, on_ready);
     timer_init(&c->connect_timer, connect_late);
     hf__link_init(&c->link, p->sql.store.env, &transport, &events, &p->dirty,
@@ -868,15 +884,15 @@ void hf__postgres_conn_init(struct pg_conn *c, struct postgres *p,
 void hf__postgres_conn_done(struct pg_conn *c)
 {
     struct link_call *call;
-    struct list *n;
+    struct sql_call *q;
 
     if (!c->of)
         return;
     hf__link_done(&c->link);
     while ((call = hf__link_take(&c->link)) != NULL)
         free(container_of(call, struct sql_call, call));
-    while ((n = list_pop(&c->backlog)) != NULL)
-        free(container_of(n, struct sql_call, call.node));
+    while ((q = next_in_backlog(c)) != NULL)
+        free(q);
     forget_hosts(c);
 }
 

@@ -40,10 +40,11 @@ struct pg_conn {
     bool up;                             /* libpq says so */
     bool making;                         /* schema.sql runs, outside pipeline mode */
     size_t flying;                       /* calls that libpq has */
-    struct list backlog;                 /* sql_call.call.node: for when it has fewer */
-    PGresult *result;                    /* of the oldest call; its transaction goes on */
-    uint32_t prepared;                   /* verbs */
-    bool direct; /* the session is ours alone: no pooler is between */
+    /* sql_call.call.node, for when it has fewer: joins, and what goes before them */
+    struct list backlog[2];
+    PGresult *result;  /* of the oldest call; its transaction goes on */
+    uint32_t prepared; /* verbs */
+    bool direct;       /* the session is ours alone: no pooler is between */
     void (*greet)(struct pg_conn *);
 };
 
@@ -56,6 +57,7 @@ struct postgres {
     struct list dirty;
     struct pg_conn commands, messages;
     struct pg_session session, old; /* of commands; old: pid 0: there is none */
+    int ends;                       /* how often `old` was to be ended */
     bool polls;                     /* wake=poll */
     struct timer hello_timer;       /* no message has come in time */
     char channel[3 + 2 * SQL_CLIENT + 1];

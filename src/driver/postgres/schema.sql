@@ -30,8 +30,10 @@
 -- greater than the line's last one and than the clock was (G2). A line goes ten minutes after its last use, by
 -- holdfast.sweep, which first raises the mark of its bucket; a new line reads that mark under a lock.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SELECT pg_advisory_xact_lock(7525353031127561076);
 SET LOCAL client_min_messages = warning;
+SET LOCAL statement_timeout = 0;
+SET LOCAL lock_timeout = 0;
+SELECT pg_advisory_xact_lock(7525353031127561076);
 CREATE SCHEMA IF NOT EXISTS holdfast;
 CREATE TABLE IF NOT EXISTS holdfast.format (version int8 PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS holdfast.mark (bucket int8 PRIMARY KEY, fence int8 NOT NULL) WITH (fillfactor = 50);

@@ -18,7 +18,7 @@
 
 enum {
     LEAST_TTL_MS = 100,
-    LATER_US = 20000,
+    LATER_US = 2000,
     LISTEN_US = 500000,
     POLL_MS = 200,
     SWEEP_US = 60000000,
