@@ -70,6 +70,35 @@ static void server_crashes(void)
     done();
 }
 
+/* A synchronous replica has all that was answered; the clients find it by themselves. */
+static void replica_promoted(void)
+{
+    struct server replica, old;
+    struct two t;
+
+    use_plain_server("");
+    postgres_replica(&replica, &server);
+    postgres_do(&server, "ALTER SYSTEM SET synchronous_standby_names = '*'");
+    postgres_do(&server, "SELECT pg_reload_conf()");
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_stat_replication WHERE "
+                                   "sync_state = 'sync'") == 1);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "postgres://holdfast@127.0.0.1:%d,127.0.0.1:%d/postgres", replica.port,
+             server.port);
+    t = hold_and_wait(60000);
+    postgres_kill(&server);
+    CHECK_RC(hf_lease_check(t.held), 0);
+    postgres_do(&replica, "ALTER SYSTEM RESET synchronous_standby_names");
+    postgres_promote(&replica);
+    old = server;
+    server = replica;
+    replica = old;
+    AWAIT(tried(t.a, nm("a"), NULL) == 0 && tried(t.b, nm("b"), NULL) == 0);
+    two_go_on(&t);
+    postgres_remove(&replica);
+    done();
+}
+
 /* ---- strange settings ------------------------------------------------------------ */
 
 struct overlap {
@@ -357,6 +386,7 @@ const struct test_case postgres_server_cases[] = {
     { "backends-end", backends_end, ON_ALL, 0, 0 },
     { "ended-in-statement", ended_in_statement, ON_ALL, 0, 0 },
     { "server-crashes", server_crashes, ON_ALL, 0, 0 },
+    { "replica-promoted", replica_promoted, ON_ALL, 0, 0 },
     { "read-committed", read_committed, ON_ALL, 0, 0 },
     { "repeatable-read", repeatable_read, ON_ALL, 0, 0 },
     { "serializable", serializable, ON_ALL, 0, 0 },

@@ -57,34 +57,38 @@ static struct passwd *servant(void)
     return p;
 }
 
-static void make_database(struct server *s)
+/* A folder and a port, and a database by one of the server's programs. */
+static void make_database(struct server *s, const char *how)
 {
-    struct passwd *p = servant();
+    struct passwd *p;
     char command[1024], as[128] = "";
 
+    server_init(s, "postgres");
+    p = servant();
     if (p) {
         CHECK(chown(s->dir, p->pw_uid, p->pw_gid) == 0);
         snprintf(as, sizeof(as), "setpriv --reuid=%d --regid=%d --clear-groups",
                  (int)p->pw_uid, (int)p->pw_gid);
     }
-    snprintf(command, sizeof(command),
-             "cd '%s' && %s %s/initdb -D data -A trust -U holdfast -E UTF8 --locale=C"
-             " --no-sync >initdb.log 2>&1",
-             s->dir, as, folder_of_programs());
+    snprintf(command, sizeof(command), "cd '%s' && %s %s/%s --no-sync >made.log 2>&1",
+             s->dir, as, folder_of_programs(), how);
     if (system(command) != 0)
         check_failed(__FILE__, __LINE__, "failed: %s", command);
+}
+
+static void set_place(struct server *s)
+{
+    postgres_config(s, "port = %d\nunix_socket_directories = '%s'", s->port, s->dir);
 }
 
 void postgres_init(struct server *s)
 {
     char path[256];
 
-    server_init(s, "postgres");
-    strcpy(s->socket, s->dir); /* libpq takes the folder */
-    make_database(s);
+    make_database(s, "initdb -D data -A trust -U holdfast -E UTF8 --locale=C");
     snprintf(path, sizeof(path), "%s/data", s->dir);
     file_put(path, "postgresql.conf", "a", base_config);
-    postgres_config(s, "port = %d\nunix_socket_directories = '%s'", s->port, s->dir);
+    set_place(s);
 }
 
 void postgres_config(struct server *s, const char *line, ...)
@@ -171,6 +175,26 @@ void postgres_start(struct server *s)
 {
     postgres_init(s);
     postgres_run(s);
+}
+
+void postgres_replica(struct server *s, struct server *of)
+{
+    char how[512];
+
+    snprintf(how, sizeof(how), "pg_basebackup -D data -R -c fast -h %s -p %d -U holdfast",
+             of->dir, of->port);
+    make_database(s, how);
+    set_place(s);
+    spawn(s);
+    AWAIT(answers(s));
+    AWAIT(postgres_number(of, "SELECT count(*) FROM pg_stat_replication WHERE state = "
+                              "'streaming'") == 1);
+}
+
+void postgres_promote(struct server *s)
+{
+    postgres_do(s, "SELECT pg_promote()");
+    AWAIT(postgres_number(s, "SELECT pg_is_in_recovery()::int") == 0);
 }
 
 static int parent_of(int pid, char *state)

@@ -16,6 +16,11 @@ void postgres_config(struct server *, const char *line, ...)
 void postgres_run(struct server *);        /* starts it, and it answers */
 void postgres_start(struct server *);      /* both, with nothing added */
 
+/* A replica of one that runs, made and started; it streams. postgres_promote makes it a
+ * server of its own. */
+void postgres_replica(struct server *, struct server *of);
+void postgres_promote(struct server *);
+
 /* All its processes, not only the first. */
 void postgres_kill(struct server *); /* SIGKILL: as a crash */
 void postgres_freeze(struct server *);

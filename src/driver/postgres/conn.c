@@ -61,7 +61,11 @@ static const char *const texts[PG_VERBS] = {
         "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
         " WHERE a.pid=$1::int8"
         " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
-    [PG_SHAPE] = "SELECT max(version) FROM holdfast.format",
+    [PG_SHAPE] =
+        "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
+        " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
+        "'leave','renew','amend','look','list','cell','evict','keep','sweep'))"
+        " FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
 
@@ -96,7 +100,7 @@ int hf__postgres_code(const char *state)
 }
 
 /* Undone because of others or of a limit: 40001 serialization, 40P01 deadlock, 55P03 lock
- * limit, 57014 statement limit; 26000: the statement could not be prepared just before. */
+ * limit, 57014 statement limit; 26000: it is not prepared (any more). */
 static bool undone(const char *state)
 {
     return strncmp(state, "40", 2) == 0 || strcmp(state, "55P03") == 0 ||
@@ -109,7 +113,7 @@ static bool as_good_as_gone(const char *state)
 {
     return strncmp(state, "57P", 3) == 0 || strncmp(state, "08", 2) == 0 ||
            strcmp(state, "25006") == 0 || strcmp(state, "3F000") == 0 ||
-           strcmp(state, "42P01") == 0 || strcmp(state, "42883") == 0;
+           strcmp(state, "42883") == 0;
 }
 
 /* The first line, without what verbosity has put around it. */
@@ -667,7 +671,9 @@ static void answered(struct pg_conn *c)
     c->flying--;
     if (!q || !res) {
         hf__link_fail(&c->link, HF_EPROTO, "an answer that nobody asked for");
-    } else if (is_error(res) && undone(state_of(res))) {
+    } else if (is_error(res) && q->type->verb < SQL_VERBS && undone(state_of(res))) {
+        if (strcmp(state_of(res), "26000") == 0)
+            c->prepared = 0;
         hf__link_answered(&c->link);
         hf__sql_later(&c->of->sql, q);
     } else {

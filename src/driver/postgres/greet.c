@@ -146,6 +146,10 @@ static void answer_shape(struct sql *s, struct sql_call *q, const struct sql_rep
         hf__link_fail(&p->commands.link, HF_EVERSION,
                       "the schema holdfast has version %lld, and this is for version %d",
                       (long long)version, FORMAT);
+    else if (s->wire->number(reply, 0, 1) < SQL_VERBS) /* a function for each */
+        hf__link_fail(&p->commands.link, HF_EVERSION,
+                      "functions of the schema holdfast are missing: run what 'holdfast "
+                      "schema' prints");
     else
         settle(p);
 }
