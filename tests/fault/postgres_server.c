@@ -327,6 +327,30 @@ static bool is_read_only(void)
     return on;
 }
 
+/* By the socket in a folder; the user stands before it. */
+static void by_socket(void)
+{
+    char url[512];
+    hf_client *c;
+
+    use_plain_server("");
+    snprintf(url, sizeof(url), "postgres://holdfast@/postgres?host=%s&port=%d", server.dir,
+             server.port);
+    c = opened_at(url, NULL);
+    given(taken(c, nm("n"), NULL));
+    closed(c);
+    snprintf(url, sizeof(url), "postgresql:///postgres?host=%s&port=%d&user=holdfast",
+             server.dir, server.port);
+    c = opened_at(url, NULL);
+    given(taken(c, nm("n"), NULL));
+    closed(c);
+    CHECK_RC(rig.face->open("postgres://h/db?host=/run", NULL, &c, E()), HF_EINVAL);
+    CHECK_RC(rig.face->open("postgres://h/db?frobnicate=1", NULL, &c, E()), HF_EINVAL);
+    CHECK_RC(rig.face->open("postgres://h/db?tls_ca=/ca.pem", NULL, &c, E()), HF_EINVAL);
+    CHECK(strstr(last_error()->text, "sslrootcert"));
+    done();
+}
+
 /* Refused at first, waited out later. */
 static void read_only(void)
 {
@@ -396,6 +420,7 @@ const struct test_case postgres_server_cases[] = {
     { "swept", swept, ON_ALL, 0, 0 },
     { "rights-missing", rights_missing, ON_ALL, 0, 0 },
     { "password-wrong", password_wrong, ON_ALL, 0, 0 },
+    { "by-socket", by_socket, ON_ALL, 0, 0 },
     { "read-only", read_only, ON_ALL, 0, 0 },
     { "too-many-clients", too_many_clients, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
