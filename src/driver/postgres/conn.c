@@ -55,7 +55,9 @@ static const char *const texts[PG_VERBS] = {
         " (current_setting('transaction_read_only')='on')::int4::int8,"
         " (current_setting('fsync')='off')::int4::int8,"
         " (current_setting('full_page_writes')='off')::int4::int8,"
-        " (to_regclass('holdfast.format') IS NOT NULL)::int4::int8"
+        " (to_regclass('holdfast.format') IS NOT NULL)::int4::int8,"
+        " (to_regclass('holdfast.format') IS NULL"
+        " AND NOT pg_try_advisory_xact_lock(7525353031127561076))::int4::int8"
         " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
     [PG_END] =
         "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
@@ -675,7 +677,7 @@ static void answered(struct pg_conn *c)
         if (strcmp(state_of(res), "26000") == 0)
             c->prepared = 0;
         hf__link_answered(&c->link);
-        hf__sql_later(&c->of->sql, q);
+        hf__sql_later(&c->of->sql, q, SQL_LATER_US);
     } else {
         hf__link_answered(&c->link);
         if (is_error(res)) {

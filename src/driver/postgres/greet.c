@@ -18,8 +18,24 @@
 
 #include <string.h>
 
-enum { VERSION_LEAST = 140000, FORMAT = 1, HELLO_US = 2000000, ENDS_MOST = 3 };
-enum hello_column { PID, STARTED, VERSION, RECOVERY, READ_ONLY, NO_FSYNC, NO_PAGES, MADE };
+enum {
+    VERSION_LEAST = 140000,
+    FORMAT = 1,
+    HELLO_US = 2000000,
+    ENDS_MOST = 3,
+    MAKING_US = 50000
+};
+enum hello_column {
+    PID,
+    STARTED,
+    VERSION,
+    RECOVERY,
+    READ_ONLY,
+    NO_FSYNC,
+    NO_PAGES,
+    MADE,
+    BEING_MADE
+};
 enum { WARN_FSYNC = 1, WARN_POOLER = 2, WARN_NO_END = 4, WARN_SILENT = 8 };
 
 static void warn(struct postgres *p, unsigned which, const char *text)
@@ -197,12 +213,23 @@ static bool unfit(struct postgres *p, const struct sql_reply *reply)
     return true;
 }
 
+/* Another client is at it: they need not all do it, one after the other. */
+static void hello_again(struct sql *s, const struct sql_type *type)
+{
+    struct sql_call *q = hf__sql_call(type, sizeof *q);
+
+    if (q)
+        hf__sql_later(s, q, MAKING_US);
+    else
+        hf__link_fail(&postgres_of(s)->commands.link, HF_ENOMEM,
+                      "no memory for a connection");
+}
+
 static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct postgres *p = postgres_of(s);
     struct pg_conn *c = &p->commands;
 
-    (void)q;
     if (!reply)
         return;
     if (reply->code < 0 || reply->rows != 1) {
@@ -211,6 +238,10 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
     }
     if (unfit(p, reply))
         return;
+    if (s->wire->number(reply, 0, BEING_MADE)) {
+        hello_again(s, q->type);
+        return;
+    }
     c->direct = PQbackendPID(c->pg) == (int)s->wire->number(reply, 0, PID);
     if (c->direct) {
         p->session.pid = s->wire->number(reply, 0, PID);

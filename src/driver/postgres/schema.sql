@@ -481,9 +481,11 @@ BEGIN
             l := holdfast.without(l, t.weight);
         END IF;
         DELETE FROM holdfast.ticket x WHERE x.line = l.id AND x.token = p_token;
-        DELETE FROM holdfast.revoked r WHERE r.line = l.id AND r.till <= v_now;
-        INSERT INTO holdfast.revoked VALUES (l.id, p_token, coalesce(t.expiry, v_now)) ON CONFLICT DO NOTHING;
-        PERFORM holdfast.tell(t.client, 'x' || encode(p_token, 'hex'));
+        IF t.flags < 2 THEN -- a kept one is nobody's
+            DELETE FROM holdfast.revoked r WHERE r.line = l.id AND r.till <= v_now;
+            INSERT INTO holdfast.revoked VALUES (l.id, p_token, coalesce(t.expiry, v_now)) ON CONFLICT DO NOTHING;
+            PERFORM holdfast.tell(t.client, 'x' || encode(p_token, 'hex'));
+        END IF;
         l := holdfast.admit(l, v_now, true, ''::bytea);
     END IF;
     PERFORM holdfast.save(l, v_now, true);

@@ -18,7 +18,6 @@
 
 enum {
     LEAST_TTL_MS = 100,
-    LATER_US = 2000,
     LISTEN_US = 500000,
     POLL_MS = 200,
     SWEEP_US = 60000000,
@@ -47,14 +46,14 @@ void hf__sql_answer(struct sql *s, struct sql_call *q, const struct sql_reply *r
     free(q);
 }
 
-void hf__sql_later(struct sql *s, struct sql_call *q)
+void hf__sql_later(struct sql *s, struct sql_call *q, int64_t us)
 {
     struct env *env = s->store.env;
     uint32_t dice;
 
     env->random(env, &dice, sizeof dice);
     if (list_empty(&s->later))
-        env->timer(env, &s->later_timer, sql_now(s) + LATER_US / 2 + dice % LATER_US);
+        env->timer(env, &s->later_timer, sql_now(s) + us / 2 + dice % us);
     list_push(&s->later, &q->call.node);
 }
 

@@ -106,7 +106,9 @@ struct sql_call {
 struct sql_call *hf__sql_call(const struct sql_type *, size_t size);
 void hf__sql_send(struct sql *, struct sql_call *);
 void hf__sql_answer(struct sql *, struct sql_call *, const struct sql_reply *); /* frees */
-void hf__sql_later(struct sql *, struct sql_call *); /* it was undone: once more */
+/* Sends it in about so long: it was undone by others. */
+enum { SQL_LATER_US = 2000 };
+void hf__sql_later(struct sql *, struct sql_call *, int64_t us);
 /* The numbers of a good answer that has so many; NULL: another answer. */
 const int64_t *hf__sql_numbers(const struct sql_reply *, size_t n);
 /* Fills `err` and returns its code; for one that is not as expected, too. */
