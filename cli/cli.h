@@ -59,7 +59,7 @@ struct cli_verb {
 };
 
 extern const struct cli_verb verb_run, verb_acquire, verb_renew, verb_release, verb_ls,
-    verb_show, verb_wait, verb_break, verb_bench, verb_backends, verb_version;
+    verb_show, verb_wait, verb_break, verb_bench, verb_backends, verb_schema, verb_version;
 
 /* Of a verb that is a program of its own: the rest of its help stands there. */
 #define CLI_BENCH_HELP "Measure holdfast beside the least that this machine could do."

@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const struct cli_verb *const verbs[] = {
-    &verb_run,  &verb_acquire, &verb_renew, &verb_release,  &verb_ls,      &verb_show,
-    &verb_wait, &verb_break,   &verb_bench, &verb_backends, &verb_version,
+    &verb_run,  &verb_acquire, &verb_renew, &verb_release,  &verb_ls,     &verb_show,
+    &verb_wait, &verb_break,   &verb_bench, &verb_backends, &verb_schema, &verb_version,
 };
 
 static const struct cli_option main_options[] = {

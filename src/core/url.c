@@ -138,7 +138,7 @@ static int take_authority(struct url *u, const char *s, const char *e, hf_error 
         if (rc == 0 && colon)
             rc = decode(&u->password, colon + 1, at, "password", err);
         s = at + 1;
-        if (rc == 0 && s == e)
+        if (rc == 0 && s == e && *e != '/') /* user@/path: a socket, say */
             return hf__fail(err, HF_EINVAL, 0, NULL, "URL: no host after the user");
     }
     while (rc == 0 && s < e) {

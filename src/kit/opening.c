@@ -18,7 +18,7 @@ static int no_memory(hf_error *err)
 static int check_params(const struct url *url, const struct opening_rules *rules,
                         hf_error *err)
 {
-    char known[256];
+    char known[2048];
 
     snprintf(known, sizeof known, "%s tls_ca tls_cert tls_key", rules->params);
     return hf__url_known(url, known, err);

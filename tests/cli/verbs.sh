@@ -110,7 +110,7 @@ expect 64 'a verb with control characters: 64' "$H" "$(printf 'a\033[31mb')"
 ok $? 'a verb with control characters: escaped'
 expect 0 '--help: 0' "$H" --help
 missing=0
-for v in run acquire renew release ls show wait break bench backends version; do
+for v in run acquire renew release ls show wait break bench backends schema version; do
     grep -q "^  $v " "$tmp/out" || missing=1
 done
 ok $missing '--help names every verb'
@@ -118,7 +118,7 @@ for s in 64 69 70 71 75 76 77 78 124 126 127; do
     grep -q "^ *$s  " "$tmp/out" || missing=1
 done
 ok $missing '--help has the table of exit statuses'
-for v in run acquire renew release ls show wait break bench backends version; do
+for v in run acquire renew release ls show wait break bench backends schema version; do
     expect 0 "help $v: 0" "$H" help $v
     cp "$tmp/out" "$tmp/help"
     run "$H" $v --help

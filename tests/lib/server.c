@@ -1,7 +1,7 @@
 /* server.c: starts, freezes, kills and removes servers, and keeps what they said.
  *
  * Goes well: silent. Goes wrong: a failed check prints the end of the log of every server
- * that is in use. Whether a server runs is read from /proc (its working folder is its own),
+ * that is in use. Whether a server runs is read from /proc (it works in its own folder),
  * because the asking process need not be its parent, and a number alone may belong to
  * another by now.
  */
@@ -270,7 +270,8 @@ void server_must_run(struct server *s)
 /* A zombie has no working folder any more. */
 bool server_runs(const struct server *s)
 {
-    char link[64], dir[sizeof(s->dir)];
+    char link[64], dir[sizeof(s->dir) + 16];
+    size_t own = strlen(s->dir);
     ssize_t n;
 
     if (!s->pid)
@@ -280,7 +281,7 @@ bool server_runs(const struct server *s)
     if (n < 0)
         return false;
     dir[n] = 0;
-    return strcmp(dir, s->dir) == 0;
+    return strncmp(dir, s->dir, own) == 0 && (dir[own] == 0 || dir[own] == '/');
 }
 
 /* One that is not our child: its end is that of its last thread, which has its sockets as

@@ -36,7 +36,7 @@ struct setup {
     int64_t (*work)(struct place *); /* how many commands or transactions it has done */
 };
 
-extern const struct setup setup_local;
+extern const struct setup setup_local, setup_postgres;
 extern const struct setup setup_redis, setup_redis_unix, setup_redis_tls, setup_redis_acl,
     setup_redis_sentinel, setup_redis_cluster;
 extern const struct setup setup_zookeeper, setup_zookeeper_three, setup_zookeeper_tls,

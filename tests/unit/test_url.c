@@ -53,6 +53,11 @@ static void takes_the_short_forms(void **state)
     assert_int_equal(hf__url_parse(&u, "local:///var/lib/x%20y", NULL), 0);
     assert_string_equal(u.path, "/var/lib/x y");
     hf__url_done(&u);
+    assert_int_equal(hf__url_parse(&u, "x://me:pw@/db", NULL), 0);
+    assert_string_equal(u.user, "me");
+    assert_string_equal(u.path, "/db");
+    assert_int_equal(u.nhosts, 0);
+    hf__url_done(&u);
     assert_int_equal(hf__url_parse(&u, "local:?ttl=5m", NULL), 0);
     assert_int_equal(u.ttl_ms, 300000);
     hf__url_done(&u);
@@ -96,6 +101,7 @@ static void refuses_and_says_what(void **state)
         { "x://h1,,h2", "host 2 is empty" },
         { "x://h1,", "host 2 is empty" },
         { "x://u@", "no host" },
+        { "x://u@?a=b", "no host" },
         { "x://[::1", "[address] as host 1" },
         { "x://h1,h2:x", "port number after host 2" },
         { "x://h1,h%ff", "name of host 2 is not UTF-8" },

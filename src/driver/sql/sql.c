@@ -1,0 +1,318 @@
+/* sql.c: the store as all SQL databases have it: its life, calls that are sent again, and
+ * what messages say.
+ *
+ * Messages. A transaction that grants, revokes or marks a ticket of another client, or
+ * makes it the first in the queue, notifies that client's channel when it commits. The
+ * connection that listens is opened when a ticket first waits, a name is followed, or a
+ * hold has lasted half a second; when it is confirmed, everybody looks: so a message is
+ * either heard, or the look comes after it. A message that is lost is found by the safety
+ * look (G4). Where messages do not come at all, behind a transaction pooler for one, the
+ * first of our waiting tickets in each line looks every POLL_MS. */
+#include "driver/sql/sql.h"
+#include "util/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LEAST_TTL_MS = 100,
+    LISTEN_US = 500000,
+    POLL_MS = 200,
+    SWEEP_US = 60000000,
+    HOLDERS_LOOK_MOST = 1000
+};
+
+/* ---- calls ----------------------------------------------------------------------- */
+
+struct sql_call *hf__sql_call(const struct sql_type *type, size_t size)
+{
+    struct sql_call *q = calloc(1, size);
+
+    if (q)
+        q->type = type;
+    return q;
+}
+
+void hf__sql_send(struct sql *s, struct sql_call *q)
+{
+    s->wire->send(s, q);
+}
+
+void hf__sql_answer(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    q->type->answer(s, q, reply);
+    free(q);
+}
+
+void hf__sql_later(struct sql *s, struct sql_call *q, int64_t us)
+{
+    struct env *env = s->store.env;
+    uint32_t dice;
+
+    env->random(env, &dice, sizeof dice);
+    if (list_empty(&s->later))
+        env->timer(env, &s->later_timer, sql_now(s) + us / 2 + dice % us);
+    list_push(&s->later, &q->call.node);
+}
+
+static void later_fired(struct timer *t)
+{
+    struct sql *s = container_of(t, struct sql, later_timer);
+    struct list todo, *n;
+
+    list_init(&todo);
+    list_splice(&todo, &s->later);
+    while ((n = list_pop(&todo)) != NULL)
+        hf__sql_send(s, container_of(n, struct sql_call, call.node));
+    s->store.driver->flush(&s->store);
+}
+
+const int64_t *hf__sql_numbers(const struct sql_reply *reply, size_t n)
+{
+    return reply && reply->code == 0 && reply->n == n ? reply->numbers : NULL;
+}
+
+int hf__sql_refusal(const struct sql *s, const struct sql_reply *reply, hf_error *err)
+{
+    if (!reply)
+        return hf__fail(err, HF_EUNREACHABLE, 0, s->shown, "the connection was lost");
+    if (reply->code == 0)
+        return hf__fail(err, HF_EPROTO, 0, s->shown, "an answer of an unexpected form");
+    *err = reply->err;
+    return reply->code;
+}
+
+/* ---- lines that nobody uses ------------------------------------------------------ */
+
+static void build_sweep(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    (void)s;
+    (void)q;
+    sql_int(a, 600000); /* ten minutes */
+}
+
+static void answer_sweep(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    (void)s;
+    (void)q;
+    (void)reply; /* the next one will do it */
+}
+
+/* Not at open: a command that asks one thing and goes need not clean up. But if there are
+ * only such, some of them do: `swept_at` begins at a random time. */
+static void sweep(struct sql *s)
+{
+    static const struct sql_type type = { SQL_SWEEP, build_sweep, answer_sweep };
+    struct sql_call *q;
+
+    if (sql_now(s) - s->swept_at < SWEEP_US)
+        return;
+    s->swept_at = sql_now(s);
+    q = hf__sql_call(&type, sizeof *q);
+    if (q)
+        hf__sql_send(s, q);
+}
+
+/* ---- up and down ----------------------------------------------------------------- */
+
+void hf__sql_up(struct sql *s)
+{
+    s->up = s->served = true;
+    ev_store(&s->store, STORE_UP, NULL);
+    sweep(s);
+}
+
+void hf__sql_down(struct sql *s, const hf_error *err)
+{
+    struct list *n;
+
+    s->up = false;
+    ev_store(&s->store, STORE_DOWN, err);
+    while ((n = list_pop(&s->later)) != NULL)
+        hf__sql_answer(s, container_of(n, struct sql_call, call.node), NULL);
+}
+
+void hf__sql_warn(struct sql *s, const char *fmt, ...)
+{
+    struct env *env = s->store.env;
+    char text[512], line[900];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    snprintf(line, sizeof line, "%s: %s", s->shown, text);
+    env->log(env, HF_LOG_WARN, NULL, line);
+}
+
+/* ---- messages -------------------------------------------------------------------- */
+
+void hf__sql_listen(struct sql *s)
+{
+    s->listens = true;
+    s->wire->listen(s);
+}
+
+static void listen_fired(struct timer *t)
+{
+    struct sql *s = container_of(t, struct sql, listen_timer);
+
+    if (s->scripted.seats.count > 0) {
+        hf__sql_listen(s);
+        s->store.driver->flush(&s->store);
+    }
+}
+
+int64_t hf__sql_recheck(const struct sql *s, int64_t ms)
+{
+    return s->heard || (ms >= 0 && ms < POLL_MS) ? ms : POLL_MS;
+}
+
+/* Is each of ours still there? The others learn it when they are renewed. */
+static void ask_holders(struct sql *s)
+{
+    if (s->scripted.seats.count > HOLDERS_LOOK_MOST)
+        return;
+    for (size_t i = 0; i <= s->scripted.seats.mask; i++)
+        for (struct map_node *m = s->scripted.seats.slots[i]; m; m = m->next) {
+            struct ticket *t = container_of(m, struct ticket, drv_node);
+
+            if (!t->own.marked)
+                hf__scripted_ask(&s->scripted, t);
+        }
+}
+
+void hf__sql_hears(struct sql *s, bool heard)
+{
+    s->heard = heard;
+    list_for_safe(n, &s->scripted.waiters.all)
+        hf__scripted_look(&s->scripted, container_of(n, struct wait_life, all));
+    if (!heard)
+        return;
+    ask_holders(s);
+    list_for_safe(n, &s->looks)
+        ev_changed(container_of(n, struct look, drv_node), NULL);
+    list_for_safe(n, &s->cells)
+        ev_changed(NULL, container_of(n, struct cell, drv_node));
+}
+
+static bool is_name(const char *name, size_t len, const char *hex)
+{
+    if (strlen(hex) != 2 * len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (hf__hex_digit(hex[2 * i]) != (unsigned char)name[i] >> 4 ||
+            hf__hex_digit(hex[2 * i + 1]) != ((unsigned char)name[i] & 15))
+            return false;
+    return true;
+}
+
+static void changed(struct sql *s, const char *hex)
+{
+    list_for_safe(n, &s->looks) {
+        struct look *look = container_of(n, struct look, drv_node);
+
+        if (is_name(look->name, look->name_len, hex))
+            ev_changed(look, NULL);
+    }
+    list_for_safe(n, &s->cells) {
+        struct cell *cell = container_of(n, struct cell, drv_node);
+
+        if (is_name(cell->name, cell->name_len, hex))
+            ev_changed(NULL, cell);
+    }
+}
+
+/* "g" token fence " " stamp, "x" token, "m" token, "l" token, "f" name; all but the numbers
+ * in hexadecimal digits. Anybody may notify: what makes no sense is dropped, and what is a
+ * lie about a token that is nobody's business is found out by the next renewal. */
+void hf__sql_told(struct sql *s, const char *text)
+{
+    unsigned char token[HF_TOKEN];
+    char hex[2 * HF_TOKEN + 1];
+    unsigned long long fence = 0;
+    long long stamp = 0;
+
+    if (text[0] == 'f') {
+        changed(s, text + 1);
+        return;
+    }
+    snprintf(hex, sizeof hex, "%s", text[0] ? text + 1 : "");
+    if (!hf__unhex(token, sizeof token, hex))
+        return;
+    if (text[0] == 'g' && sscanf(text + 1 + 2 * HF_TOKEN, "%llu %lld", &fence, &stamp) == 2)
+        hf__scripted_told(&s->scripted, token, TOLD_GRANT, fence, stamp);
+    else if (text[0] == 'x' || text[0] == 'm' || text[0] == 'l')
+        hf__scripted_told(&s->scripted, token,
+                          text[0] == 'x'   ? TOLD_REVOKED
+                          : text[0] == 'm' ? TOLD_MARK
+                                           : TOLD_LOOK,
+                          0, 0);
+}
+
+/* A hold that is short is not worth a second connection. */
+static void holds(struct sql *s)
+{
+    struct env *env = s->store.env;
+
+    if (!s->listens && !timer_armed(&s->listen_timer))
+        env->timer(env, &s->listen_timer, sql_now(s) + LISTEN_US);
+}
+
+void hf__sql_joined(struct sql *s, bool waits)
+{
+    if (!waits)
+        holds(s);
+    else if (!s->listens)
+        hf__sql_listen(s);
+    sweep(s);
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
+{
+    uint32_t dice;
+
+    list_init(&s->looks);
+    list_init(&s->cells);
+    list_init(&s->later);
+    timer_init(&s->later_timer, later_fired);
+    timer_init(&s->listen_timer, listen_fired);
+    s->store.env = env;
+    s->store.starts_down = true;
+    s->store.caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE |
+                    HF_CAP_SHARED | HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP |
+                    HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+    s->store.least_ttl_ms = LEAST_TTL_MS;
+    s->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
+    s->store.least_cell_ttl_ms = 1;
+    s->store.most_cell_ttl_ms = s->store.most_ttl_ms;
+    s->store.name_max = HF_NAME_MAX;
+    s->heard = true; /* nobody waits for messages yet */
+    env->random(env, s->client, sizeof s->client);
+    env->random(env, &dice, sizeof dice);
+    s->swept_at = env->now(env) - dice % SWEEP_US;
+    s->ns = strdup(url->ns);
+    s->ns_len = strlen(url->ns);
+    if (!s->ns || hf__scripted_init(&s->scripted, &hf__sql_scripted, &s->store) < 0)
+        return HF_ENOMEM;
+    s->scripted.renew_most = SQL_RENEW_MOST;
+    return 0;
+}
+
+void hf__sql_done(struct sql *s)
+{
+    struct env *env = s->store.env;
+    struct list *n;
+
+    while ((n = list_pop(&s->later)) != NULL)
+        free(container_of(n, struct sql_call, call.node));
+    env->timer(env, &s->later_timer, LOOP_NEVER);
+    env->timer(env, &s->listen_timer, LOOP_NEVER);
+    hf__scripted_done(&s->scripted);
+    hf__opening_done(&s->open);
+    free(s->ns);
+}

@@ -1,0 +1,184 @@
+/* sql.h: what the drivers of SQL databases share: the verbs of the seam as statements with
+ * arguments, and what is made of their answers. It knows no connection and no dialect: a
+ * database supplies a struct sql_wire, and sends one statement for each call.
+ *
+ *   core verb --> ticket.c, query.c: a call --> sql_wire.send --> the statement of its verb
+ *   core event <-- kit/scripted, query.c <-- call's answer <-- the database
+ *
+ * Every call is answered exactly once; NULL means that no answer will come (the connection
+ * is lost). An answer is given only when its transaction has ended: a commit that failed is
+ * an error, one whose outcome is not known is no answer (G7). A statement that the database
+ * undid because of others (serialization, deadlock, a time limit of the server) changed
+ * nothing: it is sent again a little later (hf__sql_later), for as long as it takes.
+ *
+ * A line is a row; whoever changes it locks the row first. The argument why a place is not
+ * granted twice is in the schema of each database. */
+#ifndef HF_SQL_H
+#define HF_SQL_H
+
+#include "kit/link.h"
+#include "kit/opening.h"
+#include "kit/query.h"
+#include "kit/scripted.h"
+
+enum { SQL_CLIENT = 8, SQL_ARGS = 16, SQL_RENEW_MOST = 128 };
+
+enum sql_verb {
+    SQL_JOIN,
+    SQL_WAIT,
+    SQL_LEAVE,
+    SQL_RENEW,
+    SQL_AMEND,
+    SQL_LOOK,
+    SQL_LIST,
+    SQL_CELL,
+    SQL_EVICT,
+    SQL_KEEP,
+    SQL_SWEEP,
+    SQL_VERBS /* a database may have more, of its own */
+};
+
+/* ---- arguments and answers ------------------------------------------------------- */
+
+enum sql_kind { SQL_INT, SQL_BYTES, SQL_INTS };
+
+struct sql_arg {
+    enum sql_kind kind;
+    int64_t number;
+    const void *at; /* SQL_BYTES; SQL_INTS: int64_t of them */
+    size_t n;
+};
+
+struct sql_args { /* what they point to stays until the statement is in a buffer */
+    struct sql_arg at[SQL_ARGS];
+    size_t n;
+    bool nothing; /* what it is about has gone: not sent */
+};
+
+static inline void sql_int(struct sql_args *a, int64_t number)
+{
+    a->at[a->n++] = (struct sql_arg){ .kind = SQL_INT, .number = number };
+}
+
+static inline void sql_bytes(struct sql_args *a, const void *at, size_t n)
+{
+    a->at[a->n++] = (struct sql_arg){ .kind = SQL_BYTES, .at = at, .n = n };
+}
+
+static inline void sql_ints(struct sql_args *a, const int64_t *at, size_t n)
+{
+    a->at[a->n++] = (struct sql_arg){ .kind = SQL_INTS, .at = at, .n = n };
+}
+
+struct sql_reply {
+    int code; /* < 0: refused, and `err` says why */
+    hf_error err;
+    /* of join, wait, leave, renew, amend, evict, keep: a list of numbers */
+    const int64_t *numbers;
+    size_t n;
+    size_t rows; /* of look, list, cell */
+    const void *own;
+};
+
+struct sql;
+struct sql_call;
+
+struct sql_wire {
+    void (*send)(struct sql *, struct sql_call *);
+    int64_t (*number)(const struct sql_reply *, size_t row, size_t column);
+    /* "" and 0 if it is NULL */
+    const void *(*bytes)(const struct sql_reply *, size_t row, size_t column, size_t *n);
+    void (*listen)(struct sql *); /* somebody waits or follows: messages are wanted */
+};
+
+struct sql_type {
+    enum sql_verb verb;
+    void (*build)(struct sql *, struct sql_call *, struct sql_args *);
+    void (*answer)(struct sql *, struct sql_call *, const struct sql_reply *);
+};
+
+struct sql_call {
+    struct link_call call;
+    const struct sql_type *type;
+};
+
+/* NULL: no memory. `size`: of the struct that begins with the call. */
+struct sql_call *hf__sql_call(const struct sql_type *, size_t size);
+void hf__sql_send(struct sql *, struct sql_call *);
+void hf__sql_answer(struct sql *, struct sql_call *, const struct sql_reply *); /* frees */
+/* Sends it in about so long: it was undone by others. */
+enum { SQL_LATER_US = 2000 };
+void hf__sql_later(struct sql *, struct sql_call *, int64_t us);
+/* The numbers of a good answer that has so many; NULL: another answer. */
+const int64_t *hf__sql_numbers(const struct sql_reply *, size_t n);
+/* Fills `err` and returns its code; for one that is not as expected, too. */
+int hf__sql_refusal(const struct sql *, const struct sql_reply *, hf_error *);
+
+/* ---- the store ------------------------------------------------------------------- */
+
+struct sql { /* the struct of a database begins with it */
+    struct store store;
+    const struct sql_wire *wire;
+    struct opening open;
+    const char *shown; /* of it */
+    char *ns;
+    size_t ns_len;
+    unsigned char client[SQL_CLIENT];
+    struct scripted scripted;
+    struct echo echo; /* joins that were lost with connections that could not be ended */
+    struct list looks, cells; /* follows: drv_node */
+    struct list later;        /* sql_call.call.node */
+    struct timer later_timer, listen_timer;
+    int64_t swept_at;
+    bool listens; /* messages are wanted */
+    bool heard;   /* and come: tested. Else whoever waits looks from time to time */
+    bool up, served;
+    /* of the renewal or the join that is being built */
+    unsigned char tokens[SQL_RENEW_MOST * HF_TOKEN];
+    int64_t lines[SQL_RENEW_MOST], ttls[SQL_RENEW_MOST];
+};
+
+static inline struct sql *sql_of(struct store *s)
+{
+    return container_of(s, struct sql, store);
+}
+
+static inline struct sql *sql_at(struct scripted *s)
+{
+    return container_of(s, struct sql, scripted);
+}
+
+static inline int64_t sql_now(const struct sql *s)
+{
+    return s->store.env->now(s->store.env);
+}
+
+/* `s` is zeroed, with driver and wire set; 0 or HF_ENOMEM. hf__sql_done in any case. */
+int hf__sql_init(struct sql *, const struct url *, struct env *);
+void hf__sql_done(struct sql *);
+void hf__sql_up(struct sql *);
+void hf__sql_down(struct sql *, const hf_error *);
+void hf__sql_warn(struct sql *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What the server sends to this client's channel: a letter, and what it is about. */
+void hf__sql_told(struct sql *, const char *text);
+/* Messages come from now on, or do not: what came before may have been missed. */
+void hf__sql_hears(struct sql *, bool);
+void hf__sql_listen(struct sql *);
+void hf__sql_joined(struct sql *, bool waits); /* one of ours has a place */
+/* How long who waits may wait for a message, if messages do not come; else `ms`. */
+int64_t hf__sql_recheck(const struct sql *, int64_t ms);
+
+/* ---- verbs (ticket.c, query.c) --------------------------------------------------- */
+
+extern const struct scripted_ops hf__sql_scripted;
+void hf__sql_join(struct store *, struct ticket *);
+void hf__sql_leave(struct store *, struct ticket *);
+void hf__sql_amend(struct store *, struct ticket *);
+void hf__sql_renew(struct store *, struct life *const *, size_t);
+void hf__sql_look(struct store *, struct look *);
+void hf__sql_cell(struct store *, struct cell *);
+void hf__sql_evict(struct store *, struct look *);
+void hf__sql_stop(struct store *, struct look *, struct cell *);
+
+#endif

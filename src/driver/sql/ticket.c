@@ -1,0 +1,349 @@
+/* ticket.c: what is asked about tickets: join, wait (the safety look), leave, renew, amend.
+ * Here is only how a call is built and its answer read; what follows from it is
+ * kit/scripted.c. ticket.drv[2] is the number of the line's row, for renewing: it is known
+ * from the answer to the join, and a ticket never moves to another row. */
+#include "driver/sql/sql.h"
+
+#include <string.h>
+
+enum joined { JOINED_HOLDS, JOINED_WAITS, JOINED_BUSY, JOINED_REVOKED, JOINED_MISMATCH };
+enum { LOST = 0, REVOKED = 1 }; /* of wait */
+
+struct ticket_call {
+    struct sql_call q;
+    struct ticket *t;              /* join, leave: it stays until they are answered */
+    unsigned char token[HF_TOKEN]; /* amend: it may have left */
+};
+
+static struct ticket_call *of(struct sql_call *q)
+{
+    return container_of(q, struct ticket_call, q);
+}
+
+static struct sql_call *call_for(const struct sql_type *type, struct ticket *t)
+{
+    struct sql_call *q = hf__sql_call(type, sizeof(struct ticket_call));
+
+    if (q) {
+        of(q)->t = t;
+        memcpy(of(q)->token, t->token, HF_TOKEN);
+    }
+    return q;
+}
+
+static void name_args(const struct sql *s, struct sql_args *a, const char *name,
+                      size_t name_len)
+{
+    sql_bytes(a, s->ns, s->ns_len);
+    sql_bytes(a, name, name_len);
+}
+
+/* ---- joining --------------------------------------------------------------------- */
+
+static void build_join(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    const struct ticket *t = of(q)->t;
+
+    name_args(s, a, t->name, t->name_len);
+    sql_bytes(a, t->token, HF_TOKEN);
+    sql_int(a, t->kind);
+    sql_int(a, t->capacity);
+    sql_int(a, t->weight);
+    sql_int(a, t->ttl_ms);
+    sql_int(a, (t->try_only ? 1 : 0) | (t->barge ? 2 : 0));
+    sql_bytes(a, s->client, SQL_CLIENT);
+    sql_int(a, (int64_t)t->owner.process);
+    sql_int(a, (int64_t)t->owner.number);
+    sql_int(a, s->open.pid);
+    sql_bytes(a, s->open.host, strlen(s->open.host));
+    sql_bytes(a, t->note, strlen(t->note));
+    sql_bytes(a, t->hints, t->hints_len);
+}
+
+static void read_join(const struct sql *s, struct ticket *t, const struct sql_reply *reply,
+                      struct scripted_place *p, hf_error *err)
+{
+    const int64_t *n;
+
+    p->kind = PLACE_REFUSED;
+    if (!reply) {
+        p->kind = PLACE_NOTHING;
+    } else if ((n = hf__sql_numbers(reply, 6)) != NULL && n[0] == JOINED_HOLDS) {
+        p->kind = PLACE_HELD;
+        p->fence = (uint64_t)n[1];
+        t->drv[2] = (uint64_t)n[5];
+    } else if (n && n[0] == JOINED_WAITS) {
+        p->kind = PLACE_WAITS;
+        p->stamp = n[1];
+        p->recheck_ms = hf__sql_recheck(s, n[2]);
+        p->number = (uint64_t)n[3];
+        p->position = (uint32_t)n[4];
+        t->drv[2] = (uint64_t)n[5];
+    } else if ((n = hf__sql_numbers(reply, 1)) != NULL) {
+        p->code = n[0] == JOINED_REVOKED ? HF_EEVICTED : HF_EBUSY;
+    } else if ((n = hf__sql_numbers(reply, 3)) != NULL) {
+        p->err = err;
+        p->code = hf__mismatch(err, s->shown, t->name, (enum line_kind)n[1], n[2]);
+    } else {
+        p->err = err;
+        p->code = hf__sql_refusal(s, reply, err);
+    }
+}
+
+static void answer_join(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    struct scripted_place p = { .kind = PLACE_REFUSED };
+    hf_error err;
+
+    read_join(s, of(q)->t, reply, &p, &err);
+    if (!reply)
+        echo_lost(&s->echo, of(q)->t->ttl_ms);
+    hf__scripted_joined(&s->scripted, of(q)->t, q->call.sent_at, &p);
+    if (p.kind == PLACE_HELD || p.kind == PLACE_WAITS)
+        hf__sql_joined(s, p.kind == PLACE_WAITS);
+}
+
+static void send_join(struct scripted *k, struct ticket *t)
+{
+    static const struct sql_type type = { SQL_JOIN, build_join, answer_join };
+    struct scripted_place p = { .kind = PLACE_REFUSED, .code = HF_ENOMEM };
+    struct sql_call *q = call_for(&type, t);
+
+    if (q)
+        hf__sql_send(sql_at(k), q);
+    else
+        hf__scripted_joined(k, t, 0, &p);
+}
+
+/* ---- leaving --------------------------------------------------------------------- */
+
+static void build_leave(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    const struct ticket *t = of(q)->t;
+
+    name_args(s, a, t->name, t->name_len);
+    sql_bytes(a, t->token, HF_TOKEN);
+    sql_int(a, t->keep_ms);
+}
+
+static void answer_leave(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    const int64_t *n = hf__sql_numbers(reply, 1);
+
+    hf__scripted_left(&s->scripted, of(q)->t,
+                      !n     ? LEFT_UNKNOWN
+                      : n[0] ? LEFT_OUT
+                             : LEFT_NOT_THERE);
+}
+
+static void send_leave(struct scripted *k, struct ticket *t)
+{
+    static const struct sql_type type = { SQL_LEAVE, build_leave, answer_leave };
+    struct sql_call *q = call_for(&type, t);
+
+    if (q)
+        hf__sql_send(sql_at(k), q);
+    else
+        hf__scripted_left(k, t, LEFT_UNKNOWN);
+}
+
+/* ---- changing a hold ------------------------------------------------------------- */
+
+static void build_amend(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    const struct ticket *t = hf__scripted_holder(&s->scripted, of(q)->token);
+
+    a->nothing = !t;
+    if (!t)
+        return;
+    name_args(s, a, t->name, t->name_len);
+    sql_bytes(a, t->token, HF_TOKEN);
+    sql_int(a, t->weight);
+    sql_int(a, (int64_t)t->owner.process);
+    sql_int(a, (int64_t)t->owner.number);
+    sql_bytes(a, t->note, strlen(t->note));
+    sql_bytes(a, t->hints, t->hints_len);
+}
+
+/* Without an answer nothing is said: the core repeats after UP. */
+static void answer_amend(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    const int64_t *n = hf__sql_numbers(reply, 1);
+    hf_error err;
+
+    if (reply)
+        hf__scripted_amended(&s->scripted, of(q)->token,
+                             !n     ? hf__sql_refusal(s, reply, &err)
+                             : n[0] ? 0
+                                    : HF_ELOST);
+}
+
+void hf__sql_amend(struct store *store, struct ticket *t)
+{
+    static const struct sql_type type = { SQL_AMEND, build_amend, answer_amend };
+    struct sql_call *q = call_for(&type, t);
+
+    if (q)
+        hf__sql_send(sql_of(store), q);
+    else
+        ev_amended(t, HF_ENOMEM);
+}
+
+/* ---- the safety look ------------------------------------------------------------- */
+
+struct wait_call {
+    struct sql_call q;
+    struct wait_life *w; /* it stays until the look is answered */
+};
+
+static struct wait_life *waiting(struct sql_call *q)
+{
+    return container_of(q, struct wait_call, q)->w;
+}
+
+static void build_wait(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    const struct wait_life *w = waiting(q);
+
+    name_args(s, a, w->name, w->name_len);
+    sql_bytes(a, s->client, SQL_CLIENT);
+    sql_int(a, w->life->ttl_ms);
+    sql_bytes(a, w->tokens, w->n * HF_TOKEN);
+}
+
+static void read_place(struct scripted_place *p, int64_t state)
+{
+    memset(p, 0, sizeof *p);
+    p->kind = state < 0          ? PLACE_WAITS
+              : state == LOST    ? PLACE_LOST
+              : state == REVOKED ? PLACE_REFUSED
+                                 : PLACE_HELD;
+    p->code = HF_EEVICTED;
+    p->position = state < 0 ? (uint32_t)-state : 0;
+    p->fence = state > 0 ? (uint64_t)state : 0;
+}
+
+static void answer_wait(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    struct wait_life *w = waiting(q);
+    const int64_t *n = hf__sql_numbers(reply, 3 + w->n);
+    struct scripted_place places[WAIT_CHUNK];
+    struct scripted_looked l = { 0 };
+    hf_error err;
+
+    if (n) {
+        l.stamp = n[0];
+        l.renewed = n[0] > 0;
+        l.count = (size_t)n[1];
+        l.recheck_ms = hf__sql_recheck(s, n[2]);
+        l.places = places;
+        for (size_t i = 0; i < w->n; i++)
+            read_place(&places[i], n[3 + i]);
+    } else if (reply) {
+        l.code = hf__sql_refusal(s, reply, &err);
+        l.err = &err;
+    }
+    hf__scripted_looked(&s->scripted, w, q->call.sent_at, reply ? &l : NULL);
+}
+
+static void send_look(struct scripted *k, struct wait_life *w)
+{
+    static const struct sql_type type = { SQL_WAIT, build_wait, answer_wait };
+    struct sql_call *q = hf__sql_call(&type, sizeof(struct wait_call));
+
+    if (q) {
+        container_of(q, struct wait_call, q)->w = w;
+        hf__sql_send(sql_at(k), q);
+    } else {
+        hf__scripted_looked(k, w, 0, NULL); /* the next one finds it */
+    }
+}
+
+/* ---- proving that holders live --------------------------------------------------- */
+
+struct renew_call {
+    struct sql_call q;
+    struct scripted_renewal *k;
+};
+
+static struct scripted_renewal *renewal(struct sql_call *q)
+{
+    return container_of(q, struct renew_call, q)->k;
+}
+
+static void build_renew(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    struct scripted_renewal *k = renewal(q);
+    size_t n = hf__scripted_trim(&s->scripted, k);
+
+    a->nothing = n == 0; /* all have left meanwhile */
+    for (size_t i = 0; i < n; i++) {
+        const struct ticket *t = hf__scripted_holder(&s->scripted, k->holds[i].token);
+
+        memcpy(s->tokens + i * HF_TOKEN, k->holds[i].token, HF_TOKEN);
+        s->lines[i] = (int64_t)t->drv[2];
+        s->ttls[i] = k->holds[i].ttl_ms;
+    }
+    sql_ints(a, s->lines, n);
+    sql_bytes(a, s->tokens, n * HF_TOKEN);
+    sql_ints(a, s->ttls, n);
+}
+
+static void answer_renew(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    struct scripted_renewal *k = renewal(q);
+    const int64_t *n = hf__sql_numbers(reply, k->n);
+    unsigned char renewed[SQL_RENEW_MOST];
+    hf_error err;
+
+    if (reply && !n) {
+        hf__sql_refusal(s, reply, &err);
+        hf__sql_warn(s, "holds were not renewed: %s", err.text);
+    }
+    for (size_t i = 0; n && i < k->n; i++) /* the function and the kit count alike */
+        renewed[i] = (unsigned char)n[i];
+    hf__scripted_renewed(&s->scripted, k, q->call.sent_at, n ? renewed : NULL);
+}
+
+static void send_renewal(struct scripted *k, struct scripted_renewal *r)
+{
+    static const struct sql_type type = { SQL_RENEW, build_renew, answer_renew };
+    struct sql_call *q = hf__sql_call(&type, sizeof(struct renew_call));
+
+    if (q) {
+        container_of(q, struct renew_call, q)->k = r;
+        hf__sql_send(sql_at(k), q);
+    } else {
+        hf__scripted_renewed(k, r, 0, NULL);
+    }
+}
+
+/* ---- for the kit, and from the core ---------------------------------------------- */
+
+/* A connection that was lost could not be ended: its joins may still be executed. */
+static bool echoes(struct scripted *k, const struct ticket *t)
+{
+    (void)t;
+    return sql_now(sql_at(k)) < sql_at(k)->echo.until;
+}
+
+const struct scripted_ops hf__sql_scripted = { .join = send_join,
+                                               .leave = send_leave,
+                                               .look = send_look,
+                                               .renew = send_renewal,
+                                               .echoes = echoes };
+
+void hf__sql_join(struct store *store, struct ticket *t)
+{
+    hf__scripted_join(&sql_of(store)->scripted, t);
+}
+
+void hf__sql_leave(struct store *store, struct ticket *t)
+{
+    hf__scripted_leave(&sql_of(store)->scripted, t);
+}
+
+void hf__sql_renew(struct store *store, struct life *const *lives, size_t n)
+{
+    hf__scripted_renew(&sql_of(store)->scripted, lives, n);
+}

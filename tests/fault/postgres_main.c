@@ -1,0 +1,12 @@
+/* postgres_main.c: what goes wrong with PostgreSQL, one case each.
+ *
+ *     fault-postgres [--face blocking|callback|foreign] [--jobs N] [--list] [--verbose]
+ *     [CASE...]
+ *
+ * Each case starts the servers it breaks, in its own process. */
+#include "rig.h"
+
+extern const struct test_case postgres_server_cases[], postgres_net_cases[];
+
+const struct test_case *const tables[] = { postgres_server_cases, postgres_net_cases,
+                                           NULL };

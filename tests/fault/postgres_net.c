@@ -1,0 +1,228 @@
+/* postgres_net.c: a network that loses, delays and cuts, and a pooler in between. */
+#include "broken.h"
+#include "postgres_fault.h"
+
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void release_is_under_way(void)
+{
+    hf_client *direct;
+
+    use_proxied_server("?" BROKEN_TIMEOUT);
+    direct = opened_directly();
+    release_breaks(&proxy, 1, direct);
+    closed(direct);
+    done();
+}
+
+/* It takes longer than the time-outs here. */
+static void make_schema(void)
+{
+    hf_client *c = opened_directly();
+
+    given(taken(c, nm("first"), NULL));
+    closed(c);
+}
+
+static void timeout_is_short(void)
+{
+    use_proxied_server("?" SHORT_TIMEOUT);
+    make_schema();
+    short_timeout(proxy);
+    done();
+}
+
+/* The join is committed, and its answer is lost with the connection. */
+static void answer_is_cut(void)
+{
+    hf_client *c, *direct;
+    struct pend *p;
+    hf_lease *l;
+
+    use_proxied_server("");
+    direct = opened_directly();
+    given(taken(direct, nm("n"), NULL));
+    c = opened();
+    given(taken(c, nm("other"), NULL));
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
+    p = begun(c, nm("n"), LIMIT_MS, NULL);
+    AWAIT(tickets() == 1);
+    CHECK(!pend_done(p));
+    proxy_drop(proxy);
+    l = pend_granted(p);
+    CHECK_NUM(tickets(), ==, 1); /* the same one */
+    given(l);
+    CHECK_NUM(tickets(), ==, 0);
+    closed(c);
+    closed(direct);
+    done();
+}
+
+/* A join is held back by the network, its client gives up on the connection, and leaves on
+ * another one: the old one was ended before, so what comes late leaves nothing. */
+static void join_comes_late(void)
+{
+    hf_client *c, *direct;
+    hf_lease *l = NULL;
+
+    use_proxied_server("?connect_timeout=1s");
+    make_schema();
+    direct = opened_directly();
+    c = opened();
+    given(taken(c, nm("n"), NULL));
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    CHECK_RC(rig.face->acquire(c, nm("n"), 200, HF_REQUEST(.ttl_ms = 60000), &l, E()),
+             HF_ETIMEDOUT);
+    AWAIT(proxy_accepted(proxy) >= 2 && tried(c, nm("other"), NULL) == 0);
+    proxy_freeze(proxy, PROXY_PRESENT, 0);
+    STAYS(line_is(direct, nm("n"), 0, 0), 500);
+    CHECK_NUM(tickets(), ==, 0);
+    closed(c);
+    closed(direct);
+    done();
+}
+
+/* ---- messages that do not come --------------------------------------------------- */
+
+static void hand_over(hf_client *a, hf_client *b)
+{
+    hf_lease *l = taken(a, nm("n"), HF_REQUEST(.ttl_ms = 60000));
+    struct pend *p = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = 60000));
+
+    given(l);
+    given(pend_granted(p)); /* long before the safety look, 20 s later */
+}
+
+static void wake_is_poll(void)
+{
+    hf_client *a, *b;
+    int64_t start;
+
+    use_plain_server("?wake=poll");
+    a = opened();
+    b = opened();
+    start = now_ms();
+    hand_over(a, b);
+    CHECK_NUM(now_ms() - start, <, 15000);
+    CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
+                                       "application_name = 'holdfast'"),
+              ==, 2); /* no connection for messages */
+    closed(a);
+    closed(b);
+    done();
+}
+
+static struct server pooler;
+
+static void pooler_start(void)
+{
+    struct passwd *nobody = getpwnam("nobody");
+    char text[1024], uid[32], gid[32];
+    char *argv[] = { (char *)"setpriv",
+                     uid,
+                     gid,
+                     (char *)"--clear-groups",
+                     (char *)"--pdeathsig=KILL",
+                     (char *)"/usr/sbin/pgbouncer",
+                     (char *)"pool.ini",
+                     NULL };
+
+    server_init(&pooler, "pgbouncer");
+    snprintf(text, sizeof(text),
+             "[databases]\npostgres = host=127.0.0.1 port=%d dbname=postgres "
+             "user=holdfast\n[pgbouncer]\n"
+             "listen_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"
+             "auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
+             "ignore_startup_parameters = extra_float_digits\n",
+             server.port, pooler.port);
+    file_put(pooler.dir, "pool.ini", "w", text);
+    if (getuid() == 0) {
+        CHECK(nobody && chown(pooler.dir, nobody->pw_uid, nobody->pw_gid) == 0);
+        snprintf(uid, sizeof(uid), "--reuid=%d", (int)nobody->pw_uid);
+        snprintf(gid, sizeof(gid), "--regid=%d", (int)nobody->pw_gid);
+        server_spawn(&pooler, "/usr/bin/setpriv", argv);
+    } else {
+        server_spawn(&pooler, argv[5], argv + 5);
+    }
+}
+
+static bool pooler_answers(void)
+{
+    char info[128];
+    PGconn *c;
+    bool ok;
+
+    snprintf(info, sizeof(info), "host=127.0.0.1 port=%d user=holdfast dbname=postgres",
+             pooler.port);
+    c = PQconnectdb(info);
+    ok = PQstatus(c) == CONNECTION_OK;
+
+    PQfinish(c);
+    return ok;
+}
+
+/* A join that was lost with its connection may still be executed, because a pooler's
+ * session is not ended: so the release is not sure to be the last word. */
+static bool reaches(hf_client *c)
+{
+    hf_lease *l = NULL;
+    int rc = rig.face->acquire(c, nm("g"), 0, HF_REQUEST(.ttl_ms = SHORT_MS), &l, E());
+
+    if (rc == 0) {
+        rc = rig.face->release(l, E());
+        CHECK(rc == 0 || rc == HF_EUNKNOWN);
+        return true;
+    }
+    return false;
+}
+
+/* Transactions of several clients share three sessions: everything works, but nobody is
+ * told, which is found out. What others are given has no setting of ours. */
+static void pooled(void)
+{
+    hf_client *a, *b;
+    hf_lease *l;
+    uint64_t fence;
+    char url[256];
+
+    use_plain_server("");
+    pooler_start();
+    snprintf(url, sizeof(url),
+             "postgres://holdfast@127.0.0.1:%d/postgres?connect_timeout=20s", pooler.port);
+    AWAIT((server_must_run(&pooler), pooler_answers()));
+    strcpy(rig.place->url, url);
+    a = opened();
+    b = opened();
+    l = taken(a, nm("f"), NULL);
+    fence = hf_lease_fence(l);
+    given(l);
+    for (int i = 0; i < 3; i++)
+        hand_over(a, b);
+    l = taken(b, nm("f"), NULL);
+    CHECK_NUM(hf_lease_fence(l), >, fence);
+    /* its sessions end: nothing is lost */
+    postgres_do(&server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+                         "application_name = 'holdfast'");
+    AWAIT(reaches(a) && reaches(b));
+    CHECK_RC(hf_lease_check(l), 0);
+    given(l);
+    AWAIT(tickets() == 0);
+    closed(a);
+    closed(b);
+    server_remove(&pooler);
+    done();
+}
+
+const struct test_case postgres_net_cases[] = {
+    { "release-breaks", release_is_under_way, ON_ALL, 0, 0 },
+    { "short-timeout", timeout_is_short, ON_ALL, 0, 0 },
+    { "answer-is-cut", answer_is_cut, ON_ALL, 0, 0 },
+    { "join-comes-late", join_comes_late, ON_ALL, 0, 0 },
+    { "wake-is-poll", wake_is_poll, ON_ALL, 0, 0 },
+    { "pooled", pooled, ON_ALL, 0, 0 },
+    { NULL, NULL, 0, 0, 0 },
+};

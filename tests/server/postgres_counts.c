@@ -1,0 +1,146 @@
+/* postgres_counts.c: what a PostgreSQL server is asked to do, counted by itself: statements
+ * (pg_stat_statements), connections, messages, row versions. */
+#include "postgres.h"
+#include "rig.h"
+
+#include <stdio.h>
+
+enum { LONG_MS = 600000, PAIRS = 200 }; /* a ttl of which nothing is renewed meanwhile */
+
+static struct server server;
+
+static void begin(void)
+{
+    postgres_start(&server);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "postgres://holdfast@127.0.0.1:%d/postgres", server.port);
+}
+
+static void end(void)
+{
+    postgres_remove(&server);
+}
+
+static int64_t calls(const char *function)
+{
+    return postgres_number(&server,
+                           "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE "
+                           "query LIKE 'SELECT%%holdfast.%s(%%'",
+                           function);
+}
+
+static int64_t connections(void)
+{
+    return postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
+                                    "application_name = 'holdfast'");
+}
+
+/* One statement to acquire, one to release, on one connection. */
+static void a_pair(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = LONG_MS);
+    hf_client *c;
+    int64_t before;
+
+    begin();
+    c = opened();
+    given(taken(c, nm("n"), req));
+    before = postgres_work(&server);
+    for (int i = 0; i < PAIRS; i++)
+        given(taken(c, nm("n"), req));
+    /* besides: the sweep that falls to somebody, and LISTEN when it takes half a second */
+    CHECK_NUM(postgres_work(&server) - before, <=, 2 * PAIRS + 4);
+    CHECK_NUM(calls("join"), ==, PAIRS + 1);
+    CHECK_NUM(calls("leave"), ==, PAIRS + 1);
+    CHECK_NUM(connections(), <=, 2);
+    closed(c);
+    end();
+}
+
+/* A failed try is one statement, and leaves nothing. */
+static void a_try(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = LONG_MS);
+    hf_client *c, *d;
+    hf_lease *l;
+    int64_t before;
+
+    begin();
+    c = opened();
+    d = opened();
+    l = taken(c, nm("n"), req);
+    CHECK_RC(tried(d, nm("m"), req), 0);
+    before = postgres_work(&server);
+    for (int i = 0; i < 10; i++)
+        CHECK_RC(tried(d, nm("n"), req), HF_EBUSY);
+    CHECK_NUM(postgres_work(&server) - before, ==, 10);
+    CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM holdfast.ticket"), ==, 1);
+    given(l);
+    closed(c);
+    closed(d);
+    end();
+}
+
+/* Whoever waits is told, and asks nothing meanwhile. Many waiters: two connections. */
+static void waiting(void)
+{
+    enum { WAITERS = 50 };
+    const hf_request *req = HF_REQUEST(.ttl_ms = LONG_MS);
+    hf_client *c, *d;
+    struct pend *p[WAITERS];
+    hf_lease *l;
+    int64_t before;
+
+    begin();
+    c = opened();
+    d = opened();
+    l = taken(c, nm("n"), req);
+    for (int i = 0; i < WAITERS; i++)
+        p[i] = queued(d, nm("n"), (size_t)i + 1, req);
+    AWAIT(calls("wait") > 0); /* the look after LISTEN */
+    CHECK_NUM(connections(), <=, 4);
+    before = calls("wait") + calls("join");
+    STAYS(!pend_done(p[0]), 500);
+    CHECK_NUM(calls("wait") + calls("join"), ==, before);
+    given(l);
+    for (int i = 0; i < WAITERS; i++)
+        given(pend_granted(p[i]));
+    CHECK_NUM(calls("wait") + calls("join"), <=, before + 2); /* grants come by message */
+    CHECK_NUM(calls("leave"), ==, WAITERS + 1);
+    closed(c);
+    closed(d);
+    end();
+}
+
+/* The row of a line is updated in place: its page has room for the next version. */
+static void row_versions(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = LONG_MS);
+    hf_client *c;
+
+    begin();
+    c = opened();
+    for (int i = 0; i < 2 * PAIRS; i++)
+        given(taken(c, nm("n"), req));
+    closed(c);
+    AWAIT(postgres_number(&server,
+                          "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname "
+                          "= 'line' AND schemaname = 'holdfast'") >= 4 * PAIRS);
+    CHECK_NUM(postgres_number(&server, "SELECT 100 * n_tup_hot_upd / n_tup_upd FROM "
+                                       "pg_stat_user_tables WHERE relname = 'line' AND "
+                                       "schemaname = 'holdfast'"),
+              >=, 95);
+    CHECK_NUM(postgres_number(&server, "SELECT pg_relation_size('holdfast.line') / 8192"),
+              <=, 4);
+    end();
+}
+
+static const struct test_case cases[] = {
+    { "a-pair", a_pair, ON_ALL, 0, 0 },
+    { "a-try", a_try, ON_ALL, 0, 0 },
+    { "waiting", waiting, ON_ALL, 0, 0 },
+    { "row-versions", row_versions, ON_ALL, 0, 0 },
+    { NULL, NULL, 0, 0, 0 },
+};
+
+const struct test_case *const tables[] = { cases, NULL };
