@@ -16,7 +16,8 @@ struct waiter { /* a thread in a blocking call, on its stack */
     pthread_cond_t cond;
     struct list node; /* client.waiters while it follows */
     bool leads;
-    bool pumps; /* hf_client_wait: wants any callback, not one operation */
+    bool looked; /* the descriptors were ours when it took the lock, and it has it since */
+    bool pumps;  /* hf_client_wait: wants any callback, not one operation */
 };
 
 struct limit { /* a thread that waits until something happens, or the time is over */
@@ -100,6 +101,7 @@ void hf__show_news(hf_client *);   /* app_fd says whether there is one */
 int hf__broken(hf_error *);        /* HF_ESYS, and why */
 /* its descriptors are gone: all of it ends */
 void hf__break_down(hf_client *);
+void hf__look(hf_client *);                       /* the program has run: are they? */
 int hf__lead(hf_client *, bool block);            /* one turn; returns how much it did */
 void hf__wait_turn(hf_client *, struct waiter *); /* leads one turn, or follows */
 void hf__wake(hf_client *, struct waiter *);

@@ -232,6 +232,8 @@ int hf__run_callbacks(hf_client *c)
         ran = hf__run_changes(c);
     for (; ops > 0 && (n = list_pop(&c->ready)) != NULL; ops--, ran++)
         run_op(c, container_of(n, struct hf_op, node));
+    if (ran > 0)
+        hf__look(c);
     hf__client_run(&c->core); /* what the callbacks started */
     hf__show_news(c);
     return ran;

@@ -27,8 +27,16 @@
  *
  * The process may have closed our descriptors (loop.h). The thread that finds that out ends
  * everything (hf__break_down): leases are lost, operations end with HF_ESYS, no verb is
- * called any more. It is looked for before each sleep, after a sleep that no descriptor of
- * ours has ended, and, where a driver writes to sockets, whenever a thread has come in. */
+ * called any more. It is looked for before each sleep and after a sleep that no descriptor
+ * of ours has ended. A driver that writes to sockets must not write to those of the
+ * program: there it is also looked for whenever the program may have run since, when a
+ * thread comes in and when callbacks have returned. A look is a system call, so none is
+ * made twice:
+ *  - A call inside a callback does not look if nothing is sent before the callback returns
+ *    (more_comes). Whoever sends it looks before: hf__run_callbacks, hf__lead (the keeper),
+ *    or another thread that comes in.
+ *  - The first sleep of a blocking call follows the look with which it came in, under the
+ *    same lock. */
 #include "api/api.h"
 
 #include "api/perturb.h"
@@ -77,6 +85,29 @@ void hf__break_down(hf_client *c)
         pthread_cond_signal(&container_of(n, struct waiter, node)->cond);
 }
 
+static bool writes_to_sockets(const hf_client *c)
+{
+    return c->core.store->starts_down;
+}
+
+void hf__look(hf_client *c)
+{
+    if (!c->closed && !c->broken &&
+        (c->loop.broken || (writes_to_sockets(c) && !hf__loop_intact(&c->loop))))
+        hf__break_down(c);
+}
+
+/* What callbacks start goes out in one piece when they have returned: sent one by one it is
+ * a system call for each, here and in the server. Not if another thread is inside: a
+ * callback may wait for that one, and it may be asleep. The next thread that leads sends it
+ * all (hf__lead). The teller is not counted as inside. */
+static bool more_comes(struct client *core)
+{
+    const hf_client *c = container_of(core, hf_client, core);
+
+    return hf__callback_of() == c && !hf__on_teller() && c->inside == 1 && !c->leading;
+}
+
 /* A thread that enters is counted before it asks for the lock; one that leaves is taken off
  * the count under the lock. Every handle (the client until hf_close, a lease, an operation)
  * is one of `refs`, which change under the lock only. The memory is freed by the thread
@@ -89,9 +120,8 @@ static void come_in(hf_client *c)
 {
     atomic_fetch_add(&c->entrants, 1);
     lock(c);
-    if (!c->closed && !c->broken &&
-        (c->loop.broken || (c->core.store->starts_down && !hf__loop_intact(&c->loop))))
-        hf__break_down(c);
+    if (!more_comes(&c->core))
+        hf__look(c);
     hf__stop_if_asked(c);
 }
 
@@ -251,17 +281,19 @@ static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
     return n;
 }
 
-int hf__lead(hf_client *c, bool block)
+static int lead(hf_client *c, bool block, bool looked)
 {
     struct epoll_event evs[EVENTS];
     int n = 0;
 
     c->poked = false;
     hf__stop_if_asked(c);
-    hf__client_run(&c->core); /* what a callback that still runs has started */
-    c->leading = true;
-    hf__loop_arm(&c->loop);
-    if (hf__loop_intact(&c->loop))
+    if (looked ? !c->loop.broken : hf__loop_intact(&c->loop)) {
+        hf__client_run(&c->core); /* what a callback that still runs has started */
+        c->leading = true;
+        hf__loop_arm(&c->loop);
+    }
+    if (!c->loop.broken)
         n = sleep_in_loop(c, evs, block && !c->poked);
     if (!c->loop.broken) {
         n = hf__loop_turn(&c->loop, evs, n);
@@ -276,6 +308,11 @@ int hf__lead(hf_client *c, bool block)
     return n;
 }
 
+int hf__lead(hf_client *c, bool block)
+{
+    return lead(c, block, false);
+}
+
 void hf__wait_turn(hf_client *c, struct waiter *w)
 {
     if (c->leading) {
@@ -286,9 +323,10 @@ void hf__wait_turn(hf_client *c, struct waiter *w)
         list_remove(&w->node);
     } else {
         w->leads = true;
-        hf__lead(c, true);
+        lead(c, true, w->looked);
         w->leads = false;
     }
+    w->looked = false;
 }
 
 void hf__promote(hf_client *c)
@@ -303,7 +341,7 @@ void hf__waiter_init(struct waiter *w, bool pumps)
 {
     pthread_cond_init(&w->cond, NULL);
     list_init(&w->node);
-    w->leads = false;
+    w->leads = w->looked = false;
     w->pumps = pumps;
 }
 
@@ -317,6 +355,7 @@ void hf__wait(hf_client *c, struct hf_op *op)
     struct waiter w;
 
     hf__waiter_init(&w, false);
+    w.looked = writes_to_sockets(c); /* as it came in */
     op->waiter = &w;
     c->inside++;
     while (!op->done)
@@ -374,17 +413,6 @@ static void op_done(struct hf_op *op)
 static void op_seen(struct hf_op *op)
 {
     hf__op_ready(op);
-}
-
-/* What callbacks start goes out in one piece when they have returned: sent one by one it is
- * a system call for each, here and in the server. Not if another thread is inside: a
- * callback may wait for that one, and it may be asleep. The next thread that leads sends it
- * all (hf__lead). The teller is not counted as inside. */
-static bool more_comes(struct client *core)
-{
-    const hf_client *c = container_of(core, hf_client, core);
-
-    return hf__callback_of() == c && !hf__on_teller() && c->inside == 1 && !c->leading;
 }
 
 const struct host hf__host = { .op_done = op_done,

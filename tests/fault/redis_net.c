@@ -6,8 +6,10 @@
 #include "broken.h"
 #include "redis_fault.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -334,10 +336,75 @@ static void close_all(void *arg)
     _exit(0); /* what the driver had is left */
 }
 
+/* The same in a callback, with sockets of the program, before or after it has started
+ * something. What callbacks start is sent when they have returned. */
+struct closer {
+    hf_client *client;
+    bool starts_first;
+    int rc[2]; /* of what it has started */
+};
+
+static void take_our_places(void)
+{
+    enum { LAST = 40 };
+    int ends[2];
+
+    syscall(SYS_close_range, 3, ~0u, 0);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && ends[0] == 3);
+    for (int fd = 5; fd <= LAST; fd++)
+        CHECK(dup(ends[1]) == fd);
+}
+
+static void told(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    (void)l;
+    (void)err;
+    *(int *)user = rc;
+    hf_op_free(op);
+}
+
+static void close_and_start(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    struct closer *x = user;
+
+    (void)err;
+    CHECK_RC(rc, 0);
+    hf_op_free(op);
+    if (!x->starts_first)
+        take_our_places();
+    CHECK_RC(
+        hf_acquire_start(x->client, nm("next"), LIMIT_MS, NULL, told, &x->rc[0], &op, E()),
+        0);
+    CHECK_RC(hf_release_start(l, told, &x->rc[1], &op, E()), 0);
+    if (x->starts_first)
+        take_our_places();
+}
+
+static void close_all_in_callback(void *arg)
+{
+    struct closer x = { .starts_first = arg != NULL, .rc = { 1, 1 } };
+    const char *name = arg ? nm("late") : nm("early");
+    char byte;
+    hf_op *op;
+
+    CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &x.client, E()), 0);
+    CHECK_RC(
+        hf_acquire_start(x.client, name, LIMIT_MS, NULL, close_and_start, &x, &op, E()), 0);
+    while ((x.rc[0] == 1 || x.rc[1] == 1) && hf_client_wait(x.client, LIMIT_MS) > 0)
+        ;
+    CHECK_RC(x.rc[0], HF_ESYS);
+    CHECK(x.rc[1] == HF_ELOST || x.rc[1] == HF_ESYS);
+    hf_close(x.client);
+    CHECK(recv(3, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+    _exit(0);
+}
+
 static void descriptors_closed(void)
 {
     use_plain_server();
     proc_end(proc_start(close_all, NULL));
+    proc_end(proc_start(close_all_in_callback, NULL));
+    proc_end(proc_start(close_all_in_callback, rig.place));
     done();
 }
 

@@ -1,5 +1,6 @@
 /* Descriptors: none left; and a program that closes those it does not know, as daemons do,
  * and has files of its own in their places. */
+#include "api/api.h"
 #include "drive_harness.h"
 
 #include <errno.h>
@@ -40,6 +41,71 @@ static void no_descriptor_for_a_stop_button(void **state)
     assert_int_equal(e.sys, EMFILE);
     hf_cancel_free(stop);
     hf_release(x, NULL);
+}
+
+/* ---- how often it is looked whether they are ours -------------------------------- */
+
+bool __real_hf__pipe_is(int, const struct fd_id *);
+bool __wrap_hf__pipe_is(int, const struct fd_id *);
+
+static atomic_uint looks; /* each is a system call */
+
+bool __wrap_hf__pipe_is(int fd, const struct fd_id *id)
+{
+    looks++;
+    return __real_hf__pipe_is(fd, id);
+}
+
+struct starter {
+    unsigned before, after, left;
+};
+
+static void counted(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    struct starter *x = user;
+
+    (void)err;
+    assert_int_equal(rc, 0);
+    hf_op_free(op);
+    hf_release(l, NULL);
+    x->left--;
+}
+
+static void start_many(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    struct starter *x = user;
+    char name[16];
+
+    (void)err;
+    assert_int_equal(rc, 0);
+    x->before = looks;
+    for (unsigned i = 0; i < x->left; i++) {
+        hf_op *each;
+
+        snprintf(name, sizeof name, "%u", i);
+        assert_int_equal(hf_acquire_start(c, name, 0, NULL, counted, x, &each, NULL), 0);
+    }
+    hf_release(l, NULL);
+    hf_op_free(op);
+    x->after = looks;
+}
+
+/* With a driver that writes to sockets: one look for all that callbacks start, before it is
+ * sent, not one for each call. */
+static void no_look_while_nothing_is_sent(void **state)
+{
+    struct starter x = { .left = 64 };
+    unsigned before;
+    hf_op *op;
+
+    (void)state;
+    c->core.store->starts_down = true;
+    assert_int_equal(hf_acquire_start(c, "first", 0, NULL, start_many, &x, &op, NULL), 0);
+    before = looks;
+    while (x.left > 0)
+        assert_true(hf_client_wait(c, PATIENCE_MS) > 0);
+    assert_int_equal(x.after, x.before);
+    assert_in_range(looks - before, 2, 16);
 }
 
 /* ---- files of the program where ours were ---------------------------------------- */
@@ -251,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(no_descriptor_for_a_stop_button),
+        APP(no_look_while_nothing_is_sent),
 #if !TEST_TSAN /* for which descriptors that are closed beside a thread that uses them are \
                   a race */
         cmocka_unit_test(closed_by_the_program),
