@@ -76,7 +76,7 @@ void raw_line_make(struct raw_line *l, struct wire *w, const struct bench *b, in
                    int slot)
 {
     /* format, a lock, capacity, weight, one holder: as join.lua wants it */
-    static const char head[34] = { [0] = 1, [6] = '\x80', [14] = '\x80', [21] = 1 };
+    static const char head[34] = { [0] = 2, [6] = '\x80', [14] = '\x80', [21] = 1 };
     /* as long as the library's record of an owner without a note */
     static const char whose[16 + 48] = "raw-client-00000\1";
     struct wire_text *t = &w->out;

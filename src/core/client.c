@@ -270,6 +270,24 @@ static void up(struct client *c)
     hf__op_connected(c);
 }
 
+/* UP for a part of the store. Requests of lost connections were possible until now, so
+ * up_at moves, for all tickets: that only makes the others repeat a leave for longer. */
+void ev_back(struct store *s, bool (*concerns)(struct store *, const struct ticket *))
+{
+    struct client *c = s->client;
+
+    if (!c || !c->up)
+        return;
+    if (!MUTANT(BACK_UNTIMED))
+        c->up_at = c->env->now(c->env);
+    list_for_safe(n, &c->holds) {
+        struct hold *h = container_of(n, struct hold, node);
+
+        if (concerns(s, &h->t) && !MUTANT(BACK_FORGETS))
+            repeat(h);
+    }
+}
+
 /* The store can be reached and will not have us: waiting does not change that. */
 bool hf__client_refused(const struct client *c)
 {

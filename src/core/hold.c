@@ -305,13 +305,13 @@ static void is_out(struct hold *h)
         hf__op_settled(leaver, 0);
 }
 
-/* While the store is unreachable the release waits for up to connect_timeout: the leave is
- * repeated as soon as the store can be reached again. */
-static void unsettled(struct hold *h)
+/* While the store, or that part of it, is unreachable the release waits for up to
+ * connect_timeout: the leave is repeated as soon as it can be reached again. */
+static void unsettled(struct hold *h, int why)
 {
     struct hf_op *leaver = h->leaver;
 
-    if (!h->client->up && !h->client->closing)
+    if ((!h->client->up || why == HF_EUNREACHABLE) && !h->client->closing)
         return;
     hf__hold_leaver(h, NULL);
     if (leaver)
@@ -346,7 +346,7 @@ static void arrange(struct hold *h, unsigned effects)
 static void tell(struct hold *h, unsigned effects, int why, const hf_error *err)
 {
     if (effects & TELL_UNSETTLED)
-        unsettled(h);
+        unsettled(h, why);
     if (effects & TELL_GRANTED) {
         became_held(h);
         if (h->op)
@@ -383,10 +383,10 @@ void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error 
 
 /* A session or lease lives on, renewed for the others on it, and its tickets with it. So
  * does the life that the waiting tickets of a line share: every join and look of theirs
- * keeps it. While the store is unreachable nobody knows when it does what was sent before:
- * as late as just before UP, or a little later, if the driver cannot prevent that and says
- * that nothing is settled. So this is asked when a leave has just been answered: that leave
- * has taken out what came a little later. */
+ * keeps it. While the store, or that part of it, is unreachable nobody knows when it does
+ * what was sent before: as late as just before UP or ev_back, or a little later, if the
+ * driver cannot prevent that and says that nothing is settled. So this is asked when a
+ * leave has just been answered: that leave has taken out what came a little later. */
 static bool out_by_now(struct hold *h)
 {
     const struct life *l = h->t.life;
@@ -541,9 +541,9 @@ void ev_left(struct ticket *t, int rc)
 
     h->leave_sent = false;
     hf__hold_step(h,
-                  rc == 0         ? TICKET_LEFT
-                  : out_by_now(h) ? TICKET_FORGOTTEN
-                                  : TICKET_LEFT_UNKNOWN,
+                  rc == 0                                  ? TICKET_LEFT
+                  : rc != HF_EUNREACHABLE && out_by_now(h) ? TICKET_FORGOTTEN
+                                                           : TICKET_LEFT_UNKNOWN,
                   rc, NULL);
 }
 

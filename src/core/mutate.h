@@ -23,6 +23,9 @@
     X(SUM32, "sum32", "weights are summed in 32 bits, here and in the store")              \
     X(SKIP_RENEW, "skip-renew", "a renewal is skipped while another is unanswered")        \
     X(UP_FORGETS, "up-forgets", "nothing is repeated when the store is back")              \
+    X(BACK_FORGETS, "back-forgets", "nothing is repeated when a part of it is back")       \
+    X(BACK_UNTIMED, "back-untimed",                                                        \
+      "a leave is forgotten a ttl after UP, though a part of the store was lost since")    \
     X(CAPS_AT_CALL, "caps-at-call",                                                        \
       "what a store cannot do is known at its first UP, and granted all the same")         \
     X(ALL_KEEPS, "all-keeps", "a failed acquire of several names keeps those it has")      \

@@ -10,6 +10,8 @@
  * is set, and flushes if nobody does before. */
 #include "kit/link.h"
 
+#include "kit/mutate.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +81,7 @@ static void late_fired(struct timer *t)
         expect(k);
         return;
     }
-    heard = k->via->read(k);
+    heard = !MUTANT(LATE_UNREAD) && k->via->read(k);
     if (k->state < LINK_GREETING)
         return;
     if (late_at(k) > now_of(k)) {
@@ -107,7 +109,10 @@ void hf__link_send(struct link *k, struct link_call *c)
 
     c->sent_at = now_of(k);
     if (!link_open(k)) {
-        hf__link_refuse(k, c);
+        if (MUTANT(INSIDE_SEND))
+            k->on->unanswered(k, c);
+        else
+            hf__link_refuse(k, c);
         return;
     }
     rc = k->via->send(k, c);
@@ -169,11 +174,11 @@ static int64_t next_pause(struct link *k)
         most = PAUSE_LEAST_US;
     if (k->pause_us == 0)
         k->pause_us = PAUSE_US;
-    if (k->pause_us > most)
+    if (k->pause_us > most && !MUTANT(LONG_PAUSE))
         k->pause_us = most;
     k->env->random(k->env, &dice, sizeof dice);
     pause = k->pause_us / 2 + dice % (k->pause_us / 2);
-    k->pause_us *= 2;
+    k->pause_us *= MUTANT(SAME_PAUSE) ? 1 : 2;
     return pause;
 }
 
@@ -196,10 +201,15 @@ void hf__link_lost(struct link *k, const hf_error *err)
     list_init(&todo);
     list_splice(&todo, &k->sent);
     list_splice(&todo, &k->unsent);
+    if (MUTANT(LOST_CALL))
+        (void)list_pop(&todo);
+    if (MUTANT(BEFORE_DOWN))
+        tell_unanswered(k, &todo);
     k->on->down(k, &copy);
     tell_unanswered(k, &todo);
     k->on->lost(k, &copy);
-    if (k->wanted && k->state == LINK_CLOSED && !timer_armed(&k->retry))
+    if (k->wanted && k->state == LINK_CLOSED && !timer_armed(&k->retry) &&
+        !MUTANT(STAYS_CLOSED))
         try_later(k);
 }
 

@@ -4,10 +4,17 @@
 #define HF_KIT_MUTATE_H
 
 #ifdef HF_SIM
+#define HF_LINK_MUTANTS(X)                                                                 \
+    X(INSIDE_SEND, "inside-send",                                                          \
+      "a call that cannot be sent is told so inside its sending")                          \
+    X(BEFORE_DOWN, "before-down", "what has no answer is told before DOWN is raised")      \
+    X(LOST_CALL, "lost-call", "a call is forgotten when its connection is lost")           \
+    X(STAYS_CLOSED, "stays-closed", "a connection that was lost is not opened again")      \
+    X(LATE_UNREAD, "late-unread", "an answer is called late without reading first")        \
+    X(SAME_PAUSE, "same-pause", "pauses between attempts to connect do not grow")          \
+    X(LONG_PAUSE, "long-pause", "pauses between attempts to connect grow without end")
 #define HF_SCRIPTED_MUTANTS(X)                                                             \
     X(OUTDATED, "outdated", "a grant counts from a request that came after it")            \
-    X(SEND_FIRST, "send-first",                                                            \
-      "a join is marked as under way after sending it, though its answer may have come")   \
     X(OVERTAKES, "leave-overtakes", "a leave does not wait for the answer to its join")    \
     X(NO_ECHO, "no-echo", "a join that was lost with its connection is forgotten")         \
     X(MIXED_LIVES, "mixed-lives", "waiting lives of different ttls are taken for one")     \
@@ -15,6 +22,10 @@
     X(NOT_AGAIN, "not-again", "a message that comes while a look is under way is dropped") \
     X(REFUSED_LEAVE, "refused-leave",                                                      \
       "a leave that waits for a join which is then refused is forgotten")                  \
+    X(LEFT_BLIND, "left-blind",                                                            \
+      "a leave without answer counts as one that settled nothing")                         \
+    X(SENT_FORGOTTEN, "sent-forgotten",                                                    \
+      "a join without answer counts as one that was never sent")                           \
     X(ASKED_STAYS, "asked-stays", "a look without answer counts as under way for ever")    \
     X(LATE_LOOK, "late-look", "a look's answer is believed of a ticket that is leaving")
 #define HF_ORDERED_MUTANTS(X)                                                              \
@@ -30,7 +41,7 @@
 enum kit_mutant {
     MUTANT_KIT_BEGIN = 200,
 #define HF_X(name, word, text) MUTANT_##name,
-    HF_SCRIPTED_MUTANTS(HF_X) HF_ORDERED_MUTANTS(HF_X)
+    HF_LINK_MUTANTS(HF_X) HF_SCRIPTED_MUTANTS(HF_X) HF_ORDERED_MUTANTS(HF_X)
 #undef HF_X
 };
 extern int hf__mutant;

@@ -659,12 +659,14 @@ void hf__ordered_join(struct ordered *o, struct ticket *t)
     ev_gone(t, HF_ENOMEM, -1, &err);
 }
 
+/* Without memory the connection is given up, and the leave repeated after UP: before the
+ * owner of the ticket joins another line, where it would seem to wait in both (G10). */
 void hf__ordered_leave(struct ordered *o, struct ticket *t)
 {
     struct ordered_seat *s = t->drv_ptr;
 
-    if (!s && o->up)
-        s = new_seat(o, t); /* forgotten: its node is looked for */
+    if (!s && o->up && (s = new_seat(o, t)) == NULL) /* forgotten: its node is looked for */
+        o->ops->no_memory(o);
     if (s)
         hf__ordered_step(s, o->up ? SEAT_LEAVE : SEAT_LEAVE_DOWN, 0, NULL);
     else

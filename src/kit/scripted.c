@@ -34,13 +34,15 @@ void hf__scripted_done(struct scripted *s)
     hf__waiters_done(&s->waiters);
     while ((n = list_pop(&s->renewals)) != NULL)
         free(container_of(n, struct scripted_renewal, on));
+    free(s->due);
     hf__map_done(&s->seats);
 }
 
-/* An echo outlives what we know of the ticket: the core may have its leave repeated. */
+/* What was sent outlives what we know of the ticket: the core may have its leave repeated.
+ */
 static void forget(struct scripted *s, struct ticket *t)
 {
-    struct seat_flags none = { .echo = seat_of(t)->echo };
+    struct seat_flags none = { .sent = seat_of(t)->sent, .echo = seat_of(t)->echo };
 
     hf__seat_out(&s->seats, t);
     hf__wait_off(&s->waiters, t);
@@ -65,6 +67,7 @@ static void gone(struct scripted *s, struct ticket *t, int why, int64_t retry_ms
 static void send_leave(struct scripted *s, struct ticket *t)
 {
     *seat_of(t) = (struct seat_flags){ .number = seat_of(t)->number,
+                                       .sent = true,
                                        .echo = seat_of(t)->echo,
                                        .leaving = true };
     s->ops->leave(s, t);
@@ -75,6 +78,8 @@ void hf__scripted_leave(struct scripted *s, struct ticket *t)
     hf__seat_in(&s->seats, t); /* the core may repeat the leave of one that is forgotten */
     if (seat_of(t)->joining && !MUTANT(OVERTAKES))
         seat_of(t)->leave = true;
+    else if (!seat_of(t)->sent && !MUTANT(OVERTAKES))
+        left(s, t, 0);
     else if (!seat_of(t)->leaving)
         send_leave(s, t);
 }
@@ -86,7 +91,10 @@ void hf__scripted_left(struct scripted *s, struct ticket *t, enum left_kind how)
     if (settled && s->ops->echoes && (how == LEFT_NOT_THERE || seat_of(t)->echo) &&
         s->ops->echoes(s, t))
         settled = false; /* a lost join may still come */
-    left(s, t, settled ? 0 : HF_EUNKNOWN);
+    left(s, t,
+         settled                                      ? 0
+         : how == LEFT_NOTHING && !MUTANT(LEFT_BLIND) ? HF_EUNREACHABLE
+                                                      : HF_EUNKNOWN);
 }
 
 /* ---- joining --------------------------------------------------------------------- */
@@ -98,13 +106,6 @@ void hf__scripted_join(struct scripted *s, struct ticket *t)
     hf__seat_in(&s->seats, t);
     if (seat_of(t)->joining)
         return; /* under way */
-    if (MUTANT(SEND_FIRST)) {
-        s->ops->join(s, t);
-        t = hf__seat_find(&s->seats, t->token);
-        if (t)
-            seat_of(t)->joining = true;
-        return;
-    }
     seat_of(t)->joining = true;
     s->ops->join(s, t);
 }
@@ -159,10 +160,15 @@ void hf__scripted_joined(struct scripted *s, struct ticket *t, int64_t sent_at,
     if (MUTANT(OVERTAKES) && seat->leaving)
         return;
     seat->joining = seat->leave = seat->woken = false;
-    if (p->kind == PLACE_NOTHING) {
-        seat->echo = !MUTANT(NO_ECHO);
+    if (p->kind != PLACE_UNSENT && !(p->kind == PLACE_NOTHING && MUTANT(SENT_FORGOTTEN)))
+        seat->sent = true;
+    if (p->kind == PLACE_NOTHING || p->kind == PLACE_UNSENT) {
+        seat->echo = seat->echo || (p->kind == PLACE_NOTHING && !MUTANT(NO_ECHO));
         if (leave)
-            left(s, t, HF_EUNKNOWN);
+            left(s, t,
+                 !seat->sent          ? 0
+                 : MUTANT(LEFT_BLIND) ? HF_EUNKNOWN
+                                      : HF_EUNREACHABLE);
     } else if (p->kind == PLACE_REFUSED) {
         refused(s, t, p, leave);
     } else if (leave) {
@@ -315,49 +321,79 @@ size_t hf__scripted_trim(const struct scripted *s, struct scripted_renewal *k)
 }
 
 /* Without memory nothing is sent, and the core asks again. */
-static void send_renewal(struct scripted *s, struct life *const *lives, size_t n,
-                         bool ask_only)
+static void gather(struct scripted *s, const struct ticket *t, int64_t ttl_ms)
 {
-    struct scripted_renewal *k = NULL;
+    struct scripted_hold *h;
 
-    if (n > 0)
-        k = calloc(1, sizeof *k + n * sizeof k->holds[0]);
+    if (s->ndue == s->room) {
+        size_t room = s->room ? 2 * s->room : 16;
+
+        h = realloc(s->due, room * sizeof *h);
+        if (!h)
+            return;
+        s->due = h;
+        s->room = room;
+    }
+    h = &s->due[s->ndue++];
+    memcpy(h->token, t->token, HF_TOKEN);
+    h->ttl_ms = ttl_ms;
+    h->shard = s->ops->shard ? s->ops->shard(s, t) : 0;
+}
+
+static void send_renewal(struct scripted *s, const struct scripted_hold *holds, size_t n)
+{
+    struct scripted_renewal *k = calloc(1, sizeof *k + n * sizeof k->holds[0]);
+
     if (!k)
         return;
-    for (size_t i = 0; i < n; i++) {
-        const struct ticket *t = container_of(lives[i], struct ticket, own);
-
-        memcpy(k->holds[i].token, t->token, HF_TOKEN);
-        k->holds[i].ttl_ms = ask_only ? 0 : lives[i]->ttl_ms;
-    }
+    memcpy(k->holds, holds, n * sizeof k->holds[0]);
     k->n = n;
     list_push(&s->renewals, &k->on);
     s->ops->renew(s, k);
 }
 
-void hf__scripted_renew(struct scripted *s, struct life *const *lives, size_t n)
+static int by_shard(const void *a, const void *b)
 {
-    size_t begin = 0;
+    const struct scripted_hold *x = a, *y = b;
 
-    for (size_t i = 0; i < n; i++) {
-        bool waiting = lives[i]->kind == LIFE_WAIT;
-
-        if (!waiting && i + 1 - begin < s->renew_most)
-            continue;
-        send_renewal(s, lives + begin, i + !waiting - begin, false);
-        begin = i + 1;
-        if (waiting)
-            hf__scripted_look(s, wait_life_of(lives[i]));
-    }
-    send_renewal(s, lives + begin, n - begin, false);
+    return x->shard < y->shard ? -1 : x->shard > y->shard;
 }
 
-void hf__scripted_ask(struct scripted *s, struct ticket *t)
+void hf__scripted_flush(struct scripted *s)
 {
-    struct life *one = &t->own;
+    size_t begin = 0, n = s->ndue;
 
-    if (t->life == one)
-        send_renewal(s, &one, 1, true);
+    if (s->ops->shard && n > 1)
+        qsort(s->due, n, sizeof s->due[0], by_shard);
+    for (size_t i = 1; i <= n; i++)
+        if (i == n || i - begin == s->renew_most ||
+            s->due[i].shard != s->due[begin].shard) {
+            send_renewal(s, s->due + begin, i - begin);
+            begin = i;
+        }
+    s->ndue = 0;
+}
+
+void hf__scripted_renew(struct scripted *s, struct life *const *lives, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (lives[i]->kind == LIFE_WAIT)
+            hf__scripted_look(s, wait_life_of(lives[i]));
+        else
+            gather(s, container_of(lives[i], struct ticket, own), lives[i]->ttl_ms);
+}
+
+void hf__scripted_ask(struct scripted *s, const struct ticket *t)
+{
+    if (t->life == &t->own)
+        gather(s, t, 0);
+}
+
+void hf__scripted_split(struct scripted *s, struct scripted_renewal *k)
+{
+    for (size_t i = 0; i < k->n; i++)
+        send_renewal(s, &k->holds[i], 1);
+    hf__scripted_renewed(s, k, 0, NULL);
 }
 
 void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_t sent_at,
@@ -372,18 +408,6 @@ void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_
             ev_marked(t);
         else if (t && answers[i] == RENEWED_GONE)
             ev_dead(&t->own);
-    }
-    list_remove(&k->on);
-    free(k);
-}
-
-void hf__scripted_split(struct scripted *s, struct scripted_renewal *k)
-{
-    for (size_t i = 0; i < k->n; i++) {
-        struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
-        struct life *one = t ? &t->own : NULL;
-
-        send_renewal(s, &one, t ? 1 : 0, k->holds[i].ttl_ms == 0);
     }
     list_remove(&k->on);
     free(k);

@@ -4,8 +4,7 @@
  * back. It knows no connection and no codec, and has no timer.
  *
  *   core verb ---> hf__scripted_join ---> ops->join      sends
- *   core event <-- hf__scripted_joined <-- the store       exactly once, also inside
- * ops->join
+ *   core event <-- hf__scripted_joined <-- the store     once; also inside ops->join
  *
  * Every request that is sent is answered exactly once; "nothing" means that no answer will
  * come (the connection is lost, there is no way to the server). Then DOWN is raised, if it
@@ -33,11 +32,13 @@
  *
  * G7, leaving. A leave that comes while the join is unanswered waits for that answer: a
  * store may have to repeat a request (a moved slot, a serialization failure), and the join
- * must not come behind its own leave. If no answer comes, the leave ends as unknown and the
- * core repeats it. A join that was lost with its connection may still be executed: its
- * echo. Before it reports UP the store makes that impossible, if it can; for as long as it
- * cannot (ops->echoes) a leave settles nothing if the ticket was not there, or if another
- * join of it was lost. A refused join says nothing about an earlier one: the core leaves.
+ * must not come behind its own leave. If no answer comes, the leave has none either, and
+ * the core repeats it, until a server answers that may never come back; but of what was
+ * never sent nothing is to be taken out. A join that was lost with its connection may still
+ * be executed: its echo. Before it reports UP the store makes that impossible, if it can;
+ * for as long as it cannot (ops->echoes) a leave settles nothing if the ticket was not
+ * there, or if another join of it was lost. A refused join says nothing about an earlier
+ * one: the core leaves.
  *
  * G8. Every request names a ticket by its token, and its answer is given to the ticket that
  * has this token then, if there is one and nothing else is under way for it.
@@ -76,13 +77,16 @@ static inline void echo_up(struct echo *e, int64_t now)
     e->lost_ms = 0;
 }
 
+struct scripted_hold { /* to be renewed */
+    unsigned char token[HF_TOKEN];
+    int64_t ttl_ms; /* 0: only asks whether it holds */
+    unsigned shard;
+};
+
 struct scripted_renewal { /* holds to be renewed by one request */
     struct list on;       /* scripted.renewals: those that are not answered */
     size_t n;
-    struct {
-        unsigned char token[HF_TOKEN];
-        int64_t ttl_ms; /* 0: only asks whether it holds */
-    } holds[];
+    struct scripted_hold holds[];
 };
 
 struct scripted_ops {
@@ -92,6 +96,8 @@ struct scripted_ops {
     void (*renew)(struct scripted *, struct scripted_renewal *);
     /* A join of this ticket that was lost may still be executed. NULL: never. */
     bool (*echoes)(struct scripted *, const struct ticket *);
+    /* Only holds of one shard can be renewed by one request. NULL: there is one shard. */
+    unsigned (*shard)(struct scripted *, const struct ticket *);
 };
 
 struct scripted {
@@ -99,11 +105,14 @@ struct scripted {
     struct map seats; /* ticket.drv_node, by token */
     struct waiters waiters;
     struct list renewals;
-    size_t renew_most; /* holds in one request */
+    size_t renew_most;         /* holds in one request */
+    struct scripted_hold *due; /* renewals that wait for the flush */
+    size_t ndue, room;
 };
 
 enum place_kind {
     PLACE_NOTHING, /* no answer will come */
+    PLACE_UNSENT,  /* nor was it sent: there is no way to the server */
     PLACE_HELD,    /* fence */
     PLACE_WAITS,   /* position; of a join also number, recheck_ms, stamp */
     PLACE_LOST,    /* of a look: not in line: it has expired */
@@ -129,7 +138,12 @@ struct scripted_looked { /* the answer to a look */
     const struct scripted_place *places; /* one for each that was named */
 };
 
-enum left_kind { LEFT_UNKNOWN, LEFT_NOT_THERE, LEFT_OUT }; /* unknown: also refused */
+enum left_kind {
+    LEFT_NOTHING, /* no answer will come */
+    LEFT_UNKNOWN, /* refused, or it could not be sent */
+    LEFT_NOT_THERE,
+    LEFT_OUT
+};
 enum renewed_kind { RENEWED_GONE, RENEWED, RENEWED_MARKED, RENEWED_UNSAID };
 enum told_kind { TOLD_GRANT, TOLD_REVOKED, TOLD_MARK, TOLD_LOOK };
 
@@ -141,7 +155,10 @@ void hf__scripted_join(struct scripted *, struct ticket *);
 void hf__scripted_leave(struct scripted *, struct ticket *);
 void hf__scripted_renew(struct scripted *, struct life *const *, size_t);
 void hf__scripted_look(struct scripted *, struct wait_life *);
-void hf__scripted_ask(struct scripted *, struct ticket *); /* does it still hold? */
+void hf__scripted_ask(struct scripted *, const struct ticket *); /* does it still hold? */
+/* Sends the renewals and questions that were gathered since the last one: the core names
+ * holds in pieces, and many of one shard go into one request. */
+void hf__scripted_flush(struct scripted *);
 
 void hf__scripted_joined(struct scripted *, struct ticket *, int64_t sent_at,
                          const struct scripted_place *);
@@ -152,7 +169,8 @@ void hf__scripted_looked(struct scripted *, struct wait_life *, int64_t sent_at,
 /* One renewed_kind for each hold; NULL: nothing. Frees the renewal. */
 void hf__scripted_renewed(struct scripted *, struct scripted_renewal *, int64_t sent_at,
                           const unsigned char *);
-/* The store does not take so many in one request: sends each alone. Frees the renewal. */
+/* Instead of an answer: the store takes these only one by one, so they are sent again, each
+ * alone. Frees the renewal. */
 void hf__scripted_split(struct scripted *, struct scripted_renewal *);
 void hf__scripted_told(struct scripted *, const void *token, enum told_kind, uint64_t fence,
                        int64_t stamp);

@@ -24,11 +24,12 @@ void hf__seat_out(struct map *, struct ticket *); /* nothing happens if it is no
  *       x      x     -/x    -     and a leave came, which waits for the answer (G7)
  *       -      -     -      x     the leave is not answered
  *
- * No other combination is possible. `echo` goes with each of them. */
+ * No other combination is possible. `sent` and `echo` go with each of them. */
 struct seat_flags {
     uint64_t number; /* order in the queue, as the store numbers it */
     bool joining, leave, woken, leaving;
-    bool echo; /* a join of this token was lost with its connection */
+    bool sent; /* a join of this token may have come to the store */
+    bool echo; /* and was lost with its connection */
 };
 
 _Static_assert(sizeof(struct seat_flags) <= 2 * sizeof(uint64_t), "it lies in ticket.drv");

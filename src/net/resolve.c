@@ -3,8 +3,10 @@
  * getaddrinfo may take minutes and cannot be interrupted, so a name is looked up by a
  * thread of its own. Goes well: hf__resolve_begin queues a job and sees that a thread is
  * there; the thread takes jobs until none is queued, writes to the job's eventfd, which
- * the loop watches, and ends. At most THREADS_MAX threads live in a process: more names
- * wait in the queue.
+ * the loop watches, and ends. At most THREADS_MAX threads work in a process: more names
+ * wait in the queue. A thread whose job was cancelled may hang for long and does not count
+ * any more, or a few names that nobody answers for would hold up all others; it ends with
+ * that job. There are at most STUCK_MAX of those.
  *
  * A job is freed by the loop's side, unless that cancels while a thread is at work on it;
  * then the thread frees it. `mutex` guards the queue, the count and the state of every job.
@@ -31,10 +33,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 4, STACK_SIZE = 512 * 1024, ADDRESSES_MAX = 16 };
+enum { THREADS_MAX = 4, STUCK_MAX = 60, STACK_SIZE = 512 * 1024, ADDRESSES_MAX = 16 };
 
-/* ORPHAN: cancelled while a thread is at work on it, which then frees it. */
-enum job_state { JOB_QUEUED, JOB_RUNS, JOB_ORPHAN, JOB_DONE };
+/* ORPHAN: cancelled while a thread is at work on it, which then frees it. STUCK: so, too,
+ * but the thread ends with it. */
+enum job_state { JOB_QUEUED, JOB_RUNS, JOB_ORPHAN, JOB_STUCK, JOB_DONE };
 
 /* One name to look up. The thread uses host, port, found, gai and sys while it RUNS; the
  * loop's side reads them once fd is readable. */
@@ -57,7 +60,8 @@ static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
     struct list queue;
-    unsigned threads;
+    unsigned threads; /* without those that are stuck */
+    unsigned stuck;
 } pool = { .mutex = PTHREAD_MUTEX_INITIALIZER,
            .once = PTHREAD_ONCE_INIT,
            .queue = { &pool.queue, &pool.queue } };
@@ -75,7 +79,7 @@ static void after_fork(void)
 static void in_child(void)
 {
     list_init(&pool.queue);
-    pool.threads = 0;
+    pool.threads = pool.stuck = 0;
     after_fork();
 }
 
@@ -139,18 +143,22 @@ static void job_free(struct resolve *job)
     free(job);
 }
 
-/* Under the mutex, so that the loop's side does not free the job before it is told. */
-static void finish(struct resolve *job)
+/* Under the mutex, so that the loop's side does not free the job before it is told. Says
+ * whether the thread may go on. */
+static bool finish(struct resolve *job)
 {
     const uint64_t one = 1;
 
-    if (job->state == JOB_ORPHAN) {
+    if (job->state == JOB_STUCK || job->state == JOB_ORPHAN) {
+        bool stuck = job->state == JOB_STUCK;
+
         job_free(job);
-        return;
+        return !stuck;
     }
     job->state = JOB_DONE;
     while (write(job->fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
+    return true;
 }
 
 static void *work(void *unused)
@@ -171,7 +179,11 @@ static void *work(void *unused)
         job->gai = gai;
         job->sys = sys;
         job->found = gai == 0 ? found : NULL;
-        finish(job);
+        if (!finish(job)) {
+            pool.stuck--;
+            pthread_mutex_unlock(&pool.mutex);
+            return unused;
+        }
     }
     pool.threads--;
     pthread_mutex_unlock(&pool.mutex);
@@ -297,8 +309,15 @@ void hf__resolve_cancel(struct resolve *job)
     if (job->state == JOB_QUEUED) {
         list_remove(&job->node);
     } else if (job->state == JOB_RUNS) {
-        job->state = JOB_ORPHAN;
+        bool idle = list_empty(&pool.queue);
+
         ours = false;
+        job->state = JOB_ORPHAN;
+        if (pool.stuck < STUCK_MAX && (idle || start_thread() == 0)) {
+            job->state = JOB_STUCK; /* another thread does its work, if there is any */
+            pool.stuck++;
+            pool.threads -= idle;
+        }
     }
     pthread_mutex_unlock(&pool.mutex);
     if (ours)

@@ -16,19 +16,25 @@
  *    object and the driver has forgotten it. Every `leave` ends in ev_left, also while the
  *    store is down: ev_left(HF_EUNKNOWN) means that it could not be settled now; the core
  *    calls `leave` again (of a ticket the driver has forgotten) until the ticket is out by
- *    its ttl. So it does after ev_gone without a retry, if the ticket may stand in line: it
+ *    its ttl. ev_left(HF_EUNREACHABLE): it had no answer, and what was sent before it may
+ *    still be done; then the core calls `leave` again until one has an answer. It calls
+ *    `leave` after ev_gone without a retry, too, if the ticket may stand in line: it
  *    waited, an earlier join had no answer, or the reason is HF_EREPLICAS (it was granted,
  *    and that is not safe) or HF_ENOMEM (for the answer, perhaps). ev_dead does not forget
  *    the tickets on that life: the core calls `leave` for each.
  *  4 `sent_at` is taken before the bytes go out.
  *  5 Drivers hold no timer but those of their own protocol.
  *  6 DOWN is not loss. A driver raises it before it answers what a lost connection leaves
- *    unanswered: after DOWN, ev_left(HF_EUNKNOWN) lets a release wait for UP, for up to
- *    connect_timeout; before DOWN the release would end at once. After UP the core repeats
- *    what was unanswered (renew for holders and waiters, leave for leavers, join for
- *    joiners, amend); before it reports UP the driver makes old requests impossible (G7).
- *    Looks, cells and evictions that DOWN leaves unanswered the driver ends with
- *    ev_done(HF_EUNREACHABLE).
+ *    unanswered: after DOWN, and if it ends with HF_EUNREACHABLE, an unsettled ev_left lets
+ *    a release wait for up to connect_timeout; else the release would end at once. After UP
+ *    the core repeats what was unanswered (renew for holders and waiters, leave for
+ *    leavers, join for joiners, amend); before it reports UP the driver makes old requests
+ *    impossible (G7). Looks, cells and evictions that DOWN leaves unanswered the driver
+ *    ends with ev_done(HF_EUNREACHABLE). A store of several servers may lose one of them
+ *    and stay up: what is asked of that one has no answer (a leave: HF_EUNREACHABLE). When
+ *    it is back the driver makes old requests impossible there, too, and raises ev_back,
+ *    which is UP for those tickets only that it names. It must name every ticket of which
+ *    something had no answer since the last UP or ev_back.
  *  7 The safety look is `renew` of a waiting life: besides ev_alive it may answer
  *    ev_granted, ev_waiting or ev_gone for the tickets on it. `look` is inspection only and
  *    never moves an expiry; it must not be older than its call (the deadlock walk rests on
@@ -320,6 +326,7 @@ struct hf_driver {
 #define ev_done hf__ev_done
 #define ev_changed hf__ev_changed
 #define ev_store hf__ev_store
+#define ev_back hf__ev_back
 #define ev_shut hf__ev_shut
 
 enum store_state { STORE_UP, STORE_DOWN };
@@ -352,6 +359,8 @@ void ev_progress(struct look *);
 void ev_done(struct look *, struct cell *, int rc, const hf_error *);
 void ev_changed(struct look *, struct cell *); /* of a follow: it is to be asked again */
 void ev_store(struct store *, int state, const hf_error *);
+/* A part of a store that is up has come back: rule 6. Nothing happens while it is down. */
+void ev_back(struct store *, bool (*concerns)(struct store *, const struct ticket *));
 void ev_shut(struct store *);
 
 /* ---- modules --------------------------------------------------------------------- */

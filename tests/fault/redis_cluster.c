@@ -3,6 +3,7 @@
  */
 #include "redis_fault.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,6 +106,64 @@ static void cluster_migration(void)
     redis_place_stop(rig.place);
 }
 
+static unsigned bucket_of(const char *name) /* as bucket.c has it */
+{
+    uint32_t h = 2166136261u;
+
+    for (const char *p = name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 16777619u;
+    return (h ^ h >> 10 ^ h >> 20) % 1024;
+}
+
+static bool all_held(hf_lease *const *leases, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (hf_lease_check(leases[i]) != 0)
+            return false;
+    return true;
+}
+
+/* Holds of one bucket are renewed together. While some of its keys are here and some there,
+ * a server serves scripts of one key only. */
+static void cluster_migration_of_many(void)
+{
+    enum { NAMES = 6, TTL_MS = 2 * SHORT_MS };
+    hf_lease *leases[NAMES];
+    hf_client *c;
+    struct server *from, *to;
+    int slot, n = 0;
+    bool left = true;
+
+    redis_cluster_start(rig.place, PATIENT_MS);
+    many = rig.place->own;
+    c = prompted();
+    leases[n++] = taken(c, nm("n"), HF_REQUEST(.ttl_ms = TTL_MS));
+    slot = slot_of_line(&from);
+    to = from == &many->servers[0] ? &many->servers[1] : &many->servers[0];
+    for (int i = 0; n < NAMES; i++) {
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s-%d", rig.base, i);
+        if (bucket_of(name) == bucket_of(nm("n")))
+            leases[n++] = taken(c, name, HF_REQUEST(.ttl_ms = TTL_MS));
+    }
+    redis_do(from, "CLIENT KILL TYPE normal"); /* from now on they are due together */
+    STAYS(all_held(leases, NAMES), 500);
+    migrate_begin(slot, from, to);
+    for (int i = 0; i < NAMES / 2; i++)
+        left = migrate_keys(slot, from, to, 1);
+    CHECK(left);
+    STAYS(all_held(leases, NAMES), 2 * TTL_MS);
+    while (migrate_keys(slot, from, to, 10))
+        ;
+    migrate_end(slot, to);
+    STAYS(all_held(leases, NAMES), TTL_MS);
+    for (int i = 0; i < NAMES; i++)
+        given(leases[i]);
+    closed(c);
+    redis_place_stop(rig.place);
+}
+
 /* Admitted on another node than the one where it was joined. */
 static void cluster_migration_then_release(void)
 {
@@ -201,6 +260,67 @@ static void cluster_failover(void)
     two_renewed(&t);
     redis_run(owner);
     two_go_on(&t);
+    redis_place_stop(rig.place);
+}
+
+/* A node stands still when it is asked, for longer than the ttl of who asked and gave up.
+ * What it then does is taken back: nobody waits for its expiry (G7). */
+static void node_stands_still(void)
+{
+    struct server *owner;
+    struct pend *p;
+    hf_client *a, *b;
+    hf_lease *l;
+
+    redis_cluster_start(rig.place, 2 * LIMIT_MS);
+    many = rig.place->own;
+    strcat(rig.place->url, "?connect_timeout=2s");
+    a = prompted();
+    l = taken(a, nm("n"), NULL);
+    slot_of_line(&owner);
+    given(l);
+    server_freeze(owner);
+    p = begun(a, nm("n"), SHORT_MS, HF_REQUEST(.ttl_ms = 2 * SHORT_MS));
+    CHECK_RC(pend_end(p, &l), HF_EUNREACHABLE);
+    STAYS(true, 3 * SHORT_MS);
+    server_continue(owner);
+    b = opened();
+    CHECK_RC(rig.face->acquire(b, nm("n"), SHORT_MS, NULL, &l, E()), 0);
+    given(l);
+    closed(b);
+    closed(a);
+    redis_place_stop(rig.place);
+}
+
+static void *release(void *lease)
+{
+    CHECK_RC(hf_release(lease, E()), 0);
+    return NULL;
+}
+
+/* A node is lost with the leave that it was sent: the release waits until it is back. */
+static void node_lost_in_a_release(void)
+{
+    struct server *owner;
+    hf_client *c;
+    hf_lease *l;
+    pthread_t t;
+
+    redis_cluster_start(rig.place, 2 * LIMIT_MS);
+    many = rig.place->own;
+    strcat(rig.place->url, "?connect_timeout=30s");
+    c = opened();
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = LONG_TTL_MS));
+    slot_of_line(&owner);
+    server_freeze(owner);
+    CHECK(pthread_create(&t, NULL, release, l) == 0);
+    STAYS(true, SHORT_MS / 3);
+    server_kill(owner);
+    STAYS(true, SHORT_MS / 3);
+    redis_run(owner);
+    pthread_join(t, NULL);
+    given(taken(c, nm("n"), NULL));
+    closed(c);
     redis_place_stop(rig.place);
 }
 
@@ -442,11 +562,14 @@ static void cluster_as_one_server(void)
 
 const struct test_case redis_cluster_cases[] = {
     { "cluster-migration", cluster_migration, ON_ALL, 0, CASE_LONG },
+    { "cluster-migration-of-many", cluster_migration_of_many, ON_ALL, 0, CASE_LONG },
     { "cluster-migration-then-release", cluster_migration_then_release, ON_ALL, 0,
       CASE_LONG },
     { "cluster-migration-replicas", cluster_migration_replicas, ON_ALL, 0, CASE_LONG },
     { "cluster-slot-without-node", cluster_slot_without_node, ON_ALL, 0, CASE_LONG },
     { "cluster-failover", cluster_failover, ON_ALL, 0, CASE_LONG },
+    { "cluster-node-stands-still", node_stands_still, ON_ALL, 0, CASE_LONG },
+    { "cluster-node-lost-in-a-release", node_lost_in_a_release, ON_ALL, 0, CASE_LONG },
     { "cluster-many-names", cluster_many_names, ON_ALL, 0, CASE_LONG },
     { "cluster-seeds-are-replicas", seeds_are_replicas, ON_ALL, 0, 0 },
     { "cluster-seed-has-left", seed_has_left, ON_ALL, 0, 0 },

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ENDLESS_MS = 600000 }; /* no look, renewal or end of it within a case */
 
@@ -341,6 +342,93 @@ static void short_hold_before_long_wait(void)
     done();
 }
 
+struct shortening {
+    int held[2], go[2]; /* pipes */
+};
+
+/* Holds, makes the hold shorter when it is told to, and dies. */
+static void make_shorter(void *arg)
+{
+    struct shortening *s = arg;
+    hf_client *c = opened();
+    hf_lease *l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = ENDLESS_MS, .flags = HF_NO_RENEW));
+    char byte = 'h';
+
+    CHECK_NUM(write(s->held[1], &byte, 1), ==, 1);
+    CHECK_NUM(read(s->go[0], &byte, 1), ==, 1);
+    CHECK_RC(rig.face->renew(l, SHORT_MS, E()), 0);
+    _exit(0);
+}
+
+/* Until nothing more is asked: who waits has looked after it began to listen. */
+static void await_quiet(void)
+{
+    int64_t before;
+
+    AWAIT(strchr(redis_text(&server, "PUBSUB CHANNELS"), '@'));
+    do {
+        before = redis_calls(&server, "evalsha");
+        STAYS(true, 1000);
+    } while (redis_calls(&server, "evalsha") != before);
+}
+
+/* A hold is made shorter by its owner, and ends then. Who is first in the queue must know
+ * it, though it looks seldom (G5). */
+static void hold_made_shorter(void)
+{
+    struct shortening s;
+    hf_client *c;
+    struct pend *p;
+    pid_t pid;
+    char byte;
+
+    use_plain_server();
+    CHECK(pipe(s.held) == 0 && pipe(s.go) == 0);
+    pid = proc_start(make_shorter, &s);
+    CHECK_NUM(read(s.held[0], &byte, 1), ==, 1);
+    c = prompted();
+    p = queued(c, nm("n"), 1, ENDLESS);
+    await_quiet();
+    CHECK_NUM(write(s.go[1], "g", 1), ==, 1);
+    proc_end(pid);
+    given(pend_granted(p));
+    closed(c);
+    done();
+}
+
+/* One goes in before others who wait, with a short ttl, and dies: the first of them must
+ * know, because it may be all that is in its way in the end (G5). */
+static void short_hold_barges(void)
+{
+    struct kid kid;
+    hf_client *a, *c;
+    hf_lease *one;
+    struct pend *p;
+
+    use_plain_server();
+    kid = kid_new();
+    a = opened();
+    c = prompted();
+    one = taken(
+        a, nm("n"),
+        HF_REQUEST(.ttl_ms = ENDLESS_MS, .mode = HF_PERMITS, .permits = 1, .capacity = 2));
+    p = queued(
+        c, nm("n"), 1,
+        HF_REQUEST(.ttl_ms = ENDLESS_MS, .mode = HF_PERMITS, .permits = 2, .capacity = 2));
+    await_quiet();
+    CHECK_RC(kid_acquire(&kid, 0, nm("n"), 0,
+                         HF_REQUEST(.ttl_ms = SHORT_MS, .mode = HF_PERMITS, .permits = 1,
+                                    .capacity = 2, .flags = HF_BARGE),
+                         NULL),
+             0);
+    kid_kill(&kid);
+    given(one);
+    given(pend_granted(p));
+    closed(a);
+    closed(c);
+    done();
+}
+
 /* A writer waits for readers and dies. It is not in the way of other readers when its time
  * is over, though nobody but them comes by (G4, G5). */
 static void reader_behind_dead_writer(void)
@@ -625,6 +713,8 @@ const struct test_case redis_found_cases[] = {
     { "outage-soon-after-joining", outage_soon_after_joining, ON_ALL, 0, 0 },
     { "kept-place-ends", kept_place_ends, ON_ALL, 0, 0 },
     { "short-hold-before-long-wait", short_hold_before_long_wait, ON_ALL, 0, 0 },
+    { "hold-made-shorter", hold_made_shorter, ON_ALL, 0, 0 },
+    { "short-hold-barges", short_hold_barges, ON_ALL, 0, 0 },
     { "reader-behind-dead-writer", reader_behind_dead_writer, ON_ALL, 0, 0 },
     { "looking-ends", looking_ends, ON_ALL, 0, 0 },
     { "no-right-to-publish", no_right_to_publish, ON_ALL, 0, 0 },

@@ -62,7 +62,7 @@ static void one_line_damaged(void)
     sound = taken(c, nm("sound"), req);
     spoil(key_of(&server, "l", nm("damaged")));
     redis_do(&server, "HSET %s %b %b", key_of(&server, "l", nm("cut")), "", (size_t)0,
-             "\1cut short", (size_t)10);
+             "\2cut short", (size_t)10);
     AWAIT(hf_lease_state(damaged) == HF_LOST && hf_lease_state(cut) == HF_LOST);
     STAYS(hf_lease_check(sound) == 0, 2 * SHORT_MS);
     CHECK_RC(hf_ls(c, rig.base, 0, &list, E()), 0);

@@ -377,33 +377,35 @@ static void read_rows(const redisReply *reply)
     hf__ask_stop(&a);
 }
 
-/* A line whose header, holder, waiter and group are these bytes. */
+/* A line whose header, holder, its owner, waiter and group are these bytes. */
 static void line_of(const char *data, size_t size)
 {
     size_t half = size / 2;
-    redisReply fields[8] = {
+    redisReply fields[10] = {
         text_of("", 0),
         text_of(data, size < 58 ? size : 58),
         text_of("0123456789abcdef", HF_TOKEN),
+        text_of(data, size < 57 ? size : 57),
+        text_of("r0123456789abcdef", 1 + HF_TOKEN),
         text_of(data, size),
         text_of("fedcba9876543210", HF_TOKEN),
         text_of(data + half, size - half),
         text_of(data, size < 25 ? size : 25),
         text_of(data, size < 12 ? size : 12),
     };
-    redisReply *all[8], parts[3] = { { .type = REDIS_REPLY_INTEGER, .integer = 1 },
-                                     { .type = REDIS_REPLY_ARRAY, .elements = 4 },
-                                     { .type = REDIS_REPLY_ARRAY, .elements = 4 } };
+    redisReply *all[10], parts[3] = { { .type = REDIS_REPLY_INTEGER, .integer = 1 },
+                                      { .type = REDIS_REPLY_ARRAY, .elements = 6 },
+                                      { .type = REDIS_REPLY_ARRAY, .elements = 4 } };
     redisReply *three[3] = { &parts[0], &parts[1], &parts[2] };
     const redisReply line = { .type = REDIS_REPLY_ARRAY, .elements = 3, .element = three };
 
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < 10; i++)
         all[i] = &fields[i];
     parts[1].element = all;
-    parts[2].element = all + 4;
-    fields[1].str[0] = 1; /* our format, or all ends there */
+    parts[2].element = all + 6;
+    fields[1].str[0] = LINE_FORMAT; /* our format, or all ends there */
     read_rows(&line);
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < 10; i++)
         free(fields[i].str);
 }
 
@@ -411,13 +413,13 @@ static void stored(const uint8_t *data, size_t size)
 {
     redisReader *reader = redisReaderCreate();
     void *reply = NULL;
-    struct redis_record rec;
+    struct owner_record rec;
 
     if (size > 0) {
         redisReply copy = text_of((const char *)data, size);
 
         copy.str[0] = 1;
-        if (hf__redis_record_read(&rec, copy.str, size) == 0)
+        if (hf__owner_record_read(&rec, copy.str, size) == 0)
             must(rec.hints_len == 0 || rec.hints[rec.hints_len - 1] == '\0');
         free(copy.str);
         line_of((const char *)data, size);

@@ -340,14 +340,17 @@ static const struct test_case counts_cases[] = {
     { "fences_apart", fences_apart, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };
-extern const struct test_case listing_cases[], many_cases[], script_cases[], walk_cases[];
+extern const struct test_case format_cases[], listing_cases[], many_cases[],
+    renewal_cases[], script_cases[], walk_cases[];
 #ifdef HOLDFAST
 extern const struct test_case bench_cases[], redis_warnings_cases[];
 #endif
 
-const struct test_case *const tables[] = { counts_cases, listing_cases,        many_cases,
-                                           script_cases, walk_cases,
+const struct test_case *const tables[] = { counts_cases,  format_cases,
+                                           listing_cases, many_cases,
+                                           renewal_cases, script_cases,
+                                           walk_cases,
 #ifdef HOLDFAST
-                                           bench_cases,  redis_warnings_cases,
+                                           bench_cases,   redis_warnings_cases,
 #endif
                                            NULL };

@@ -33,7 +33,7 @@ static size_t key_of(char key[64], const char *name)
 /* As a line that was followed, and in which nobody is. */
 static void empty_line(const char *name)
 {
-    char key[64], header[58] = { 1 };
+    char key[64], header[58] = { 2 };
     const char *argv[] = { "HSET", key, "", header };
     size_t len[] = { 4, key_of(key, name), 0, sizeof header };
 

@@ -10,6 +10,7 @@
  *             more (G1)
  *   fences    every grant's is above all before it (G2)
  *   order     only the first of the queue go in, and nobody waits who would fit (G3, G4)
+ *   fields    who holds is in its field or beside it, and nothing is left behind
  *   others    who is not named by the call stays, unless its time is over (G8)
  *
  * Goes wrong: the seed and the number of the step are printed. */
@@ -26,6 +27,7 @@ enum {
     STEPS = 3000,
     TOKEN = 16,
     HEAD = 58,
+    HOLDER = 57,
     BRIEF_MS = 30,
     LONGER_MS = 120000
 };
@@ -43,7 +45,8 @@ struct line_seen {
     int64_t now;
     bool there;
     int64_t capacity, sum, holders, waiters, soonest;
-    int64_t ends[3]; /* of the keys: ms, 0 if not there */
+    int64_t ends[3];      /* of the keys: ms, 0 if not there */
+    int64_t apart, whose; /* holders without who they are, and fields that say it */
     struct seat seats[TOKENS];
 };
 
@@ -175,14 +178,19 @@ static void read_holders(struct line_seen *l, const redisReply *all)
         const char *at = value->str;
 
         if (field->len == 0) {
-            MUST(value->len == HEAD && at[0] == 1);
+            MUST(value->len == HEAD && at[0] == 2);
             l->there = true;
             l->capacity = get(at + 2, 8);
             l->sum = get(at + 10, 8);
             l->holders = get(at + 18, 4);
             l->waiters = get(at + 22, 4);
             l->soonest = get(at + 34, 8);
+        } else if (field->len == 1 + TOKEN) { /* who it is: never without the other field */
+            MUST(field->str[0] == 'r' && value->len > 0);
+            l->whose++;
         } else {
+            MUST(value->len >= HOLDER);
+            l->apart += value->len == HOLDER;
             *seat_of(l, field) = (struct seat){ .place = PLACE_HOLDS,
                                                 .weight = get(at, 8),
                                                 .fence = (uint64_t)get(at + 8, 8),
@@ -272,6 +280,7 @@ static void judge_state(const struct line_seen *l)
         MUST(holders == l->holders && waiters == l->waiters && sum == l->sum);
     else
         MUST(holders == 0 && waiters == 0);
+    MUST(l->whose == l->apart);
     MUST(sum <= l->capacity);
 }
 
@@ -351,7 +360,7 @@ static void join(int t, struct line_seen *was)
 {
     static const char *const flags[] = { NULL, NULL, NULL, "t", "b", "tb" };
     struct words w = script(SCRIPT_JOIN, 4);
-    char token[TOKEN + 1], head[34] = { 1 }, whose[32];
+    char token[TOKEN + 1], head[34] = { 2 }, whose[256];
     const char *flag = flags[below(sizeof(flags) / sizeof(flags[0]))];
 
     token_of(t, token);
@@ -359,7 +368,7 @@ static void join(int t, struct line_seen *was)
     put(head + 2, capacity, 8);
     put(head + 10, weight_of(t), 8);
     put(head + 18, 1, 4);
-    snprintf(whose, sizeof(whose), "%srecord", client_of(t));
+    snprintf(whose, sizeof(whose), "%srecord%0*d", client_of(t), below(2) ? 200 : 1, 0);
     text(&w, token);
     word(&w, head, sizeof(head));
     number(&w, ttl_of_token(t));
@@ -385,12 +394,13 @@ static void leave(int t, struct line_seen *was)
 static void amend(int t, struct line_seen *was)
 {
     struct words w = script(SCRIPT_AMEND, 4);
-    char token[TOKEN + 1];
+    char token[TOKEN + 1], record[256];
 
     token_of(t, token);
     text(&w, token);
     number(&w, 1 + (int)below((unsigned)weight_of(t)));
-    text(&w, "another record");
+    snprintf(record, sizeof(record), "another record%0*d", below(2) ? 200 : 1, 0);
+    text(&w, record);
     call(&w, was, 1u << t);
 }
 

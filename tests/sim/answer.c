@@ -155,7 +155,7 @@ static void session_answered(struct sim_client *c, const struct msg *m)
     if (m->inc != c->inc || !c->session)
         return;
     if (m->rc < 0) { /* it is over: that is said by the next greeting */
-        driver_silent(c, 0, false);
+        hf__link_fail(&c->wires[0].link, HF_EPROTO, "the session is over");
         return;
     }
     ev_alive(c->session, m->sent_at, m->ttl_ms);
@@ -258,14 +258,24 @@ static void told(struct sim_client *c, struct msg *m)
 
 static void is_up(struct sim_client *c, const struct msg *m)
 {
-    if (c->up)
+    struct wire *x = wire_to(c, m->line);
+    bool was_up = c->up;
+
+    if (m->rc == HF_EAUTH) {
+        hf__link_fail(&x->link, HF_EAUTH, "refused");
         return;
+    }
+    net_up(x);
     c->up = true;
     if (m->rc == HF_ELOST && m->inc == c->inc)
         drv_session_dead(c);
-    driver_learns(c);
-    sender_up(c);
-    ev_store(&c->store, STORE_UP, NULL);
+    sender_up(x);
+    if (was_up) {
+        part_back(x);
+    } else {
+        driver_learns(c);
+        ev_store(&c->store, STORE_UP, NULL);
+    }
     if (w.plan->family == ORDERED)
         hf__ordered_up(&c->ordered);
 }
@@ -301,12 +311,15 @@ void driver_receive(struct sim_client *c, struct msg *m)
         NULL,  NULL,           session_answered, saw,
         saw,   ordered_read,   said_bye
     };
+    const struct wire *x = wire_to(c, m->line);
+    struct call call;
 
-    if (m->epoch != c->epoch && m->kind < N_GRANT)
+    if (m->epoch != x->epoch && m->kind < N_GRANT)
         tally_sight(S_UNHEARD);
-    if (m->kind >= N_GRANT && c->last_in > w.now)
+    if (m->kind >= N_GRANT && x->last_in > w.now)
         tally_sight(S_OVERTAKEN);
-    if (m->epoch == c->epoch && c->open && !sender_receive(c, m)) {
+    if (m->epoch == x->epoch && c->open && net_takes(c, m, &call) &&
+        !sender_receive(c, m, &call)) {
         if (m->kind == N_FIRED)
             ordered_fired(c, m);
         else if (m->kind >= N_GRANT)
@@ -317,4 +330,6 @@ void driver_receive(struct sim_client *c, struct msg *m)
             others[m->kind - R_HELLO](c, m);
     }
     free_snap(m->snap);
+    if (w.plan->family != SYNC) /* the core may be shut and not flush any more */
+        hf__link_flush(&c->dirty);
 }

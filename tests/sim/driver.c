@@ -244,9 +244,7 @@ static void leave(struct store *s, struct ticket *t)
         return;
     }
     d = remember(c, t, DT_LEAVING);
-    if (!d || !c->up) {
-        if (d)
-            drv_forget(c, d);
+    if (!d) {
         ev_left(t, HF_EUNKNOWN);
         return;
     }
@@ -320,8 +318,8 @@ static void ask(struct sim_client *c, struct look *l, enum msg_kind kind)
 
     while (i < LOOKS && c->looks[i].look)
         i++;
-    if (i == LOOKS) {
-        ev_done(l, NULL, HF_EFULL, NULL);
+    if (i == LOOKS || !wire_to(c, m.line)->up) {
+        ev_done(l, NULL, i == LOOKS ? HF_EFULL : HF_EUNREACHABLE, NULL);
         return;
     }
     c->looks[i].look = l;
@@ -350,6 +348,14 @@ static void stop(struct store *s, struct look *l, struct cell *cell)
     for (int i = 0; i < LOOKS; i++)
         if (c->looks[i].look == l)
             c->looks[i].look = NULL;
+}
+
+/* It may come after `shut`, but brings nothing new then. */
+static void flush(struct store *s)
+{
+    if (by_scripts() && sim_of(s)->scripted.ndue > 0)
+        hf__scripted_flush(&in_use(s)->scripted);
+    hf__link_flush(&sim_of(s)->dirty);
 }
 
 /* ---- opening and closing --------------------------------------------------------- */
@@ -389,7 +395,7 @@ static int open_store(struct store **ret, const struct url *u, struct env *env,
     }
     c->inc = 1;
     c->up = w.plan->family == SYNC;
-    c->epoch = 1;
+    net_open(c);
     if (w.plan->family == ORDERED)
         ordered_open(c);
     *ret = &c->store;
@@ -411,6 +417,7 @@ static void close_store(struct store *s)
 {
     struct sim_client *c = sim_of(s);
 
+    net_close(c);
     sender_close(c);
     if (w.plan->family == ORDERED)
         hf__ordered_close(&c->ordered);
@@ -440,4 +447,5 @@ const struct hf_driver sim_driver = { .name = "sim",
                                       .renew = renew,
                                       .look = look,
                                       .evict = evict,
-                                      .stop = stop };
+                                      .stop = stop,
+                                      .flush = flush };

@@ -11,7 +11,8 @@
 
 struct knot_of {
     struct owner owner[ROWS]; /* of waiting tickets */
-    uint64_t newest[ROWS];    /* its last ticket */
+    uint64_t newest[ROWS];    /* its last ticket, */
+    uint64_t asked[ROWS];     /* and when it asked for it */
     int waiting[ROWS];        /* how many it waits by */
     int fitting[ROWS];        /* how many of these will be granted */
     bool all[ROWS];           /* it may go on only when all of them are */
@@ -34,11 +35,29 @@ static bool waits(const struct st *s)
     return w.plan->family == ORDERED ? !s->prefix : !s->held;
 }
 
-/* A thread waits in one place, by its newest ticket: older ones are on their way out. An
- * owner that acts on several threads waits in several. And what a client has left behind
- * that was closed or killed, what it gave up and could not tell the store yet, or what the
- * store would not let go, cannot be told from a wait: G10 excludes false alarms for what
- * its owner still uses. */
+/* Nobody's, or its owner has perhaps left, and could not tell the store so, or did before
+ * it came. */
+static bool cannot_leave(const struct st *s)
+{
+    struct sim_client *c = w.by_id[s->id];
+
+    if (!c || s->leave_refused || s->held_up || (w.plan->parts && !wire_to(c, s->line)->up))
+        return true;
+    list_for(n, &c->core.holds) {
+        const struct hold *h = container_of(n, struct hold, node);
+
+        if (h->state == TICKET_LEAVING &&
+            memcmp(h->t.token, &s->token, sizeof s->token) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A thread waits in one place, by the ticket that it asked for last, whenever the store did
+ * that: older ones are on their way out. An owner that acts on several threads waits in
+ * several. And what a client has left behind that was closed or killed, what it gave up
+ * and could not tell the store yet, or what the store would not let go, cannot be told from
+ * a wait: G10 excludes false alarms for what its owner still uses. */
 static bool waits_by(const struct knot_of *k, int who, const struct st *s)
 {
     return waits(s) && (k->all[who] || s->seq == k->newest[who]);
@@ -87,23 +106,6 @@ static bool set_free(struct knot_of *k)
     return changed;
 }
 
-/* The caller gave up, and the store has not heard of it. */
-static bool left_behind(const struct st *s)
-{
-    const struct sim_client *c = w.by_id[s->id];
-
-    if (!c)
-        return true;
-    list_for(n, &c->core.holds) {
-        const struct hold *h = container_of(n, struct hold, node);
-
-        if (h->state == TICKET_LEAVING &&
-            memcmp(h->t.token, &s->token, sizeof s->token) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Who is stuck, as the store has it now. */
 static void find_knots(struct knot_of *k, bool any)
 {
@@ -120,14 +122,16 @@ static void find_knots(struct knot_of *k, bool any)
             if (who < 0) {
                 who = k->n++;
                 k->owner[who] = s->owner;
-                k->newest[who] = 0;
+                k->newest[who] = k->asked[who] = 0;
                 k->waiting[who] = 0;
                 k->all[who] = w.plan->busy;
             }
             k->waiting[who]++;
-            k->all[who] = k->all[who] || left_behind(s) || s->leave_refused;
-            if (s->seq > k->newest[who])
+            k->all[who] = k->all[who] || cannot_leave(s);
+            if (s->asked > k->asked[who]) {
+                k->asked[who] = s->asked;
                 k->newest[who] = s->seq;
+            }
         }
     memset(k->free, 0, (size_t)k->n * sizeof k->free[0]);
     while (set_free(k))

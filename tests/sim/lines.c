@@ -38,6 +38,8 @@ struct st *new_st(const struct msg *m)
     s->barge = m->barge;
     s->joined = w.now;
     s->seq = ++w.joins;
+    s->asked = m->asked;
+    s->held_up = m->held_up;
     list_init(&s->node);
     return s;
 }

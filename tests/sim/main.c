@@ -26,7 +26,7 @@ static const struct mutation {
     const char *word, *text;
 } mutations[] = {
 #define HF_X(name, word, text) { MUTANT_##name, word, text },
-    HF_CORE_MUTANTS(HF_X) SIM_MUTANTS(HF_X) HF_SCRIPTED_MUTANTS(HF_X)
+    HF_CORE_MUTANTS(HF_X) SIM_MUTANTS(HF_X) HF_LINK_MUTANTS(HF_X) HF_SCRIPTED_MUTANTS(HF_X)
         HF_ORDERED_MUTANTS(HF_X)
 #undef HF_X
 };
@@ -108,6 +108,7 @@ static const char *meaning(const char *id)
         { "G11", "bad input is refused, with a reason, and changes nothing" },
         { "G12", "in a forked child the parent's handles are worth nothing" },
         { "liveness", "when all goes well again, everybody is served, once (G4, G5, G10)" },
+        { "link", "a call is answered once, and a connection that is wanted is there" },
         { "memory", "the core frees what it has once" },
     };
 

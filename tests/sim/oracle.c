@@ -243,12 +243,12 @@ static bool stood_still(const struct oh *o, int64_t since)
 /* A renewal could not be answered, or was not wanted. */
 static bool has_cause(const struct oh *o)
 {
-    const struct sim_client *c = w.by_id[o->id];
+    struct sim_client *c = w.by_id[o->id];
     const struct life *l = o->h->t.life;
     int64_t span = (l ? l->given_ms : 0) * 1100 + 100 * US;
 
     return o->excused || o->by_hand || !certain() || w.procs[o->proc].beyond || !c ||
-           c->core.closing || !c->up || (l && l->marked) ||
+           c->core.closing || !wire_to(c, line_of(o->h->t.name))->up || (l && l->marked) ||
            (c->trouble_at > 0 && c->trouble_at + span > w.now) ||
            (w.store_back > 0 && w.store_back + span > w.now) || w.forgot_at >= 0;
 }
@@ -415,6 +415,10 @@ void oracle_full(void)
 
 void oracle_end_of_client(struct sim_client *c)
 {
+    /* the link does not move this timer for every answer; and it may be saying goodbye */
+    for (int i = 0; i < wires(); i++)
+        if (c->wires[i].under_way == 0 || c->core.shut)
+            hf__heap_remove(&c->timers, &c->wires[i].link.late.node);
     if (!list_empty(&c->core.holds))
         violate(
             "G7", "client %u still has ticket %04x of %s at the end", c->id,
@@ -424,4 +428,27 @@ void oracle_end_of_client(struct sim_client *c)
         violate("G7", "client %u: %zu unsettled, %zu unanswered, %s timer set at the end",
                 c->id, c->core.unsettled, c->core.asked,
                 heap_first(&c->timers) ? "a" : "no");
+}
+
+/* A link that is wanted is up soon after its server can be reached: an attempt may just
+ * have begun and end at its limit, then comes a pause, on a clock that may be slow. */
+void oracle_links(void)
+{
+    const struct plan *p = w.plan;
+    int64_t bound =
+        (p->limit_ms + 250) * 1300 + 8 * (p->delay_us + p->jitter_us) + 100 * US;
+
+    if (p->family == SYNC || w.now < w.links_look)
+        return;
+    w.links_look = w.now + 50 * US;
+    for (int i = 0; i < PROCS * SLOTS * wires(); i++) {
+        int slot = i / wires();
+        const struct sim_client *c = w.procs[slot / SLOTS].clients[slot % SLOTS];
+        const struct wire *x = c ? &c->wires[i % wires()] : NULL;
+
+        if (x && !x->up && w.store_up && w.now > c->trouble_at + bound &&
+            w.now > x->lost_at + bound && can(&w.procs[c->proc]))
+            violate("link", "client %u is not connected, %lld ms after it could be", c->id,
+                    (long long)(w.now - c->trouble_at) / US);
+    }
 }

@@ -315,13 +315,15 @@ static void evict(const struct msg *m, struct msg *a)
 
 void order_receive(struct msg *m)
 {
-    const struct sim_client *c = w.by_id[m->id];
+    struct sim_client *c = w.by_id[m->id];
     struct msg a = *m;
     struct st *s;
 
-    if (c && c->stale && c->epoch == m->epoch) {
+    if (c && c->wires[0].stale && c->wires[0].epoch == m->epoch) {
         if (m->kind == M_READ)
             read_old(m, c);
+        else if (!w.plan->like_etcd && m->kind != M_LOOK)
+            c->wires[0].silent = true; /* no answer overtakes the one that does not come */
         return;
     }
     a.snap = NULL;

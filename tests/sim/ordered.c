@@ -234,15 +234,15 @@ static void explain(const struct ordered_seat *s, int why, hf_error *err)
     *err = (hf_error){ .code = why };
 }
 
-/* The connection is given up, not inside. */
-static void give_up(struct sim_client *c)
+/* The connection is given up, at the next flush. */
+static void give_up(struct sim_client *c, int code)
 {
-    driver_silent(c, 0, false);
+    hf__link_fail(&c->wires[0].link, code, "given up");
 }
 
 static void no_memory(struct ordered *o)
 {
-    give_up(client_in(o));
+    give_up(client_in(o), HF_ENOMEM);
 }
 
 static const struct ordered_ops like_zookeeper = { .in_order = true,
@@ -299,7 +299,7 @@ void ordered_amend(struct sim_client *c, struct ticket *t)
     m = about(s, M_AMEND);
     if (!w.plan->like_etcd && s->entry && s->entry->form.weight > t->weight)
         hf__ordered_step(s, SEAT_RENAME, 0, NULL);
-    sim_seat(s)->amended_in = c->epoch;
+    sim_seat(s)->amended_in = c->wires[0].epoch;
     drv_send(c, &m);
 }
 
@@ -362,7 +362,7 @@ static bool set_name(struct ordered_seat *s, uint64_t fence, bool shared)
     name_node(name, fence, shared);
     copy = strdup(name);
     if (!copy) {
-        give_up(client_in(s->of));
+        give_up(client_in(s->of), HF_ENOMEM);
         return false;
     }
     free(s->name);
@@ -379,7 +379,7 @@ void ordered_joined(struct sim_client *c, const struct msg *m)
 
     if (m->rc ==
         HF_ELOST) { /* there is no such session: that is said by the next greeting */
-        give_up(c);
+        give_up(c, HF_EPROTO);
         return;
     }
     if (m->rc == 0 && c->session && m->inc == c->inc)
@@ -440,12 +440,12 @@ static void renamed(struct ordered_seat *s, bool shared)
  * to that says it. */
 static void checked(struct ordered_seat *s, const struct msg *m)
 {
-    if (sim_seat(s)->amended_in == client_in(s->of)->epoch)
+    if (sim_seat(s)->amended_in == client_in(s->of)->wires[0].epoch)
         return;
     if (s->state != SEAT_RENAMING && s->state != SEAT_PARTING)
         return;
     if (m->rc < 0)
-        give_up(client_in(s->of));
+        give_up(client_in(s->of), HF_EPROTO);
     else if (m->snap->n > 0)
         renamed(s, m->snap->rows[0].shared);
     else
@@ -462,7 +462,7 @@ static void listed(struct ordered_line *l, const struct msg *m)
     else if (entries_of(m->snap, &entries))
         hf__ordered_listed(l, entries, (size_t)m->snap->n, m->revision, m->again);
     else
-        give_up(client_in(l->of));
+        give_up(client_in(l->of), HF_ENOMEM);
     l->pins--;
     hf__ordered_line_drop(l);
 }

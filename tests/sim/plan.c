@@ -11,10 +11,11 @@ enum {
     PUTS_OFF = 0x907,
     REPLACED = 0x4e914c,
     STOPS = 0x570b7,
-    INSIDE = 0x1451de,
+    LIMIT = 0x11417,
     BOUNCES = 0xb0cce5,
     ECHOES = 0xec40,
-    LIKE_ETCD = 0xe7cd
+    LIKE_ETCD = 0xe7cd,
+    IN_PARTS = 0xa133
 };
 
 static uint64_t state;
@@ -63,6 +64,16 @@ const char *act_word(enum act_kind k)
     return words[k];
 }
 
+/* For how long a link waits for an answer: hardly longer than it takes; for up to two
+ * seconds; for up to a ttl. */
+static int64_t limit(const struct plan *p)
+{
+    uint64_t h = mix(p->seed ^ LIMIT);
+    int64_t most[] = { 50, 2000, p->ttl_ms[0] };
+
+    return 4 * (p->delay_us + p->jitter_us) / US + 5 + (int64_t)(h >> 16) % most[h % 3];
+}
+
 static void shape(struct plan *p)
 {
     static const int64_t ttls[] = { 100, 300, 1000, 3000, 10000, 30000 };
@@ -85,6 +96,7 @@ static void shape(struct plan *p)
     p->delay_us = 10 + (int64_t)rnd(chance(50) ? 300 : (uint64_t)room / 60);
     p->jitter_us = (int64_t)rnd(chance(50) ? 100 : (uint64_t)room / 60);
     p->look_us = chance(40) ? (int64_t)rnd((uint64_t)room / 8) : 0;
+    p->limit_ms = limit(p);
     p->eager = chance(60);
     p->by_wall = (p->family == SCRIPTED || p->family == LOOSE) && chance(50);
     p->deaths_by_dead = chance(50);
@@ -98,9 +110,10 @@ static void shape(struct plan *p)
     /* drawn apart: old seeds mean what they meant */
     p->refuses = mix(p->seed ^ REFUSES) % 8 == 0;
     p->replaced = p->family == SCRIPTED && mix(p->seed ^ REPLACED) % 8 == 0;
-    p->answers_inside = mix(p->seed ^ INSIDE) % 2 == 0;
     p->bounces = mix(p->seed ^ BOUNCES) % 5 == 0;
     p->echoes = p->family != ORDERED && mix(p->seed ^ ECHOES) % 3 == 0;
+    p->parts = (p->family == SCRIPTED || (p->family == LOOSE && !p->echoes)) &&
+               !(p->echoes && p->refuses) && mix(p->seed ^ IN_PARTS) % 3 == 0;
     p->slow_ppm = chance(30) ? (uint32_t)rnd(20000) : 0;
     p->twice_ppm = chance(30) ? (uint32_t)rnd(50000) : 0;
 }
@@ -125,9 +138,9 @@ static void acquire(struct plan *p, struct act *a)
 
 static void other(const struct plan *p, struct act *a)
 {
-    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE,     A_DOWNGRADE,
-                                           A_NOTE,   A_RENEW,       A_LOOK,
-                                           A_EVICT,  A_THREAD_ENDS, A_SHUT };
+    static const enum act_kind kinds[] = { A_CANCEL, A_RELEASE, A_DOWNGRADE, A_NOTE,
+                                           A_RENEW,  A_LOOK,    A_EVICT,     A_THREAD_ENDS,
+                                           A_SHUT,   A_EVICT };
 
     a->kind = kinds[rnd(sizeof kinds / sizeof kinds[0])];
     a->flags = (uint8_t)((chance(50) ? F_NOW : 0) | (chance(50) ? F_KEEP : 0));

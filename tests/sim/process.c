@@ -106,7 +106,8 @@ struct sim_client *open_client(int proc, int slot)
     w.by_id[c->id] = c;
     c->open = true;
     if (w.plan->family != SYNC)
-        driver_connect(c);
+        for (int i = 0; i < wires(); i++)
+            hf__link_start(&c->wires[i].link);
     return c;
 }
 
@@ -235,11 +236,25 @@ static void pause_process(struct proc *p, int64_t us, bool suspend)
 
 /* ---- faults ---------------------------------------------------------------------- */
 
-static void cut(struct sim_client *c, int64_t us)
+static void cut(struct wire *x, int64_t us)
 {
-    w.current = c->proc;
-    driver_cut(c, us);
-    settle(c);
+    w.current = x->c->proc;
+    net_cut(x, us);
+    settle(x->c);
+    w.current = -1;
+}
+
+static void cut_all(struct sim_client *c, int64_t us)
+{
+    for (int i = 0; i < wires(); i++)
+        cut(&c->wires[i], us);
+}
+
+static void lose_part(struct wire *x, int64_t us)
+{
+    w.current = x->c->proc;
+    part_cut(x, us);
+    settle(x->c);
     w.current = -1;
 }
 
@@ -256,7 +271,7 @@ static void stop_store(const struct act *a)
 
         if (!c)
             continue;
-        cut(c, a->dur_us + (int64_t)(a->rnd % (20 * US)));
+        cut_all(c, a->dur_us + (int64_t)(a->rnd % (20 * US)));
     }
     if (a->kind == A_STORE_FORGETS)
         store_forget();
@@ -265,9 +280,9 @@ static void stop_store(const struct act *a)
 }
 
 /* Does it mean anything now? */
-static bool befalls(const struct act *a, const struct proc *p, const struct sim_client *c)
+static bool befalls(const struct act *a, const struct proc *p, const struct wire *x)
 {
-    bool connected = c && w.plan->family != SYNC && c->up && !c->silent && !c->stale;
+    bool connected = x && w.plan->family != SYNC && x->up && !x->silent && !x->stale;
 
     switch (a->kind) {
     case A_CUT:
@@ -301,17 +316,21 @@ void process_fault(const struct act *a)
 {
     struct proc *p = &w.procs[a->proc];
     struct sim_client *c = p->clients[a->slot];
+    struct wire *x = c ? wire_to(c, a->line) : NULL;
 
-    if (!befalls(a, p, c))
+    if (!befalls(a, p, x))
         return;
     tally_act(a->kind);
     switch (a->kind) {
     case A_CUT:
-        cut(c, a->dur_us);
+        if (w.plan->parts && a->rnd % 4 > 0)
+            lose_part(x, a->dur_us);
+        else
+            cut_all(c, a->dur_us);
         break;
     case A_SILENT:
     case A_FOLLOWER:
-        driver_silent(c, a->dur_us, a->kind == A_FOLLOWER);
+        net_silent(x, a->dur_us, a->kind == A_FOLLOWER);
         break;
     case A_PAUSE:
     case A_SUSPEND:
@@ -374,10 +393,11 @@ void process_quiet(void)
             continue;
         /* what was sent to a sleeper comes when it was to wake: what is sent from now on
          * would overtake it, which one ordered stream does not do */
-        if (c->silent || c->stale || (w.plan->family == ORDERED && slept[c->proc]))
-            cut(c, 0);
-        c->blocked_until = 0;
-        driver_connect(c);
+        for (int k = 0; k < wires(); k++) {
+            if (c->wires[k].silent || c->wires[k].stale || slept[c->proc])
+                cut(&c->wires[k], 0);
+            c->wires[k].blocked_until = 0;
+        }
     }
     work_quiet();
 }

@@ -311,9 +311,9 @@ static bool gave_up(const struct sim_client *c, const struct msg *m)
 /* Requests come when nobody wants them any more. */
 static void regard(const struct msg *m)
 {
-    const struct sim_client *c = w.by_id[m->id];
+    struct sim_client *c = w.by_id[m->id];
 
-    if (c && m->epoch < c->epoch)
+    if (c && m->epoch < wire_to(c, m->line)->epoch)
         tally_sight(S_OLD);
     if (c && m->kind == M_JOIN && gave_up(c, m))
         tally_sight(S_AFTER);
@@ -330,25 +330,34 @@ static bool bounces(const struct msg *m)
 
 /* Of a connection that is gone, and the store was not told that the next one is up; or it
  * was, and cannot end the old one at once. */
-static bool too_old(const struct msg *m)
+static bool too_old(struct msg *m)
 {
-    if (m->epoch >= w.conn_epoch[m->id] || MUTANT(OLD_REQUESTS))
+    int part = part_of_line(m->line);
+
+    if (m->held_up && w.quiet)
+        return true;
+    if (m->epoch >= w.conn_epoch[m->id][part] || MUTANT(OLD_REQUESTS))
         return false;
-    if (m->epoch == 0 || w.now >= w.echo_until[m->id])
+    if (m->epoch == 0 || w.now >= w.echo_until[m->id][part] ||
+        (m->held_up && m->kind != M_JOIN))
         return true;
     tally_sight(S_ECHO);
+    m->held_up = true;
     return false;
 }
 
 /* Rights are withdrawn for a while, some or all: nothing is done, and that is said. */
 static bool refuses(const struct msg *m)
 {
+    struct sim_client *c = w.by_id[m->id];
     int64_t span = w.plan->ttl_ms[0] * US / 2;
     uint64_t h = mix(w.plan->seed ^ mix((uint64_t)m->id << 40 ^ (uint64_t)(w.now / span)));
     bool look = m->kind == M_WAIT || m->kind == M_READ;
     bool change = m->kind == M_JOIN || (m->kind == M_LEAVE && !m->withdraws);
 
-    if (!w.plan->refuses || w.quiet || h % 100 >= 10 || !(look || change))
+    if (!w.plan->refuses || w.quiet || h % 100 >= 10 || !(look || change) ||
+        (c &&
+         wire_to(c, m->line)->stale)) /* a follower that is cut off knows nothing of that */
         return false;
     h >>= 32;
     return h % 3 == 0 || (h % 3 == 1 ? look : change);
@@ -365,6 +374,9 @@ static void refuse(const struct msg *m, struct msg *a)
 
 void store_receive(struct msg *m)
 {
+    struct sim_client *c = w.by_id[m->id];
+    const struct wire *x = c ? wire_to(c, m->line) : NULL;
+    int part = part_of_line(m->line);
     struct msg a = *m;
 
     a.snap = NULL;
@@ -372,17 +384,19 @@ void store_receive(struct msg *m)
     if (!w.store_up)
         return;
     regard(m);
-    if (m->kind == M_HELLO) {
-        if (m->epoch > w.conn_epoch[m->id])
-            w.conn_epoch[m->id] = m->epoch; /* older requests are impossible now (G7) */
-        if (w.plan->echoes)
-            w.echo_until[m->id] = w.now + sender_echo_us();
+    if (m->kind == M_HELLO && x && x->refused && x->blocked_until > w.now) {
+        tally_sight(S_REFUSED);
+        a.rc = HF_EAUTH;
+    } else if (m->kind == M_HELLO) {
+        if (m->epoch > w.conn_epoch[m->id][part])
+            w.conn_epoch[m->id][part] = m->epoch; /* no older requests from now on (G7) */
+        sender_greeted(m);
         a.rc = w.plan->family == ORDERED && w.sessions[m->id].inc == m->inc && m->inc > 0 &&
                        !w.sessions[m->id].alive
                    ? HF_ELOST
                    : 0;
-        if (w.plan->family == ORDERED && w.by_id[m->id])
-            order_greeted(w.by_id[m->id]);
+        if (w.plan->family == ORDERED && c)
+            order_greeted(c);
     } else if (too_old(m)) {
         return;
     } else if (by_scripts() && bounces(m)) {

@@ -2,9 +2,7 @@
  * loose family: sends its requests to the reference store and hands each answer back, once.
  * The client's half that is simulated is the one that ships.
  *
- * A connection that breaks answers "nothing" to all that is under way, after DOWN. While it
- * is down a request is answered "nothing" at once: inside the call that sends it in half of
- * the runs, in a step of its own in the others; the kit must be right either way. In some
+ * A connection that breaks answers "nothing" to all that is under way, after DOWN. In some
  * runs the store asks for a request once more (as a moved slot or a failed transaction
  * does), so that it comes behind others which were sent later; and in some the old
  * connection of a client cannot be ended: what was lost with it may be executed for a while
@@ -52,7 +50,7 @@ static void check_seat(const struct sim_client *c, uint64_t token)
 {
     const struct ticket *t = c->open && !w.broke ? find(c, token) : NULL;
 
-    if (t && !hf__seat_allowed(seat_of(t)) && !MUTANT(OVERTAKES) && !MUTANT(SEND_FIRST))
+    if (t && !hf__seat_allowed(seat_of(t)) && !MUTANT(OVERTAKES))
         violate("G7", "client %u: ticket %04x is in a state that cannot be", c->id,
                 TOK(token));
 }
@@ -88,24 +86,13 @@ void free_names(struct names *n)
 
 static struct call *new_call(struct sim_client *c, enum msg_kind kind, struct ticket *t)
 {
-    for (int i = 0; i < CALLS; i++) {
-        struct call *k = &c->calls[i];
+    struct call *k = net_call(c, kind, line_of(t->name));
 
-        if (k->kind != M_HELLO) /* which is no call */
-            continue;
-        *k = (struct call){ .kind = kind, .gen = k->gen + 1, .order = ++c->ncalls, .t = t };
-        if (t)
-            memcpy(k->token, t->token, HF_TOKEN);
-        return k;
+    if (k) {
+        k->t = t;
+        memcpy(k->token, t->token, HF_TOKEN);
     }
-    return NULL;
-}
-
-static struct call *call_of(struct sim_client *c, const struct msg *m)
-{
-    struct call *k = m->slot >= 0 && m->slot < CALLS ? &c->calls[m->slot] : NULL;
-
-    return k && k->kind != M_HELLO && k->gen == m->gen ? k : NULL;
+    return k;
 }
 
 /* That of a join or a leave is there until they are answered, if all is well. */
@@ -116,66 +103,29 @@ static bool has_gone(const struct sim_client *c, const struct call *k)
 }
 
 /* "Nothing": no answer will come, or the request could not be made. */
-static void answer_nothing(struct sim_client *c, struct call *k)
+void sender_nothing(struct sim_client *c, const struct call *k)
 {
-    static const struct scripted_place nothing = { .kind = PLACE_NOTHING };
-    struct call was = *k;
+    struct scripted_place nothing = { .kind = k->written ? PLACE_NOTHING : PLACE_UNSENT };
 
-    k->kind = M_HELLO;
-    if (has_gone(c, &was))
+    if (!by_scripts() || has_gone(c, k))
         return;
-    switch (was.kind) {
+    switch (k->kind) {
     case M_JOIN:
-        echo_lost(&c->echo, was.t->ttl_ms);
-        hf__scripted_joined(&c->scripted, was.t, was.sent_at, &nothing);
+        if (k->written)
+            echo_lost(&k->to->echo, k->t->ttl_ms);
+        hf__scripted_joined(&c->scripted, k->t, k->wire.sent_at, &nothing);
         break;
     case M_LEAVE:
-        hf__scripted_left(&c->scripted, was.t, LEFT_UNKNOWN);
+        hf__scripted_left(&c->scripted, k->t, LEFT_NOTHING);
         break;
     case M_WAIT:
-        hf__scripted_looked(&c->scripted, was.w, was.sent_at, NULL);
+        hf__scripted_looked(&c->scripted, k->w, k->wire.sent_at, NULL);
         break;
     case M_RENEW:
-        hf__scripted_renewed(&c->scripted, was.k, was.sent_at, NULL);
+        hf__scripted_renewed(&c->scripted, k->k, k->wire.sent_at, NULL);
         break;
     default:
         break; /* of an amendment nothing is said: the core repeats it */
-    }
-}
-
-static void nothing_later(struct sim_client *c, struct call *k)
-{
-    struct ev *e = new_event(E_NOTHING, w.now);
-
-    e->id = c->id;
-    e->m.slot = (int)(k - c->calls);
-    e->m.gen = k->gen;
-    push_event(e);
-}
-
-void sender_nothing(struct sim_client *c, const struct msg *m)
-{
-    struct call *k = call_of(c, m);
-
-    if (k)
-        answer_nothing(c, k);
-}
-
-/* In the order of their sending. */
-void sender_lost(struct sim_client *c)
-{
-    uint64_t last = c->ncalls; /* not those that are made meanwhile */
-
-    for (;;) {
-        struct call *oldest = NULL;
-
-        for (int i = 0; i < CALLS; i++)
-            if (c->calls[i].kind != M_HELLO && c->calls[i].order <= last &&
-                (!oldest || c->calls[i].order < oldest->order))
-                oldest = &c->calls[i];
-        if (!oldest)
-            return;
-        answer_nothing(c, oldest);
     }
 }
 
@@ -194,11 +144,10 @@ static struct msg about(const struct ticket *t)
                          .hints = drv_hints(t) };
 }
 
-/* Also again, if the store has asked for that. False: what it is about has gone. */
-static bool send_call(struct sim_client *c, struct call *k)
+/* As it is now. False: what it is about has gone. */
+bool sender_build(struct sim_client *c, struct call *k, struct msg *m)
 {
-    const struct ticket *t = k->t;
-    struct msg m;
+    const struct ticket *t = has_gone(c, k) ? NULL : k->t;
 
     if (k->kind == M_AMEND)
         t = hf__seat_find(&c->scripted.seats, k->token);
@@ -207,59 +156,29 @@ static bool send_call(struct sim_client *c, struct call *k)
                 ? hf__scripted_holder(&c->scripted, k->k->holds[0].token)
                 : NULL;
     if (k->kind == M_WAIT) {
-        m = (struct msg){ .line = (uint8_t)line_of(k->w->name),
-                          .ttl_ms = k->w->life->ttl_ms,
-                          .names = new_names(k->w) };
+        *m = (struct msg){ .line = (uint8_t)line_of(k->w->name),
+                           .ttl_ms = k->w->life->ttl_ms,
+                           .names = new_names(k->w) };
     } else if (t) {
-        m = about(t);
+        *m = about(t);
     } else {
         return false;
     }
     if (k->kind == M_RENEW)
-        m.ttl_ms = k->k->holds[0].ttl_ms;
-    k->sent_at = m.sent_at = now_of(c);
-    m.kind = k->kind;
-    m.slot = (int)(k - c->calls);
-    m.gen = k->gen;
+        m->ttl_ms = k->k->holds[0].ttl_ms;
+    m->kind = k->kind;
     SAY("client %u: %s %s%s%04x%s", c->id,
         k->kind == M_JOIN    ? "join"
         : k->kind == M_LEAVE ? "leave"
         : k->kind == M_WAIT  ? "looks after its waiters of"
         : k->kind == M_RENEW ? "renew"
                              : "amend",
-        line_names[m.line], k->kind == M_WAIT ? ", the oldest " : ", ticket ",
-        TOK(k->kind != M_WAIT ? m.token
-            : m.names->n > 0  ? m.names->tokens[0]
+        line_names[m->line], k->kind == M_WAIT ? ", the oldest " : ", ticket ",
+        TOK(k->kind != M_WAIT ? m->token
+            : m->names->n > 0 ? m->names->tokens[0]
                               : 0),
-        m.try_only && k->kind == M_JOIN ? ", only if free" : "");
-    drv_send(c, &m);
-    free_names(m.names);
+        m->try_only && k->kind == M_JOIN ? ", only if free" : "");
     return true;
-}
-
-/* Sending finds out that the connection is broken: the call is answered first, DOWN comes
- * after it. */
-static bool breaks_now(const struct sim_client *c)
-{
-    struct ev *e;
-
-    if (!w.plan->answers_inside || w.quiet || w.plan->calm || draw(2000) > 0)
-        return false;
-    e = new_event(E_BREAK, w.now);
-    e->id = c->id;
-    e->n = c->epoch;
-    push_event(e);
-    return true;
-}
-
-static void start(struct sim_client *c, struct call *k)
-{
-    if (c->up && !breaks_now(c) && send_call(c, k))
-        return;
-    if (w.plan->answers_inside)
-        answer_nothing(c, k);
-    else
-        nothing_later(c, k);
 }
 
 /* ---- what the kit asks for ------------------------------------------------------- */
@@ -274,7 +193,8 @@ static void send_join(struct scripted *s, struct ticket *t)
         hf__scripted_joined(s, t, 0, &full);
         return;
     }
-    start(c, k);
+    net_start(c, k);
+    part_asked(k->to);
 }
 
 static void send_leave(struct scripted *s, struct ticket *t)
@@ -285,37 +205,44 @@ static void send_leave(struct scripted *s, struct ticket *t)
         hf__scripted_left(s, t, LEFT_UNKNOWN);
         return;
     }
-    start(client_at(s), k);
+    net_start(client_at(s), k);
 }
 
 static void send_look(struct scripted *s, struct wait_life *l)
 {
-    struct call *k = new_call(client_at(s), M_WAIT, NULL);
+    struct call *k = net_call(client_at(s), M_WAIT, line_of(l->name));
 
     if (!k) {
         hf__scripted_looked(s, l, 0, NULL);
         return;
     }
     k->w = l;
-    start(client_at(s), k);
+    net_start(client_at(s), k);
 }
 
 static void send_renewal(struct scripted *s, struct scripted_renewal *r)
 {
-    struct call *k = new_call(client_at(s), M_RENEW, NULL);
+    struct call *k = net_call(client_at(s), M_RENEW, (int)r->holds[0].shard);
 
     if (!k) {
         hf__scripted_renewed(s, r, 0, NULL);
         return;
     }
     k->k = r;
-    start(client_at(s), k);
+    net_start(client_at(s), k);
 }
 
 static bool echoes(struct scripted *s, const struct ticket *t)
 {
-    (void)t;
-    return now_of(client_at(s)) < client_at(s)->echo.until;
+    struct sim_client *c = client_at(s);
+
+    return now_of(c) < wire_to(c, line_of(t->name))->echo.until;
+}
+
+static unsigned shard(struct scripted *s, const struct ticket *t)
+{
+    (void)s;
+    return (unsigned)part_of_line(line_of(t->name));
 }
 
 int sender_open(struct sim_client *c)
@@ -324,7 +251,8 @@ int sender_open(struct sim_client *c)
                                              .leave = send_leave,
                                              .look = send_look,
                                              .renew = send_renewal,
-                                             .echoes = echoes };
+                                             .echoes = echoes,
+                                             .shard = shard };
 
     int rc = hf__scripted_init(&c->scripted, &ops, &c->store);
 
@@ -367,7 +295,7 @@ void sender_amend(struct sim_client *c, struct ticket *t)
         ev_amended(t, HF_ENOMEM);
         return;
     }
-    start(c, k);
+    net_start(c, k);
 }
 
 /* ---- answers --------------------------------------------------------------------- */
@@ -427,64 +355,53 @@ static void renewed(struct sim_client *c, struct scripted_renewal *r, const stru
     hf__scripted_renewed(&c->scripted, r, m->sent_at, &answer);
 }
 
-/* After a while; a join is sent as it was, the others with what has changed since. */
-static void repeat(struct sim_client *c, struct call *k, const struct msg *m)
+/* After a while, as it is then. */
+static void repeat(struct sim_client *c, const struct call *was)
 {
-    struct msg again = *m;
+    struct call *k = net_call(c, was->kind, (int)(was->to - c->wires));
+    struct ev *e = new_event(E_AGAIN, w.now + (int64_t)draw(20 * US));
 
-    if (!m->again) {
-        struct ev *e = new_event(E_TO_CLIENT, w.now + (int64_t)draw(20 * US));
-
-        e->id = c->id;
-        e->m = *m;
-        e->m.again = true;
-        push_event(e);
-        return;
-    }
-    k->gen++; /* another copy of the request may be answered, too */
-    if (k->kind != M_JOIN) {
-        start(c, k);
-        return;
-    }
-    again.kind = M_JOIN;
-    again.bounced = again.again = false;
-    again.gen = k->gen;
-    again.sent_at = k->sent_at = now_of(c);
-    drv_send(c, &again);
+    k->t = was->t;
+    k->w = was->w;
+    k->k = was->k;
+    memcpy(k->token, was->token, HF_TOKEN);
+    e->id = c->id;
+    e->m.slot = (int)(k - c->calls);
+    push_event(e);
 }
 
-static void answered(struct sim_client *c, const struct msg *m)
+void sender_again(struct sim_client *c, const struct msg *m)
 {
-    struct call *k = call_of(c, m), was;
+    net_start(c, &c->calls[m->slot]);
+    hf__link_flush(&c->dirty);
+}
 
-    if (!k)
-        return;
+static void answered(struct sim_client *c, const struct msg *m, const struct call *k)
+{
     if (m->bounced) {
-        repeat(c, k, m);
+        repeat(c, k);
         return;
     }
-    was = *k;
-    k->kind = M_HELLO;
-    if (has_gone(c, &was))
+    if (has_gone(c, k))
         return;
-    switch (was.kind) {
+    switch (k->kind) {
     case M_JOIN:
-        joined(c, was.t, m);
+        joined(c, k->t, m);
         break;
     case M_LEAVE:
-        hf__scripted_left(&c->scripted, was.t,
+        hf__scripted_left(&c->scripted, k->t,
                           m->rc < 0  ? LEFT_UNKNOWN
                           : m->fence ? LEFT_OUT
                                      : LEFT_NOT_THERE);
         break;
     case M_WAIT:
-        looked(c, was.w, m);
+        looked(c, k->w, m);
         break;
     case M_RENEW:
-        renewed(c, was.k, m);
+        renewed(c, k->k, m);
         break;
     default:
-        hf__scripted_amended(&c->scripted, was.token, m->rc);
+        hf__scripted_amended(&c->scripted, k->token, m->rc);
         break;
     }
 }
@@ -503,7 +420,7 @@ static void understood_soon(struct sim_client *c, const struct msg *m)
         return;
     e = new_event(E_TOLD, w.now + 8 * (p->delay_us + p->jitter_us) + US);
     e->id = c->id;
-    e->n = c->epoch;
+    e->n = wire_to(c, m->line)->epoch;
     e->m = *m;
     e->m.sent_at = w.now;
     push_event(e);
@@ -511,12 +428,13 @@ static void understood_soon(struct sim_client *c, const struct msg *m)
 
 void sender_understood(const struct ev *e)
 {
-    const struct sim_client *c = w.by_id[e->id];
+    struct sim_client *c = w.by_id[e->id];
+    const struct wire *x = c ? wire_to(c, e->m.line) : NULL;
     const struct proc *p = c ? &w.procs[c->proc] : NULL;
     const struct st *s = store_find(e->m.line, e->m.token);
     const struct ticket *t;
 
-    if (!c || !c->open || c->epoch != e->n || c->silent || w.asleep_till > e->m.sent_at ||
+    if (!c || !c->open || x->epoch != e->n || x->silent || w.asleep_till > e->m.sent_at ||
         p->no_memory_until > e->m.sent_at || !s || !s->held || s->marked || st_dead(s) ||
         s->fence != e->m.fence)
         return;
@@ -548,14 +466,14 @@ static void told(struct sim_client *c, const struct msg *m)
 }
 
 /* False: not of this part. */
-bool sender_receive(struct sim_client *c, const struct msg *m)
+bool sender_receive(struct sim_client *c, const struct msg *m, const struct call *k)
 {
     if (!by_scripts())
         return false;
     if (m->kind >= N_GRANT)
         told(c, m);
     else if (m->kind >= R_JOIN && m->kind <= R_WAIT)
-        answered(c, m);
+        answered(c, m, k);
     else
         return false;
     check_seat(c, m->token);
@@ -564,27 +482,40 @@ bool sender_receive(struct sim_client *c, const struct msg *m)
 
 /* ---- connections ----------------------------------------------------------------- */
 
-/* Joins that are under way when the connection breaks may come much later, if nobody can
- * end it. Each comes once. */
-void sender_cut(const struct sim_client *c, int64_t blocked_us)
+/* Joins that are under way when the connection is lost may come much later, if nobody can
+ * end it: each once, and after the next greeting. */
+void sender_cut(const struct wire *x)
 {
-    size_t n = w.nheap;
-
-    if (!w.plan->echoes || w.quiet)
-        return;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; w.plan->echoes && !w.quiet && i < w.nheap; i++) {
         struct ev *e = w.heap[i], *late;
 
-        if (e->kind != E_TO_STORE || e->id != c->id || e->m.kind != M_JOIN ||
-            e->m.epoch != c->epoch)
+        if (e->kind != E_TO_STORE || e->id != x->c->id || e->m.kind != M_JOIN ||
+            !wire_has(x, &e->m) || (e->m.held_up && draw(2) == 0))
             continue;
-        late = new_event(E_TO_STORE, w.now + blocked_us + w.plan->delay_us +
-                                         w.plan->jitter_us +
-                                         (int64_t)draw((uint64_t)sender_echo_us()));
-        late->id = c->id;
+        late = new_event(E_TO_STORE, 0);
+        late->id = e->id;
         late->m = e->m;
+        late->next = w.late;
+        w.late = late;
         e->m.epoch = 0; /* nobody's */
-        push_event(late);
+    }
+}
+
+void sender_greeted(const struct msg *m)
+{
+    int part = part_of_line(m->line);
+    struct ev **at = &w.late, *e;
+
+    if (w.plan->echoes)
+        w.echo_until[m->id][part] = w.now + sender_echo_us();
+    while ((e = *at) != NULL) {
+        if (e->id != m->id || part_of_line(e->m.line) != part) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        e->at = w.now + (int64_t)draw((uint64_t)sender_echo_us());
+        push_event(e);
     }
 }
 
@@ -599,11 +530,11 @@ int64_t sender_echo_us(void)
     return us;
 }
 
-void sender_up(struct sim_client *c)
+void sender_up(struct wire *x)
 {
     if (!w.plan->echoes)
-        c->echo.lost_ms = 0;
-    echo_up(&c->echo, now_of(c));
+        x->echo.lost_ms = 0;
+    echo_up(&x->echo, now_of(x->c));
 }
 
 /* ---- invariants ------------------------------------------------------------------ */

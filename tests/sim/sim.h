@@ -9,12 +9,13 @@
  * plan.c      what shall happen             process.c  processes, clients, faults
  * driver.c    the seam: verbs               answer.c   the seam: answers become events
  * sender.c    both, for src/kit/scripted.h  ordered.c  both, for src/kit/ordered.h
- * net.c       messages, connections         work.c     applications
+ * net.c       messages, connections of      work.c     applications
+ *             src/kit/link.h
  * lines.c     the reference store           order.c    its ordered family
  * scripted.c  requests of its other ones    main.c     command line, TAP
  * oracle.c    invariants                    knots.c    the one about deadlocks
  * shrink.c    a short history               tally.c    what has happened
- * wrong.c     bad input
+ * wrong.c     bad input                     parts.c    a part of the store, lost and back
  * threads.c   a program of its own: two mutations of the layer with threads
  */
 #ifndef HF_SIM_H
@@ -22,6 +23,7 @@
 
 #include "core/core.h"
 #include "core/mutate.h"
+#include "kit/link.h"
 #include "kit/mutate.h"
 #include "kit/ordered.h"
 #include "kit/scripted.h"
@@ -40,7 +42,8 @@ enum {
     TICKETS = 96, /* of a client */
     ROWS = 400,   /* of a line */
     LOOKS = 48,
-    CALLS = 256, /* requests of a client that are under way */
+    CALLS = 256, /* of a client that are under way */
+    PARTS = 3,   /* of a store of several servers */
     ACTS = 1600,
     US = 1000 /* in a millisecond */
 };
@@ -125,6 +128,7 @@ struct plan {
     int capacity[LINES];         /* 0: a lock; else permits */
     int64_t delay_us, jitter_us; /* of a message */
     int64_t look_us;             /* looks take so much longer, on a stream of their own */
+    int64_t limit_ms;            /* of a link: for opening, and for an answer */
     uint32_t slow_ppm, wake_lost_ppm, twice_ppm;
     /* the store ends what expired at that moment, not when asked */
     bool eager;
@@ -135,9 +139,9 @@ struct plan {
     bool refuses;        /* the store refuses some requests of a client for a while */
     bool like_etcd;      /* an ordered store: see ordered.c */
     bool replaced;       /* half-way by servers that can do less */
-    bool answers_inside; /* what cannot be sent is answered inside the call that sends */
     bool bounces;        /* some requests must be sent again */
     bool echoes;         /* an old connection cannot be ended at once */
+    bool parts;          /* the store has several servers, each with some of the lines */
     /* no faults but lost wakes, no time-outs: deadlocks are clear */
     bool calm;
     int32_t ppm[PROCS];
@@ -226,9 +230,12 @@ struct msg {
     bool shared;
     uint64_t revision;
     uint32_t epoch, gen, hints, position;
+    bool held_up; /* it comes when its connection is gone */
     uint32_t inc; /* number of the session, or of a group of waiting tickets */
     int slot, rc;
     uint64_t token, fence, seq; /* seq: which coming of the ticket it is about */
+    uint64_t call;              /* which of its client's it is, or answers */
+    uint64_t asked;             /* number of this request, of all */
     int64_t sent_at, ttl_ms, weight, capacity, keep_ms, recheck_ms;
     int64_t stamp; /* of the expiry of a group of waiting tickets, or copied from it */
     struct owner owner;
@@ -240,7 +247,7 @@ enum ev_kind {
     E_TO_STORE,
     E_TO_CLIENT,
     E_RELEASE,
-    E_RECONNECT,
+    E_OPENED,
     E_BREAK,
     E_SWEEP,
     E_SESSION,
@@ -248,8 +255,10 @@ enum ev_kind {
     E_CLOSED,
     E_STORE_UP,
     E_RESTART,
-    E_NOTHING,
-    E_TOLD
+    E_AGAIN,
+    E_NOTHING, /* was read out of turn */
+    E_TOLD,
+    E_HANGS
 };
 
 struct ev {
@@ -279,11 +288,13 @@ struct dt { /* what the driver knows of a ticket */
     int next_free;
 };
 
-struct call {           /* a request of the kit that is under way */
-    enum msg_kind kind; /* M_HELLO: none */
-    uint32_t gen;
-    uint64_t order;
-    int64_t sent_at;
+struct call { /* of the link */
+    struct link_call wire;
+    struct wire *to;
+    uint64_t number; /* 0: free; else they grow */
+    enum msg_kind kind;
+    bool written; /* the transport has it */
+    /* of src/kit/scripted.h */
     struct ticket *t;
     struct wait_life *w;
     struct scripted_renewal *k;
@@ -293,6 +304,22 @@ struct call {           /* a request of the kit that is under way */
 struct look_slot {
     struct look *look;
     uint32_t gen;
+};
+
+struct wire { /* the connection of a client to a part of the store */
+    struct sim_client *c;
+    struct link link;
+    struct ev *out, **out_end; /* what the link has not flushed */
+    bool up;
+    bool silent;  /* whatever is sent is lost, until the connection breaks */
+    bool stale;   /* answered by a follower that is cut off: reads only, and of that time */
+    bool refused; /* while it is blocked it is greeted, and not wanted */
+    uint32_t epoch;
+    int64_t blocked_until, last_out, last_in;
+    int64_t lost_at;      /* it is not up since */
+    uint64_t ncalls_down; /* client's ncalls when it was lost */
+    int under_way, owed;  /* not answered; of those that were lost with it */
+    struct echo echo;
 };
 
 struct sim_client {
@@ -306,12 +333,12 @@ struct sim_client {
     struct heap timers;
     int64_t next_true;
     /* connection */
-    bool up;
-    bool silent; /* whatever is sent is lost, until the connection breaks */
-    bool stale;  /* answered by a follower that is cut off: reads only, and of that time */
-    uint32_t epoch;
-    int64_t blocked_until, last_out, last_in;
-    uint64_t sent;
+    struct wire wires[PARTS], *back;
+    struct list dirty;
+    const struct msg *message; /* to be sent now */
+    bool up;                   /* one of them is */
+    uint64_t sent, ncalls;
+    struct call calls[CALLS], *sending;
     int64_t trouble_at; /* when something last went wrong here */
     /* driver */
     struct dt dts[TICKETS];
@@ -322,9 +349,6 @@ struct sim_client {
     uint32_t seat_gen;
     struct life *waits[LINES][TTLS];
     struct scripted scripted; /* scripted and loose: instead of dts and waits */
-    struct call calls[CALLS];
-    uint64_t ncalls;
-    struct echo echo;
     struct life *session, *old_lives[TICKETS];
     int nold;
     uint32_t inc;
@@ -393,11 +417,13 @@ struct st { /* a ticket in the store */
     bool held, marked, told, barge, kept, prefix;
     bool early, late; /* a step of the store's clock brought its end nearer; put it off */
     bool leave_refused;
-    bool shared; /* its node is not its first */
+    bool held_up; /* its join was */
+    bool shared;  /* its node is not its first */
     uint8_t id, line, lk;
     int slot;
     uint32_t gen, hints, inc;
     uint64_t token, fence, seq;
+    uint64_t asked; /* its join was sent later than those with smaller numbers */
     int64_t weight, capacity, ttl_ms, expires, sent_at, joined, stamp;
     struct owner owner;
     struct grp *g;
@@ -441,11 +467,12 @@ struct world {
     uint64_t moment_steps;
     struct ev **heap;
     size_t nheap, heap_room;
+    struct ev *late; /* joins of lost connections: until the next one is greeted */
     size_t next_act;
     struct proc procs[PROCS];
     struct sim_client *by_id[IDS];
-    uint32_t conn_epoch[IDS];
-    int64_t echo_until[IDS]; /* until then older requests are executed, too */
+    uint32_t conn_epoch[IDS][PARTS];
+    int64_t echo_until[IDS][PARTS]; /* until then older requests are executed, too */
     int64_t next_true[PROCS * SLOTS];
     struct line lines[LINES];
     struct sess sessions[IDS];
@@ -453,7 +480,7 @@ struct world {
     int64_t store_back, wall, quiet_at, forgot_at;
     int64_t set_back;    /* by how much the store's clock was, in all */
     int64_t asleep_till; /* what came while a process slept is seen by then, not sooner */
-    uint64_t revision, joins;
+    uint64_t revision, joins, asked;
     uint32_t groups;
     size_t ops, leases;
     struct tied {
@@ -461,7 +488,7 @@ struct world {
         int64_t since;
     } tied[ROWS];
     int ntied;
-    int64_t tied_look; /* when to look for them next */
+    int64_t tied_look, links_look; /* when to look for them next, and at links */
     int64_t last_victim;
     int current; /* process whose code runs; -1: none */
     bool trace;
@@ -483,6 +510,7 @@ void mem_ticket(void *hold, bool known); /* the driver knows a ticket in this bl
 /* ---- world.c --------------------------------------------------------------------- */
 void run_world(const struct plan *, int mutant, bool trace);
 void push_event(struct ev *);
+void free_event(struct ev *);
 struct ev *new_event(enum ev_kind, int64_t at);
 uint64_t draw(uint64_t below);
 int64_t proc_now(const struct proc *);
@@ -516,14 +544,23 @@ void drv_session_dead(struct sim_client *c);
 void drv_forget(struct sim_client *c, struct dt *d);
 struct dt *drv_ticket(struct sim_client *c, const struct ticket *t);
 struct msg drv_about(struct sim_client *c, enum msg_kind kind, const struct dt *d);
-void drv_send(struct sim_client *c, struct msg *m);
 void drv_gone(struct sim_client *c, struct dt *d, int why);
 bool drv_put_off(struct sim_client *c, struct dt *d, unsigned one_in);
-void driver_connect(struct sim_client *);
-void driver_cut(struct sim_client *, int64_t blocked_us);
-void driver_silent(struct sim_client *, int64_t us, bool stale); /* then it breaks */
 void driver_tidy(struct sim_client *);
 uint32_t drv_hints(const struct ticket *t);
+
+/* ---- net.c ------------------------------------------------------------------------ */
+void net_open(struct sim_client *);
+void net_close(struct sim_client *);
+void net_cut(struct wire *, int64_t blocked_us);
+void net_silent(struct wire *, int64_t us, bool stale); /* then it breaks */
+void net_up(struct wire *);                             /* it was greeted */
+/* A call that is built when it is sent; NULL: there are too many. */
+struct call *net_call(struct sim_client *, enum msg_kind, int line);
+void net_start(struct sim_client *, struct call *);
+void drv_send(struct sim_client *, struct msg *); /* a call of its own, or no call */
+/* A message has come. False: of no use any more. Else, if it is an answer, its call. */
+bool net_takes(struct sim_client *, const struct msg *, struct call *ret);
 
 /* ---- ordered.c -------------------------------------------------------------------- */
 int ordered_number(const struct ordered_line *); /* of the line */
@@ -538,6 +575,16 @@ void ordered_read(struct sim_client *, const struct msg *);
 void ordered_fired(struct sim_client *, const struct msg *);
 bool ordered_gave_up(const struct sim_client *, const struct msg *);
 
+/* ---- parts.c --------------------------------------------------------------------- */
+int wires(void); /* of a client */
+int part_of_line(int line);
+struct wire *wire_to(struct sim_client *, int line);
+bool wire_has(const struct wire *, const struct msg *); /* it is of this connection */
+const char *part_said(const struct wire *);
+void part_cut(struct wire *, int64_t us);
+void part_asked(const struct wire *); /* a join was sent to it */
+void part_back(struct wire *);        /* and another part was up all the time */
+
 /* ---- sender.c -------------------------------------------------------------------- */
 bool by_scripts(void); /* the client's half is that of src/kit/scripted.h */
 int sender_open(struct sim_client *);
@@ -545,12 +592,14 @@ void sender_close(struct sim_client *);
 void sender_join(struct sim_client *, struct ticket *);
 void sender_leave(struct sim_client *, struct ticket *);
 void sender_amend(struct sim_client *, struct ticket *);
-bool sender_receive(struct sim_client *, const struct msg *);
-void sender_nothing(struct sim_client *, const struct msg *);
-void sender_lost(struct sim_client *); /* its connection; after DOWN */
-void sender_cut(const struct sim_client *, int64_t blocked_us);
+bool sender_receive(struct sim_client *, const struct msg *, const struct call *);
+bool sender_build(struct sim_client *, struct call *, struct msg *);
+void sender_again(struct sim_client *, const struct msg *);
+void sender_nothing(struct sim_client *, const struct call *);
+void sender_cut(const struct wire *);
 int64_t sender_echo_us(void);
-void sender_up(struct sim_client *);
+void sender_greeted(const struct msg *); /* the store was */
+void sender_up(struct wire *);
 void sender_understood(const struct ev *);
 bool sender_gave_up(const struct sim_client *, const struct msg *);
 bool sender_knows(const struct sim_client *, const struct ticket *);
@@ -622,6 +671,7 @@ void oracle_line(int line);
 void oracle_full(void);
 void oracle_deadlock(const struct sim_op *);
 void oracle_knots(void); /* deadlocks are found soon */
+void oracle_links(void); /* connections are made soon */
 void oracle_freed(const struct hold *, bool known);
 void oracle_end_of_client(struct sim_client *);
 
@@ -657,8 +707,13 @@ void wrong_act(struct sim_client *, uint32_t rnd); /* something that must be ref
     X(AFTER, "joins executed after the caller gave up")                                    \
     X(REFUSED, "clients refused by the store")                                             \
     X(REFUSED_IN_LINE, "requests refused by the store")                                    \
+    X(GIVEN_UP, "connections given up because an answer was late")                         \
+    X(READ_LATE, "answers that were there when they were called late")                     \
+    X(UNFLUSHED, "connections lost while sending")                                         \
+    X(NO_ROOM, "connections given up because memory was missing")                          \
     X(OLD_READ, "reads answered by a follower that was cut off")                           \
     X(PUT_OFF, "tickets to join again after a delay")                                      \
+    X(PART, "parts of the store lost")                                                     \
     X(BYE, "sessions ended by their client")                                               \
     X(STARTED, "processes started again")                                                  \
     X(CLOCK_ON, "store's clock stepped forward")                                           \

@@ -95,7 +95,7 @@ struct ev *new_event(enum ev_kind kind, int64_t at)
     return e;
 }
 
-static void free_event(struct ev *e)
+void free_event(struct ev *e)
 {
     free_names(e->m.names);
     e->next = ev_pool;
@@ -107,11 +107,11 @@ static bool before(const struct ev *a, const struct ev *b)
     return a->at != b->at ? a->at < b->at : a->seq < b->seq;
 }
 
-void push_event(struct ev *e)
+/* In its old turn among those of the same time. */
+static void push_again(struct ev *e)
 {
     size_t i = w.nheap++;
 
-    e->seq = ++w.seq;
     if (w.nheap > STORM)
         violate("liveness", "%zu messages are under way: one brings forth more", w.nheap);
     if (w.nheap > w.heap_room) {
@@ -123,6 +123,12 @@ void push_event(struct ev *e)
     for (; i > 0 && before(e, w.heap[(i - 1) / 4]); i = (i - 1) / 4)
         w.heap[i] = w.heap[(i - 1) / 4];
     w.heap[i] = e;
+}
+
+void push_event(struct ev *e)
+{
+    e->seq = ++w.seq;
+    push_again(e);
 }
 
 static struct ev *pop_event(void)
@@ -208,15 +214,16 @@ static void dispatch(struct ev *e)
     struct sim_client *c = NULL;
     struct proc *p = NULL;
 
-    if (e->kind == E_TO_CLIENT || e->kind == E_RECONNECT || e->kind == E_BREAK ||
-        e->kind == E_SHUT || e->kind == E_CLOSED || e->kind == E_NOTHING)
+    if (e->kind == E_TO_CLIENT || e->kind == E_OPENED || e->kind == E_BREAK ||
+        e->kind == E_SHUT || e->kind == E_CLOSED || e->kind == E_AGAIN ||
+        e->kind == E_HANGS)
         c = w.by_id[e->id];
     if (e->kind == E_RELEASE)
         c = e->lease->gen == e->n ? e->lease->c : NULL;
     p = c ? &w.procs[c->proc] : NULL;
     if (p && !can(p)) { /* it will see this when it goes on */
         e->at = p->paused_until;
-        push_event(e);
+        push_again(e);
         return;
     }
     w.current = c ? c->proc : -1;
@@ -234,13 +241,13 @@ static void dispatch(struct ev *e)
         if (c)
             work_release(e->lease, 0);
         break;
-    case E_RECONNECT:
-        if (c && c->epoch == e->n)
-            driver_connect(c);
+    case E_OPENED:
+        if (c && wire_to(c, e->m.line)->epoch == e->n)
+            hf__link_opened(&wire_to(c, e->m.line)->link);
         break;
     case E_BREAK:
-        if (c && c->epoch == e->n)
-            driver_cut(c, 0);
+        if (c && wire_to(c, e->m.line)->epoch == e->n)
+            net_cut(wire_to(c, e->m.line), 0);
         break;
     case E_SWEEP:
         store_sweep(e->id);
@@ -267,12 +274,18 @@ static void dispatch(struct ev *e)
             c = w.quiet ? NULL : open_client(proc, slot);
         }
         break;
-    case E_NOTHING:
+    case E_AGAIN:
         if (c)
-            sender_nothing(c, &e->m);
+            sender_again(c, &e->m);
+        break;
+    case E_NOTHING:
         break;
     case E_TOLD:
         sender_understood(e);
+        break;
+    case E_HANGS:
+        if (c && wire_to(c, e->m.line)->epoch == e->n && !w.quiet)
+            part_cut(wire_to(c, e->m.line), e->m.ttl_ms * US);
         break;
     case E_STORE_UP:
         w.store_up = true;
@@ -351,6 +364,7 @@ static bool step(void)
     w.steps++;
     oracle_full();
     oracle_knots();
+    oracle_links();
     moves_on();
     return true;
 }
@@ -415,6 +429,12 @@ static void end_world(void)
         struct ev *e = w.heap[--w.nheap];
 
         free_snap(e->m.snap);
+        free_event(e);
+    }
+    while (w.late) {
+        struct ev *e = w.late;
+
+        w.late = e->next;
         free_event(e);
     }
     work_done();

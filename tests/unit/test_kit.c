@@ -113,18 +113,20 @@ static void a_renewal_sent_again_asks_for_the_present_ttl(void **state)
     struct store store = { .env = &env };
     struct ticket t = { .token = { 7 }, .own = { .kind = LIFE_OWN, .ttl_ms = 100 } };
     struct life *own = &t.own;
-    struct scripted s;
+    struct scripted s = { 0 };
 
     (void)state;
     assert_int_equal(hf__scripted_init(&s, &ops, &store), 0);
     t.life = own;
     hf__seat_in(&s.seats, &t);
     hf__scripted_renew(&s, &own, 1);
+    hf__scripted_flush(&s);
     assert_int_equal(sent->holds[0].ttl_ms, 100);
     own->ttl_ms = 1000;
     assert_int_equal(hf__scripted_trim(&s, sent), 1);
     assert_int_equal(sent->holds[0].ttl_ms, 1000);
     hf__scripted_ask(&s, &t); /* asks, and goes on asking */
+    hf__scripted_flush(&s);
     assert_int_equal(hf__scripted_trim(&s, sent), 1);
     assert_int_equal(sent->holds[0].ttl_ms, 0);
     hf__scripted_done(&s);

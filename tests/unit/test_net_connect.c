@@ -295,6 +295,7 @@ static void many_names_wait_for_few_threads(void **state)
     assert_true(net_signals_blocked);
     hf__stream_close(&many[0].s);        /* being looked up */
     hf__stream_close(&many[MANY - 1].s); /* still waits */
+    AWAIT(net_lookups(NULL) == 5);       /* and one that nobody waits for any more */
     net_unblock();
     while (up < MANY - 2) {
         net_step();
@@ -306,8 +307,33 @@ static void many_names_wait_for_few_threads(void **state)
         probe_done(&many[i]);
     assert_int_equal(many[0].ups + many[MANY - 1].ups, 0);
     net_lookups(&most);
-    assert_int_equal(most, 4);
+    assert_int_equal(most, 5);
     close(server);
+}
+
+/* A lookup that hangs goes on after its stream has given up. */
+static void names_given_up_hold_up_no_other(void **state)
+{
+    enum { MANY = 8, AT_ONCE = 4 };
+    static struct probe many[MANY];
+    struct stream_target to = to_host("slow.example", 1);
+
+    (void)state;
+    net_name("slow.example", "127.0.0.1", 0, true);
+    for (int i = 0; i < MANY; i++) {
+        probe_init(&many[i]);
+        probe_open(&many[i], &to);
+    }
+    AWAIT(net_lookups(NULL) == AT_ONCE);
+    for (int i = 0; i < AT_ONCE; i++)
+        hf__stream_close(&many[i].s);
+    AWAIT(net_lookups(NULL) == MANY);
+    for (int i = AT_ONCE; i < MANY; i++)
+        hf__stream_close(&many[i].s);
+    net_unblock();
+    AWAIT(net_lookups(NULL) == 0);
+    for (int i = 0; i < MANY; i++)
+        probe_done(&many[i]);
 }
 
 /* ---- fork ------------------------------------------------------------------------ */
@@ -407,6 +433,7 @@ int main(void)
         CASE(looking_up_counts_in_the_time_to_connect),
         CASE(closing_while_a_name_is_looked_up_leaves_nothing),
         CASE(many_names_wait_for_few_threads),
+        CASE(names_given_up_hold_up_no_other),
         CASE(a_child_leaves_the_parents_stream_alone),
         CASE(a_child_may_look_up_names_of_its_own),
     };

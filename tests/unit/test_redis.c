@@ -3,7 +3,9 @@
  * is asserted of them here never changes. */
 #include "unit.h"
 
+#include "count_memcmp.h"
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 static struct redis r;
 
@@ -185,12 +187,12 @@ static void records_come_back(void **state)
                         .note = "why",
                         .hints = hints,
                         .hints_len = sizeof hints };
-    unsigned char bytes[RECORD_MAX];
-    struct redis_record rec;
-    size_t n = hf__redis_record_write(bytes, &r, &t);
+    unsigned char bytes[OWNER_RECORD_MAX];
+    struct owner_record rec;
+    size_t n = hf__owner_record_write(bytes, &r.open, &t);
 
     (void)state;
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), 0);
     assert_true(rec.owner.process == UINT64_MAX - 1 && rec.owner.number == 7);
     assert_int_equal(rec.pid, 4711);
     assert_int_equal(rec.host_len, 4);
@@ -200,26 +202,26 @@ static void records_come_back(void **state)
     assert_int_equal(rec.hints_len, sizeof hints);
     assert_memory_equal(rec.hints, hints, sizeof hints);
     for (size_t cut = 0; cut < n; cut++)
-        assert_int_equal(hf__redis_record_read(&rec, bytes, cut), HF_EDAMAGED);
+        assert_int_equal(hf__owner_record_read(&rec, bytes, cut), HF_EDAMAGED);
     bytes[0]++;
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), HF_EDAMAGED);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), HF_EDAMAGED);
 }
 
 static void the_longest_record_fits(void **state)
 {
     static char note[HF_NOTE_MAX + 1], hints[1024];
     struct ticket t = { .note = note, .hints = hints, .hints_len = sizeof hints };
-    unsigned char bytes[RECORD_MAX];
-    struct redis_record rec;
+    unsigned char bytes[OWNER_RECORD_MAX];
+    struct owner_record rec;
     size_t n;
 
     (void)state;
     memset(note, 'n', HF_NOTE_MAX);
     memset(hints, 'h', sizeof hints - 1);
     memset(r.open.host, 'x', sizeof r.open.host - 1);
-    n = hf__redis_record_write(bytes, &r, &t);
-    assert_true(n <= RECORD_MAX);
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    n = hf__owner_record_write(bytes, &r.open, &t);
+    assert_true(n <= OWNER_RECORD_MAX);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), 0);
     assert_int_equal(rec.host_len, sizeof r.open.host - 1);
     assert_int_equal(rec.note_len, HF_NOTE_MAX);
     assert_int_equal(rec.hints_len, sizeof hints);
@@ -229,14 +231,14 @@ static void the_longest_record_fits(void **state)
 static void hints_without_an_end_are_refused(void **state)
 {
     struct ticket t = { .note = "", .hints = "ab", .hints_len = 2 };
-    unsigned char bytes[RECORD_MAX];
-    struct redis_record rec;
-    size_t n = hf__redis_record_write(bytes, &r, &t);
+    unsigned char bytes[OWNER_RECORD_MAX];
+    struct owner_record rec;
+    size_t n = hf__owner_record_write(bytes, &r.open, &t);
 
     (void)state;
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), HF_EDAMAGED);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), HF_EDAMAGED);
     bytes[n - 1] = '\0';
-    assert_int_equal(hf__redis_record_read(&rec, bytes, n), 0);
+    assert_int_equal(hf__owner_record_read(&rec, bytes, n), 0);
 }
 
 /* ---- answers --------------------------------------------------------------------- */
@@ -322,8 +324,8 @@ static void damaged_lines_are_refused(void **state)
         no_line[] = "*3\r\n:9\r\n*0\r\n*0\r\n",
         odd[] = "*3\r\n:9\r\n*1\r\n$0\r\n\r\n*0\r\n",
         number[] = "*3\r\n:9\r\n*2\r\n:1\r\n:2\r\n*0\r\n",
-        newer[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\2\r\n*0\r\n",
-        cut[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\1\r\n*0\r\n",
+        newer[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\1\r\n*0\r\n",
+        cut[] = "*3\r\n:9\r\n*2\r\n$0\r\n\r\n$1\r\n\2\r\n*0\r\n",
         ticket[] = "*3\r\n:9\r\n*2\r\n$16\r\n0123456789abcdef\r\n$3\r\nabc\r\n*0\r\n";
 
     (void)state;
@@ -334,6 +336,123 @@ static void damaged_lines_are_refused(void **state)
     assert_int_equal(rows_of(cut, sizeof cut - 1), HF_EDAMAGED);
     assert_int_equal(rows_of(ticket, sizeof ticket - 1), HF_EDAMAGED);
     assert_int_equal(rows_of(":1\r\n", 4), HF_EPROTO);
+}
+
+/* ---- many waiters ---------------------------------------------------------------- */
+
+enum { CROWD = 2000, GROUP_LEN = 25, OWNER_LEN = 25 + 1 + 2 + 2 };
+
+void __wrap_hf__ev_row(struct look *, const struct row *);
+
+static struct {
+    size_t rows;
+    bool right;
+} shown;
+
+void __wrap_hf__ev_row(struct look *look, const struct row *row)
+{
+    (void)look;
+    shown.rows++;
+    shown.right = shown.right && row->has_ticket && row->position == shown.rows &&
+                  row->expires_ms == (int64_t)shown.rows;
+}
+
+static char *add_bytes(char *to, const void *bytes, size_t n)
+{
+    to += sprintf(to, "$%zu\r\n", n);
+    memcpy(to, bytes, n);
+    memcpy(to + n, "\r\n", 2);
+    return to + n + 2;
+}
+
+/* Number i of the queue, of a client of its own: its record and, with the number of ms that
+ * it has left, its group. The groups stand in another order than the queue. */
+static char *add_waiter(char *to, unsigned i, unsigned of)
+{
+    unsigned char token[HF_TOKEN + 1], record[48 + OWNER_LEN] = { 0 }, client[17];
+    unsigned char group[GROUP_LEN] = "g", alive[12] = { 0 };
+    unsigned other = (i * 7 + 1) % of;
+
+    snprintf((char *)token, sizeof token, "%016u", i);
+    snprintf((char *)client, sizeof client, "%016u", i);
+    bytes_put(record, 1, 8);
+    bytes_put(record + 8, i + 1, 8);
+    bytes_put(record + 24, 30000, 8);
+    memcpy(record + 32, client, 16);
+    record[48] = 1;
+    to = add_bytes(add_bytes(to, token, HF_TOKEN), record, sizeof record);
+    snprintf((char *)client, sizeof client, "%016u", other);
+    memcpy(group + 1, client, 16);
+    bytes_put(group + 17, 30000, 8);
+    bytes_put(bytes_put(alive, 1000 + other + 1, 8), 1, 4);
+    return add_bytes(add_bytes(to, group, GROUP_LEN), alive, sizeof alive);
+}
+
+/* A line of as many clients as waiters costs the reader n log n comparisons of bytes. */
+static void a_long_line_is_read_once(void **state)
+{
+    char *text = malloc(200 + CROWD * 400), *end = text;
+
+    (void)state;
+    assert_non_null(text);
+    end += sprintf(end, "*3\r\n:1000000\r\n*0\r\n*%d\r\n", CROWD * 4);
+    for (unsigned i = 0; i < CROWD; i++)
+        end = add_waiter(end, i, CROWD);
+    shown.rows = 0;
+    shown.right = true;
+    compared = 0;
+    assert_int_equal(rows_of(text, (size_t)(end - text)), 0);
+    assert_int_equal(shown.rows, CROWD);
+    assert_true(shown.right);
+    assert_true(compared <= CROWD * 64);
+    free(text);
+}
+
+/* ---- the map of a cluster -------------------------------------------------------- */
+
+unsigned __real_hf__redis_bucket_slot(unsigned bucket);
+unsigned __wrap_hf__redis_bucket_slot(unsigned bucket);
+
+static size_t slots_computed;
+
+unsigned __wrap_hf__redis_bucket_slot(unsigned bucket)
+{
+    slots_computed++;
+    return __real_hf__redis_bucket_slot(bucket);
+}
+
+enum { RANGES = 512 };
+
+/* Slots in many ranges, by turns of two nodes: reading costs once the slots, not the
+ * buckets once for every range. */
+static void a_map_is_read_once(void **state)
+{
+    static char host[] = "h", text[RANGES * 64];
+    struct node nodes[2] = { { .redis = &r, .host = host, .port = 1 },
+                             { .redis = &r, .host = host, .port = 2 } };
+    redisReply *reply;
+    hf_error err;
+    size_t n = (size_t)snprintf(text, sizeof text, "*%d\r\n", RANGES);
+
+    (void)state;
+    list_init(&r.nodes);
+    for (size_t i = 0; i < 2; i++)
+        list_push(&r.nodes, &nodes[i].in_redis);
+    assert_int_equal(hf__redis_cluster_start(&r, &err), 0);
+    for (int i = 0; i < RANGES; i++)
+        n += (size_t)snprintf(
+            text + n, sizeof text - n, "*3\r\n:%d\r\n:%d\r\n*2\r\n$1\r\nh\r\n:%d\r\n",
+            i * (SLOTS / RANGES), (i + 1) * (SLOTS / RANGES) - 1, 1 + i % 2);
+    reply = parsed(text, n);
+    slots_computed = 0;
+    hf__redis_cluster_read(&r, reply, &nodes[0]);
+    assert_true(slots_computed <= 8 * BUCKETS);
+    for (unsigned b = 0; b < BUCKETS; b++)
+        assert_ptr_equal(hf__redis_cluster_of(&r, b),
+                         &nodes[hf__redis_bucket_slot(b) / (SLOTS / RANGES) % 2]);
+    assert_true(nodes[0].wanted && nodes[1].wanted);
+    freeReplyObject(reply);
+    free(r.cluster);
 }
 
 int main(void)
@@ -354,6 +473,8 @@ int main(void)
         cmocka_unit_test_setup(errors_have_their_code, setup),
         cmocka_unit_test_setup(numbers_and_words_are_checked, setup),
         cmocka_unit_test_setup(damaged_lines_are_refused, setup),
+        cmocka_unit_test_setup(a_long_line_is_read_once, setup),
+        cmocka_unit_test_setup(a_map_is_read_once, setup),
     };
 
     return cmocka_run_group_tests_name("redis", tests, NULL, NULL);

@@ -196,7 +196,8 @@ static struct redis *new_redis(struct env *env)
                                              .leave = hf__redis_send_leave,
                                              .look = hf__redis_send_look,
                                              .renew = hf__redis_send_renewal,
-                                             .echoes = hf__redis_echoes };
+                                             .echoes = hf__redis_echoes,
+                                             .shard = hf__redis_shard };
     unsigned char id[CLIENT_ID / 2];
 
     if (!r)
@@ -228,6 +229,7 @@ static struct redis *new_redis(struct env *env)
         free_redis(r);
         return NULL;
     }
+    r->scripted.renew_most = LINES_PER_SCRIPT;
     return r;
 }
 
@@ -236,15 +238,15 @@ static int start(struct redis *r, const struct url *url, hf_error *err)
     const struct opening_host *h = r->open.nhosts > 0 ? &r->open.hosts[0] : NULL;
 
     if (r->topology == TOPOLOGY_CLUSTER)
-        return hf__redis_cluster_start(r, url, PORT, err);
+        return hf__redis_cluster_start(r, err);
     r->one = hf__redis_node_new(r, h && r->topology != TOPOLOGY_SENTINEL ? h->host : NULL,
                                 h && r->topology != TOPOLOGY_SENTINEL ? h->port : PORT,
                                 h ? NULL : url->path);
     if (!r->one)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     if (r->topology == TOPOLOGY_SENTINEL)
-        return hf__redis_sentinel_start(r, url, SENTINEL_PORT, err);
-    hf__redis_node_start(r->one);
+        return hf__redis_sentinel_start(r, err);
+    hf__link_start(&r->one->commands.link);
     return 0;
 }
 

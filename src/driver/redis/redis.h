@@ -17,6 +17,7 @@
 #include "kit/link.h"
 #include "kit/opening.h"
 #include "kit/query.h"
+#include "kit/record.h"
 #include "kit/scripted.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -42,6 +43,8 @@ void hf__redis_command_begin(struct command *, size_t args);
 void hf__redis_command_arg(struct command *, const void *, size_t);
 void hf__redis_command_text(struct command *, const char *);
 void hf__redis_command_number(struct command *, int64_t);
+/* For a struct request_type: nobody wants the answer. */
+void hf__redis_answer_ignored(struct redis *, struct redis_call *, const redisReply *);
 
 /* ---- keys (bucket.c) ------------------------------------------------------------- */
 
@@ -86,6 +89,7 @@ struct redis_call {
     int64_t sent_at; /* call.sent_at of that sending */
     bool hopped;     /* it was sent on to another node, without a pause */
     bool text;       /* send the script itself, not its name */
+    bool divisible;  /* TRYAGAIN is an answer: it can be asked in parts */
 };
 
 struct conn {
@@ -131,6 +135,11 @@ int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
 
+static inline enum line_kind reply_kind(const redisReply *reply) /* its first */
+{
+    return hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+}
+
 /* ---- nodes (node.c, greet.c, sentinel.c, cluster.c) ------------------------------ */
 
 /* How a key is deleted if it has a certain value; what the server has. */
@@ -146,6 +155,7 @@ struct node {
     struct conn commands, messages;
     bool wanted, tried; /* in a cluster: the map names it; it was lost, or not reached */
     bool listen_wanted;
+    bool asked_all;     /* since the messages were lost, the core asks about every hold */
     int64_t id, old_id; /* the server's name of our connection, and of the one before */
     struct echo echo;
     unsigned version;             /* 0x070000 */
@@ -160,7 +170,6 @@ struct node {
 struct node *hf__redis_node_new(struct redis *, const char *host, uint16_t port,
                                 const char *path);
 void hf__redis_node_free(struct node *);
-void hf__redis_node_start(struct node *);
 void hf__redis_node_ready(struct node *); /* greeted */
 /* Greeting went wrong: code, format ... */
 #define hf__redis_node_fail(n, ...) hf__link_fail(&(n)->commands.link, __VA_ARGS__)
@@ -181,7 +190,7 @@ static inline bool node_up(const struct node *n) /* greeted; old requests are im
     return n->commands.link.state == LINK_UP;
 }
 
-int hf__redis_sentinel_start(struct redis *, const struct url *, uint16_t port, hf_error *);
+int hf__redis_sentinel_start(struct redis *, hf_error *);
 void hf__redis_sentinel_lost(
     struct redis *); /* the master is not to be reached: ask again */
 void hf__redis_sentinel_done(struct redis *);
@@ -194,11 +203,16 @@ void hf__redlock_cut(struct redis *, const struct node *); /* its connection was
 int hf__redlock_open(struct redis *, const struct url *, hf_error *);
 void hf__redlock_close(struct redis *);
 
-int hf__redis_cluster_start(struct redis *, const struct url *, uint16_t port, hf_error *);
+int hf__redis_cluster_start(struct redis *, hf_error *);
 void hf__redis_cluster_done(struct redis *);
 bool hf__redis_cluster_up(const struct redis *);
-void hf__redis_cluster_stale(struct redis *); /* the map is old */
+void hf__redis_cluster_ask_later(struct redis *); /* the map is old */
 void hf__redis_cluster_ready(struct node *);
+/* That of its slot, or NULL. It may be down. */
+struct node *hf__redis_cluster_of(const struct redis *, unsigned bucket);
+/* Something that was asked about a ticket of this bucket has no answer. */
+void hf__redis_cluster_owes(struct redis *, unsigned bucket);
+void hf__redis_cluster_read(struct redis *, const redisReply *, const struct node *teller);
 void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
                              uint16_t port);
 struct node *hf__redis_cluster_node(struct redis *, const char *host,
@@ -213,6 +227,9 @@ void hf__redis_send_leave(struct scripted *, struct ticket *);
 void hf__redis_send_look(struct scripted *, struct wait_life *);
 void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
 bool hf__redis_echoes(struct scripted *, const struct ticket *);
+unsigned hf__redis_shard(struct scripted *, const struct ticket *);
+/* A hold ends sooner: the first that waits is told to look. NULL: nothing is done. */
+void hf__redis_tell_first(struct redis *, struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
 /* What a script has answered to a join, a look or a renewal (confirm.c). */
@@ -229,12 +246,13 @@ struct verdict {
     /* while it waits for replicas */
     struct list on; /* redis.unconfirmed */
     struct node *node;
+    unsigned bucket;
     int64_t until;
     bool counted; /* by the WAIT that is under way */
 };
 
-/* Hands it to the kit: now, or when enough replicas have what it says. */
-void hf__redis_answered(struct redis *, struct verdict *, struct node *by);
+/* Hands it to the kit: now, or when enough replicas have what this request has written. */
+void hf__redis_answered(struct redis *, struct verdict *, const struct redis_call *);
 void hf__redis_confirm_done(struct redis *); /* nothing is told */
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
@@ -250,19 +268,9 @@ void hf__redis_wake_listen(struct redis *, unsigned bucket);
 void hf__redis_wake_channel(struct redis *, unsigned bucket, const char *channel, size_t,
                             bool on);
 
-/* ---- what is stored of a ticket besides the scripts' own fields (record.c) ------- */
+/* ---- stored lines (line.c) ------------------------------------------------------- */
 
-struct redis_record {
-    struct owner owner;
-    int64_t pid;
-    const char *host, *note, *hints; /* not terminated */
-    size_t host_len, note_len, hints_len;
-};
-
-enum { RECORD_MAX = 32 + 256 + HF_NOTE_MAX + 1100 };
-size_t hf__redis_record_write(unsigned char *, const struct redis *, const struct ticket *);
-int hf__redis_record_read(struct redis_record *, const void *,
-                          size_t); /* 0 or HF_EDAMAGED */
+enum { LINE_FORMAT = 2 }; /* of line.lua; lines of another one are left alone */
 
 /* A whole line, as look.lua gives it. 0, HF_EDAMAGED, HF_EVERSION, HF_ENOMEM. */
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
@@ -272,21 +280,22 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *,
 
 struct redis_query { /* one request for a look, a cell or an eviction */
     struct redis_call q;
+    const struct query_type *type;
     struct query query;
     size_t name_len;
     char name[]; /* terminated */
 };
 
-static inline struct redis_query *redis_query_of(struct redis_call *q)
-{
-    return container_of(q, struct redis_query, q);
-}
+struct query_type { /* neither is called when it was stopped */
+    void (*build)(struct redis *, const struct redis_query *, struct command *);
+    int (*read)(struct redis *, struct redis_query *, const redisReply *, hf_error *);
+};
 
 enum { FOLLOW_MS = 30000 }; /* a look of a follow makes others publish for so long */
 
 bool hf__redis_query_failed(const redisReply *);
 /* Asks; if there is no memory the core is told. */
-void hf__redis_query_send(struct redis *, const struct request_type *, struct look *,
+void hf__redis_query_send(struct redis *, const struct query_type *, struct look *,
                           struct cell *);
 void hf__redis_brief(struct redis *, struct look *);
 void hf__redis_list(struct redis *, struct look *);
@@ -321,11 +330,11 @@ struct redis {
     struct list later; /* request.call.node */
     struct timer later_timer;
     bool looks_owed;
-    struct timer listen_timer;     /* holders begin to listen: wake.c */
-    struct node *one;              /* not in a cluster */
-    struct node *buckets[BUCKETS]; /* in a cluster; redlock: its nodes */
-    unsigned nnodes;               /* redlock */
-    bool guard;   /* redlock: nodes that have just been started do not count */
+    struct timer listen_timer; /* holders begin to listen: wake.c */
+    struct node *one;          /* not in a cluster */
+    struct node *voters[32];   /* redlock: its nodes */
+    unsigned nnodes;           /* redlock */
+    bool guard;                /* redlock: nodes that have just been started do not count */
     bool patient; /* redlock: nodes that did not answer at first were waited for */
     int64_t max_ttl_ms;
     uint64_t highest;   /* redlock: mark that we have seen */
@@ -361,7 +370,6 @@ static inline int64_t redis_now(const struct redis *r)
 
 /* Tells UP or DOWN if it has changed; err: why it may be down. */
 void hf__redis_state(struct redis *, const hf_error *);
-void hf__redis_pulse(struct redis *);
 
 extern const struct hf_driver hf__driver_redis;
 

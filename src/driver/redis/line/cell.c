@@ -7,20 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void build(struct redis *r, struct redis_call *q, struct command *c)
+static void build(struct redis *r, const struct redis_query *k, struct command *c)
 {
     static const char *const verbs[] = { "get", "put", "add", "del" };
-    const struct redis_query *k = redis_query_of(q);
     const struct cell *cell = k->query.cell;
     char key[KEY_MAX];
 
-    if (!cell) {
-        c->nothing = true;
-        return;
-    }
-    hf__redis_request_script(c, q, SCRIPT_CELL, 2, 6);
+    hf__redis_request_script(c, &k->q, SCRIPT_CELL, 2, 6);
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', k->name, k->name_len));
-    hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
+    hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, k->q.bucket));
     hf__redis_command_text(c, hf__redis_publish(r));
     hf__redis_command_text(c, verbs[cell->verb]);
     if (cell->if_any)
@@ -63,23 +58,20 @@ static int read_cell(struct redis *r, struct cell *cell, const redisReply *reply
     }
 }
 
-static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
+static int read_answer(struct redis *r, struct redis_query *k, const redisReply *reply,
+                       hf_error *err)
 {
-    struct query *query = &redis_query_of(q)->query;
-    hf_error err;
-    int rc;
+    struct cell *cell = k->query.cell;
+    int rc = read_cell(r, cell, reply, err);
 
-    if (!query->cell)
-        return; /* stopped */
-    rc = read_cell(r, query->cell, reply, &err);
-    query->cell->again_at =
+    cell->again_at =
         hf__redis_follow_next(r, rc == 0 ? hf__redis_reply_number(reply, 3) : -1, true);
-    hf__query_end(query, rc, &err);
+    return rc;
 }
 
 void hf__redis_cell(struct store *s, struct cell *cell)
 {
-    static const struct request_type type = { build, answer, true };
+    static const struct query_type type = { build, read_answer };
 
     if (cell->follow)
         hf__redis_follow_start(redis_of(s), NULL, cell);

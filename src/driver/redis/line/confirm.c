@@ -58,6 +58,8 @@ static void hand_over(struct redis *r, struct verdict *v, const hf_error *why)
             v->places[i] = (struct scripted_place){
                 .kind = lost ? PLACE_NOTHING : PLACE_REFUSED, .code = why->code, .err = why
             };
+    if (lost && r->cluster)
+        hf__redis_cluster_owes(r, v->bucket);
     v->look.places = v->places;
     if (v->t)
         hf__scripted_joined(&r->scripted, v->t, v->sent_at, v->places);
@@ -179,7 +181,7 @@ static void send_wait(struct redis *r, struct node *node)
     hf__redis_conn_send(&node->commands, q);
 }
 
-void hf__redis_answered(struct redis *r, struct verdict *v, struct node *by)
+void hf__redis_answered(struct redis *r, struct verdict *v, const struct redis_call *q)
 {
     struct verdict *later;
     hf_error err;
@@ -189,7 +191,8 @@ void hf__redis_answered(struct redis *r, struct verdict *v, struct node *by)
         return;
     }
     hf__fail(&err, HF_ENOMEM, 0, r->shown, "no memory for an answer");
-    v->node = by;
+    v->node = q->at;
+    v->bucket = q->bucket;
     v->until = redis_now(r) + r->replica_ms * 1000;
     v->counted = false;
     later = copy(v);
@@ -198,7 +201,7 @@ void hf__redis_answered(struct redis *r, struct verdict *v, struct node *by)
         return;
     }
     list_push(&r->unconfirmed, &later->on);
-    send_wait(r, by);
+    send_wait(r, q->at);
 }
 
 void hf__redis_confirm_done(struct redis *r)

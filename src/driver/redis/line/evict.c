@@ -5,85 +5,62 @@
 
 /* ---- how much of it is taken ----------------------------------------------------- */
 
-static void build_brief(struct redis *r, struct redis_call *q, struct command *c)
+static void build_brief(struct redis *r, const struct redis_query *k, struct command *c)
 {
-    const struct redis_query *k = redis_query_of(q);
-
-    hf__redis_line_script(r, c, q, SCRIPT_BRIEF, k->name, k->name_len, 0);
+    hf__redis_line_script(r, c, &k->q, SCRIPT_BRIEF, k->name, k->name_len, 0);
 }
 
-static void answer_brief(struct redis *r, struct redis_call *q, const redisReply *reply)
+static int read_brief(struct redis *r, struct redis_query *k, const redisReply *reply,
+                      hf_error *err)
 {
-    struct query *query = &redis_query_of(q)->query;
-    struct look *look = query->look;
-    struct row row = { .oldest_ms = -1 };
-    hf_error err;
-    int rc = 0;
+    struct row row = { .name = k->name, .name_len = k->name_len, .oldest_ms = -1 };
 
-    if (!look)
-        return; /* stopped */
     if (hf__redis_query_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
-        reply->elements != 5) {
-        rc = hf__redis_reply_error(r, reply, &err);
-    } else {
-        row.name = look->name;
-        row.name_len = look->name_len;
-        row.kind =
-            hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
-        row.capacity = hf__redis_reply_number(reply, 1);
-        row.weight = hf__redis_reply_number(reply, 2);
-        row.holders = (uint64_t)hf__redis_reply_number(reply, 3);
-        row.waiters = (uint64_t)hf__redis_reply_number(reply, 4);
-        if (row.holders > 0)
-            ev_row(look, &row);
-    }
-    hf__query_end(query, rc, &err);
+        reply->elements != 5)
+        return hf__redis_reply_error(r, reply, err);
+    row.kind = reply_kind(reply);
+    row.capacity = hf__redis_reply_number(reply, 1);
+    row.weight = hf__redis_reply_number(reply, 2);
+    row.holders = (uint64_t)hf__redis_reply_number(reply, 3);
+    row.waiters = (uint64_t)hf__redis_reply_number(reply, 4);
+    if (row.holders > 0)
+        ev_row(k->query.look, &row);
+    return 0;
 }
 
 void hf__redis_brief(struct redis *r, struct look *look)
 {
-    static const struct request_type type = { build_brief, answer_brief, true };
+    static const struct query_type type = { build_brief, read_brief };
 
     hf__redis_query_send(r, &type, look, NULL);
 }
 
 /* ---- evicting, and prolonging what is kept --------------------------------------- */
 
-static void build_evict(struct redis *r, struct redis_call *q, struct command *c)
+static void build_evict(struct redis *r, const struct redis_query *k, struct command *c)
 {
-    const struct redis_query *k = redis_query_of(q);
     const struct look *look = k->query.look;
 
-    if (!look) {
-        c->nothing = true;
-        return;
-    }
-    hf__redis_line_script(r, c, q, look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT, k->name,
-                          k->name_len, 2);
+    hf__redis_line_script(r, c, &k->q, look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT,
+                          k->name, k->name_len, 2);
     hf__redis_command_arg(c, look->token, HF_TOKEN);
     hf__redis_command_number(c, look->keep_ms > 0 ? look->keep_ms : look->now);
 }
 
-static void answer_evict(struct redis *r, struct redis_call *q, const redisReply *reply)
+static int read_evict(struct redis *r, struct redis_query *k, const redisReply *reply,
+                      hf_error *err)
 {
-    struct query *query = &redis_query_of(q)->query;
-    struct look *look = query->look;
-    hf_error err;
-    int rc = 0;
-
-    if (!look)
-        return;
     if (!reply || reply->type != REDIS_REPLY_INTEGER)
-        rc = hf__redis_reply_error(r, reply, &err);
-    else if (reply->integer == 0)
-        rc = hf__fail(&err, HF_ENOENT, 0, r->shown, "no such %sticket in line '%s'",
-                      look->keep_ms > 0 ? "kept " : "", look->name);
-    hf__query_end(query, rc, &err);
+        return hf__redis_reply_error(r, reply, err);
+    if (reply->integer == 0)
+        return hf__fail(err, HF_ENOENT, 0, r->shown, "no such %sticket in line '%s'",
+                        k->query.look->keep_ms > 0 ? "kept " : "", k->name);
+    return 0;
 }
 
 void hf__redis_evict(struct store *s, struct look *look)
 {
-    static const struct request_type type = { build_evict, answer_evict, true };
+    static const struct query_type type = { build_evict, read_evict };
 
     hf__redis_query_send(redis_of(s), &type, look, NULL);
 }

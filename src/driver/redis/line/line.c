@@ -3,12 +3,12 @@
  * written is not trusted: every length is checked, and a line that cannot be read is
  * HF_EDAMAGED. */
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    FORMAT = 1,
     HEAD =
         /* format 1 kind 1 capacity 8 sum 8 n 4 waiting 4 number 8 soonest 8 till 8 followed
            8 */
@@ -42,7 +42,8 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct redi
 
 struct redis_seen { /* one ticket */
     const unsigned char *bytes;
-    size_t len;
+    const unsigned char *whose; /* who it is: record.c */
+    size_t whose_len;
     const char *token;
     bool holds;
     uint64_t order; /* fence, or number of joining */
@@ -54,20 +55,11 @@ struct reading {
     size_t name_len;
     int64_t now_us;
     struct redis_seen *seen;
+    const redisReply *holding, *waiting; /* the hashes L and W */
     size_t n, holders, waiters;
     struct row row; /* what is the same in every row */
     int64_t earliest;
 };
-
-static uint64_t get(const void *at, size_t bytes)
-{
-    const unsigned char *p = at;
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < bytes; i++)
-        number = number << 8 | p[i];
-    return number;
-}
 
 static bool strings(const redisReply *a)
 {
@@ -79,57 +71,97 @@ static bool strings(const redisReply *a)
     return true;
 }
 
+/* In a hash fields and values alternate. It is sorted by field before anything is looked
+ * for in it: a line may have as many groups as it has waiters. */
+static int by_field(const void *a, const void *b)
+{
+    const redisReply *x = *(redisReply *const *)a, *y = *(redisReply *const *)b;
+
+    if (x->len != y->len)
+        return x->len < y->len ? -1 : 1;
+    return memcmp(x->str, y->str, x->len);
+}
+
+static void sort_fields(const redisReply *hash)
+{
+    if (hash->elements > 0)
+        qsort(hash->element, hash->elements / 2, 2 * sizeof hash->element[0], by_field);
+}
+
+/* NULL: there is no such field. */
+static const redisReply *value_of(const redisReply *hash, char *field, size_t len)
+{
+    redisReply key = { .str = field, .len = len };
+    const redisReply *wanted = &key;
+    redisReply **pair = NULL;
+
+    if (hash->elements > 0)
+        pair = bsearch(&wanted, hash->element, hash->elements / 2,
+                       2 * sizeof hash->element[0], by_field);
+    return pair ? pair[1] : NULL;
+}
+
 /* Until when the group of a waiter lives; 0: no such group. */
 static int64_t group_till(const redisReply *waiters, const unsigned char *record)
 {
-    char name[GROUP_NAME];
+    char name[GROUP_NAME] = "g";
+    const redisReply *group;
 
-    name[0] = 'g';
     memcpy(name + 1, record + 32, CLIENT_ID);
     memcpy(name + 1 + CLIENT_ID, record + 24, 8);
-    for (size_t i = 0; i < waiters->elements; i += 2)
-        if (waiters->element[i]->len == GROUP_NAME &&
-            waiters->element[i + 1]->len == GROUP &&
-            memcmp(waiters->element[i]->str, name, GROUP_NAME) == 0)
-            return (int64_t)get(waiters->element[i + 1]->str, 8);
-    return 0;
+    group = value_of(waiters, name, sizeof name);
+    return group && group->len == GROUP ? (int64_t)bytes_get(group->str, 8) : 0;
+}
+
+/* NULL: it is not there. */
+static const redisReply *whose_of(const redisReply *holders, const redisReply *token)
+{
+    char name[1 + HF_TOKEN] = "r";
+
+    memcpy(name + 1, token->str, HF_TOKEN);
+    return value_of(holders, name, sizeof name);
 }
 
 static int read_header(struct reading *k, const redisReply *value, hf_error *err)
 {
     const unsigned char *p = (const unsigned char *)value->str;
 
-    if (value->len > 0 && p[0] != FORMAT)
+    if (value->len > 0 && p[0] != LINE_FORMAT)
         return hf__fail(err, HF_EVERSION, 0, NULL,
                         "the line was written in format %u by another version of holdfast",
                         p[0]);
     if (value->len != HEAD)
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged line");
     k->row.kind = p[1] == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
-    k->row.capacity = (int64_t)get(p + 2, 8);
+    k->row.capacity = (int64_t)bytes_get(p + 2, 8);
     return 0;
 }
 
 static int64_t since(int64_t now_us, const unsigned char *at)
 {
-    uint64_t then = get(at, 8);
+    uint64_t then = bytes_get(at, 8);
 
     return now_us > 0 && then < (uint64_t)now_us ? (now_us - (int64_t)then) / 1000 : 0;
 }
 
 static int add(struct reading *k, const redisReply *token, const redisReply *value,
-               bool holds, const redisReply *waiters, hf_error *err)
+               bool holds, hf_error *err)
 {
     struct redis_seen *s = &k->seen[k->n];
+    bool apart = holds && value->len == HOLDER; /* in a field of its own */
+    const redisReply *whose = apart ? whose_of(k->holding, token) : value;
+    size_t fixed = apart ? 0 : holds ? HOLDER : WAITER;
 
+    if (!whose || whose->len < fixed)
+        return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
     s->bytes = (const unsigned char *)value->str;
-    s->len = value->len;
+    s->whose = (const unsigned char *)whose->str + fixed;
+    s->whose_len = whose->len - fixed;
     s->token = token->str;
     s->holds = holds;
-    if (s->len < (size_t)(holds ? HOLDER : WAITER))
-        return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
-    s->order = get(s->bytes + 8, 8);
-    s->expiry = holds ? (int64_t)get(s->bytes + 16, 8) : group_till(waiters, s->bytes);
+    s->order = bytes_get(s->bytes + 8, 8);
+    s->expiry =
+        holds ? (int64_t)bytes_get(s->bytes + 16, 8) : group_till(k->waiting, s->bytes);
     if (s->expiry <= k->now_us / 1000)
         return 0; /* over: whoever changes the line next drops it */
     k->n++;
@@ -151,20 +183,20 @@ static int in_order(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static int read_all(struct reading *k, const redisReply *holders, const redisReply *waiters,
-                    hf_error *err)
+static int read_all(struct reading *k, hf_error *err)
 {
+    const redisReply *holders = k->holding, *waiters = k->waiting;
     int rc = 0;
 
     for (size_t i = 0; i < holders->elements && rc == 0; i += 2) {
         if (holders->element[i]->len == 0)
             rc = read_header(k, holders->element[i + 1], err);
         else if (holders->element[i]->len == HF_TOKEN)
-            rc = add(k, holders->element[i], holders->element[i + 1], true, waiters, err);
+            rc = add(k, holders->element[i], holders->element[i + 1], true, err);
     }
     for (size_t i = 0; i < waiters->elements && rc == 0; i += 2)
         if (waiters->element[i]->len == HF_TOKEN)
-            rc = add(k, waiters->element[i], waiters->element[i + 1], false, waiters, err);
+            rc = add(k, waiters->element[i], waiters->element[i + 1], false, err);
     if (rc == 0)
         qsort(k->seen, k->n, sizeof *k->seen, in_order);
     return rc;
@@ -173,12 +205,11 @@ static int read_all(struct reading *k, const redisReply *holders, const redisRep
 static int show(struct look *look, const struct reading *k, size_t i, hf_error *err)
 {
     const struct redis_seen *s = &k->seen[i];
-    size_t fixed = s->holds ? HOLDER : WAITER;
     char host[256], note[HF_NOTE_MAX + 1];
-    struct redis_record rec;
+    struct owner_record rec;
     struct row row = k->row;
 
-    if (hf__redis_record_read(&rec, s->bytes + fixed, s->len - fixed) < 0)
+    if (hf__owner_record_read(&rec, s->whose, s->whose_len) < 0)
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
     memcpy(host, rec.host, rec.host_len);
     host[rec.host_len] = '\0';
@@ -188,13 +219,13 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
     memcpy(row.token, s->token, HF_TOKEN);
     row.fence = s->holds ? s->order : 0;
     row.position = s->holds ? 0 : (uint32_t)(i - k->holders + 1);
-    row.weight = (int64_t)get(s->bytes, 8);
+    row.weight = (int64_t)bytes_get(s->bytes, 8);
     row.owner = rec.owner;
     row.host = host;
     row.pid = rec.pid;
     row.age_ms = since(k->now_us, s->bytes + (s->holds ? 32 : 16));
     row.expires_ms = s->expiry - k->now_us / 1000;
-    row.joined = (int64_t)get(s->bytes + (s->holds ? 24 : 16), 8);
+    row.joined = (int64_t)bytes_get(s->bytes + (s->holds ? 24 : 16), 8);
     row.broken = s->holds && (s->bytes[40] & BROKEN);
     row.kept = s->holds && (s->bytes[40] & KEPT);
     row.note = note;
@@ -208,22 +239,23 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *rep
                         struct look *look, int64_t *ret_next_ms, hf_error *err)
 {
     struct reading k = { .name = name, .name_len = name_len };
-    const redisReply *holders, *waiters;
     int rc;
 
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
         !strings(reply->element[1]) || !strings(reply->element[2]))
         return hf__fail(err, HF_EPROTO, 0, NULL, "an answer of an unexpected form");
-    holders = reply->element[1];
-    waiters = reply->element[2];
+    k.holding = reply->element[1];
+    k.waiting = reply->element[2];
+    sort_fields(k.holding);
+    sort_fields(k.waiting);
     k.now_us = hf__redis_reply_number(reply, 0);
     k.row.name = name;
     k.row.name_len = name_len;
     k.row.oldest_ms = -1;
-    k.seen = calloc((holders->elements + waiters->elements) / 2 + 1, sizeof *k.seen);
+    k.seen = calloc((k.holding->elements + k.waiting->elements) / 2 + 1, sizeof *k.seen);
     if (!k.seen)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory");
-    rc = read_all(&k, holders, waiters, err);
+    rc = read_all(&k, err);
     k.row.holders = k.holders;
     k.row.waiters = k.waiters;
     for (size_t i = 0; i < k.n && rc == 0; i++)

@@ -221,8 +221,7 @@ static void show(struct redis *r, struct redis_listing *l, const char *name,
     } else if (hf__redis_reply_is(reply, 0, "e")) {
         env->log(env, HF_LOG_WARN, name, "the key is not a line, or damaged");
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 5) {
-        row.kind =
-            hf__redis_reply_number(reply, 0) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+        row.kind = reply_kind(reply);
         row.capacity = hf__redis_reply_number(reply, 1);
         row.holders = (uint64_t)hf__redis_reply_number(reply, 2);
         row.waiters = (uint64_t)hf__redis_reply_number(reply, 3);

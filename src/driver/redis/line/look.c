@@ -9,19 +9,46 @@ bool hf__redis_query_failed(const redisReply *reply)
     return !reply || reply->type == REDIS_REPLY_ERROR || hf__redis_reply_is(reply, 0, "f");
 }
 
-void hf__redis_query_send(struct redis *r, const struct request_type *type,
-                          struct look *look, struct cell *cell)
+static struct redis_query *of(struct redis_call *q)
 {
+    return container_of(q, struct redis_query, q);
+}
+
+static void build(struct redis *r, struct redis_call *q, struct command *c)
+{
+    const struct redis_query *k = of(q);
+
+    c->nothing = !query_wanted(&k->query);
+    if (!c->nothing)
+        k->type->build(r, k, c);
+}
+
+static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
+{
+    struct redis_query *k = of(q);
+    hf_error err;
+
+    if (query_wanted(&k->query))
+        hf__query_end(&k->query, k->type->read(r, k, reply, &err), &err);
+}
+
+void hf__redis_query_send(struct redis *r, const struct query_type *type, struct look *look,
+                          struct cell *cell)
+{
+    static const struct request_type request = { build, answer, true };
     const char *name = look ? look->name : cell->name;
     size_t name_len = look ? look->name_len : cell->name_len;
-    struct redis_call *q = hf__redis_request_new(
-        type, sizeof(struct redis_query) + name_len + 1, hf__redis_bucket(name, name_len));
-    struct redis_query *k = q ? redis_query_of(q) : NULL;
+    struct redis_call *q =
+        hf__redis_request_new(&request, sizeof(struct redis_query) + name_len + 1,
+                              hf__redis_bucket(name, name_len));
+    struct redis_query *k;
 
-    if (!k) {
+    if (!q) {
         hf__query_refuse(look, cell, HF_ENOMEM, NULL, "no memory for a request");
         return;
     }
+    k = of(q);
+    k->type = type;
     k->name_len = name_len;
     memcpy(k->name, name, name_len);
     hf__query_begin(&k->query, look, cell);
@@ -30,42 +57,33 @@ void hf__redis_query_send(struct redis *r, const struct request_type *type,
 
 /* ---- one line -------------------------------------------------------------------- */
 
-static void build_look(struct redis *r, struct redis_call *q, struct command *c)
+static void build_look(struct redis *r, const struct redis_query *k, struct command *c)
 {
-    const struct redis_query *k = redis_query_of(q);
     const struct look *look = k->query.look;
 
-    if (!look) {
-        c->nothing = true;
-        return;
-    }
-    hf__redis_line_script(r, c, q, SCRIPT_LOOK, k->name, k->name_len,
+    hf__redis_line_script(r, c, &k->q, SCRIPT_LOOK, k->name, k->name_len,
                           look->no_notes ? 2 : 1);
     hf__redis_command_number(c, look->follow ? FOLLOW_MS : 0);
     if (look->no_notes)
         hf__redis_command_arg(c, look->token, look->front ? HF_TOKEN : 0);
 }
 
-static void answer_look(struct redis *r, struct redis_call *q, const redisReply *reply)
+static int read_look(struct redis *r, struct redis_query *k, const redisReply *reply,
+                     hf_error *err)
 {
-    struct redis_query *k = redis_query_of(q);
     struct look *look = k->query.look;
     int64_t next_ms = -1;
-    hf_error err;
-    int rc;
+    int rc = hf__redis_query_failed(reply)
+                 ? hf__redis_reply_error(r, reply, err)
+                 : hf__redis_line_rows(k->name, k->name_len, reply, look, &next_ms, err);
 
-    if (!look)
-        return; /* stopped */
-    rc = hf__redis_query_failed(reply)
-             ? hf__redis_reply_error(r, reply, &err)
-             : hf__redis_line_rows(k->name, k->name_len, reply, look, &next_ms, &err);
     look->again_at = hf__redis_follow_next(r, next_ms, false);
-    hf__query_end(&k->query, rc, &err);
+    return rc;
 }
 
 void hf__redis_look(struct store *s, struct look *look)
 {
-    static const struct request_type type = { build_look, answer_look, true };
+    static const struct query_type type = { build_look, read_look };
     struct redis *r = redis_of(s);
 
     if (look->follow)

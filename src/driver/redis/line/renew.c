@@ -1,8 +1,13 @@
 /* renew.c: proving that holders live, many in one script. In a cluster a script touches one
- * slot, and while a slot is being moved only a script of a single key is served: so one
- * line per script there, and where a proxy says CROSSSLOT. An error or a lost connection
- * answers nothing, and the core repeats. */
+ * slot, so those of one bucket go together, and so they do where a proxy says CROSSSLOT;
+ * while the slot is being moved (TRYAGAIN) only scripts of a single key are served, and
+ * they go one by one. An error or a lost connection answers nothing, and the core repeats.
+ */
 #include "driver/redis/redis.h"
+
+#include <string.h>
+
+enum { SHORTENED = 4 }; /* of renew.lua */
 
 struct renew_request {
     struct redis_call q;
@@ -21,6 +26,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
     char key[KEY_MAX];
 
     c->nothing = n == 0; /* all have left meanwhile */
+    q->divisible = n > 1;
     hf__redis_request_script(c, q, SCRIPT_RENEW, n, 2 * n);
     for (size_t i = 0; i < n; i++) {
         const struct ticket *t = hf__scripted_holder(&r->scripted, k->holds[i].token);
@@ -34,6 +40,12 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
     }
 }
 
+static bool is_moving(const redisReply *reply)
+{
+    return reply && reply->type == REDIS_REPLY_ERROR &&
+           strncmp(reply->str, "TRYAGAIN", 8) == 0;
+}
+
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_renewal *k = of(q)->k;
@@ -42,7 +54,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     struct env *env = r->store.env;
     hf_error err;
 
-    if (k->n > 1 && hf__redis_reply_apart(r, reply)) {
+    if (k->n > 1 && (hf__redis_reply_apart(r, reply) || is_moving(reply))) {
         hf__scripted_split(&r->scripted, k);
         return;
     }
@@ -54,9 +66,14 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         hf__scripted_renewed(&r->scripted, k, q->sent_at, NULL);
         return;
     }
-    for (size_t i = 0; i < k->n; i++) /* renew.lua and the kit count alike */
+    for (size_t i = 0; i < k->n; i++) { /* renew.lua and the kit count alike */
         renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
-    hf__redis_answered(r, &v, q->at);
+        if (renewed[i] == SHORTENED) {
+            renewed[i] = RENEWED;
+            hf__redis_tell_first(r, hf__scripted_holder(&r->scripted, k->holds[i].token));
+        }
+    }
+    hf__redis_answered(r, &v, q);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
@@ -77,11 +94,16 @@ void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
     }
 }
 
+unsigned hf__redis_shard(struct scripted *s, const struct ticket *t)
+{
+    return redis_at(s)->apart ? hf__redis_bucket(t->name, t->name_len) : 0;
+}
+
 void hf__redis_still_there(struct redis *r, int bucket)
 {
     for (size_t i = 0; i <= r->scripted.seats.mask; i++)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
-            struct ticket *t = container_of(m, struct ticket, drv_node);
+            const struct ticket *t = container_of(m, struct ticket, drv_node);
 
             if (!t->own.marked &&
                 (bucket < 0 || hf__redis_bucket(t->name, t->name_len) == (unsigned)bucket))

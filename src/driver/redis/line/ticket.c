@@ -1,10 +1,11 @@
 /* ticket.c: what the scripts are asked about tickets: join, leave, amend. Here is only how
  * a request is written and its answer read; what follows from it is kit/scripted.c. */
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 #include <string.h>
 
-enum { HEAD_FORMAT = 1, HEAD_LEN = 34 };
+enum { HEAD_LEN = 34 };
 
 struct ticket_request {
     struct redis_call q;
@@ -37,12 +38,10 @@ static struct redis_call *request_for(const struct request_type *type, struct ti
 static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
 {
     memset(head, 0, HEAD_LEN);
-    head[0] = HEAD_FORMAT;
+    head[0] = LINE_FORMAT;
     head[1] = (unsigned char)t->kind;
-    for (size_t i = 0; i < 8; i++) {
-        head[2 + i] = (unsigned char)((uint64_t)t->capacity >> 8 * (7 - i));
-        head[10 + i] = (unsigned char)((uint64_t)t->weight >> 8 * (7 - i));
-    }
+    bytes_put(head + 2, (uint64_t)t->capacity, 8);
+    bytes_put(head + 10, (uint64_t)t->weight, 8);
     head[21] = 1;
 }
 
@@ -50,7 +49,7 @@ static void build_join(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct ticket *t = of(q)->t;
     const char *flags = t->try_only ? t->barge ? "tb" : "t" : t->barge ? "b" : "";
-    unsigned char head[HEAD_LEN], whose[CLIENT_ID + RECORD_MAX];
+    unsigned char head[HEAD_LEN], whose[CLIENT_ID + OWNER_RECORD_MAX];
 
     build_head(head, t);
     memcpy(whose, r->client, CLIENT_ID);
@@ -58,8 +57,8 @@ static void build_join(struct redis *r, struct redis_call *q, struct command *c)
     hf__redis_command_arg(c, t->token, HF_TOKEN);
     hf__redis_command_arg(c, head, sizeof head);
     hf__redis_command_number(c, t->ttl_ms);
-    hf__redis_command_arg(c, whose,
-                          CLIENT_ID + hf__redis_record_write(whose + CLIENT_ID, r, t));
+    hf__redis_command_arg(
+        c, whose, CLIENT_ID + hf__owner_record_write(whose + CLIENT_ID, &r->open, t));
     if (*flags)
         hf__redis_command_text(c, flags);
 }
@@ -87,7 +86,7 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
     hf_error err;
 
     if (!reply) {
-        p.kind = PLACE_NOTHING;
+        p.kind = q->at ? PLACE_NOTHING : PLACE_UNSENT;
         lost(q->at, of(q)->t);
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
@@ -108,7 +107,7 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
         p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, of(q)->t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    hf__redis_answered(r, &v, q->at);
+    hf__redis_answered(r, &v, q);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }
@@ -144,9 +143,10 @@ static void build_leave(struct redis *r, struct redis_call *q, struct command *c
 static void answer_leave(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     hf__scripted_left(&r->scripted, of(q)->t,
-                      !reply || reply->type != REDIS_REPLY_INTEGER ? LEFT_UNKNOWN
-                      : reply->integer == 1                        ? LEFT_OUT
-                                                                   : LEFT_NOT_THERE);
+                      !reply                               ? LEFT_NOTHING
+                      : reply->type != REDIS_REPLY_INTEGER ? LEFT_UNKNOWN
+                      : reply->integer == 1                ? LEFT_OUT
+                                                           : LEFT_NOT_THERE);
 }
 
 void hf__redis_send_leave(struct scripted *s, struct ticket *t)
@@ -171,7 +171,7 @@ bool hf__redis_echoes(struct scripted *s, const struct ticket *t)
 static void build_amend(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct ticket *t = hf__seat_find(&r->scripted.seats, of(q)->token);
-    unsigned char record[RECORD_MAX];
+    unsigned char record[OWNER_RECORD_MAX];
 
     if (!t) {
         c->nothing = true; /* it has left since */
@@ -180,7 +180,7 @@ static void build_amend(struct redis *r, struct redis_call *q, struct command *c
     hf__redis_line_script(r, c, q, SCRIPT_AMEND, t->name, t->name_len, 3);
     hf__redis_command_arg(c, t->token, HF_TOKEN);
     hf__redis_command_number(c, t->weight);
-    hf__redis_command_arg(c, record, hf__redis_record_write(record, r, t));
+    hf__redis_command_arg(c, record, hf__owner_record_write(record, &r->open, t));
 }
 
 static void answer_amend(struct redis *r, struct redis_call *q, const redisReply *reply)
@@ -207,6 +207,19 @@ void hf__redis_amend(struct store *s, struct ticket *t)
         ev_amended(t, HF_ENOMEM);
 }
 
+/* By amending nothing; with the text of the script, because nobody may be there to read a
+ * NOSCRIPT. If it is lost, who waits finds out by its safety look. */
+void hf__redis_tell_first(struct redis *r, struct ticket *t)
+{
+    static const struct request_type type = { build_amend, hf__redis_answer_ignored, true };
+    struct redis_call *q = t ? request_for(&type, t) : NULL;
+
+    if (q) {
+        q->text = true;
+        hf__redis_request_send(r, q);
+    }
+}
+
 /* ---- verbs ----------------------------------------------------------------------- */
 
 void hf__redis_join(struct store *s, struct ticket *t)
@@ -221,8 +234,5 @@ void hf__redis_leave(struct store *s, struct ticket *t)
 
 void hf__redis_renew(struct store *s, struct life *const *lives, size_t n)
 {
-    struct redis *r = redis_of(s);
-
-    r->scripted.renew_most = r->apart ? 1 : LINES_PER_SCRIPT;
-    hf__scripted_renew(&r->scripted, lives, n);
+    hf__scripted_renew(&redis_of(s)->scripted, lives, n);
 }

@@ -56,7 +56,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     v.look.recheck_ms = hf__redis_reply_number(reply, 2);
     for (size_t i = 0; i < w->n; i++)
         read_place(&places[i], hf__redis_reply_number(reply, 3 + i));
-    hf__redis_answered(r, &v, q->at);
+    hf__redis_answered(r, &v, q);
 }
 
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)

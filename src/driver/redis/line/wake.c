@@ -13,6 +13,7 @@
  * Holders are told when somebody breaks their lock. A hold that is short is not worth a
  * second connection: it begins to listen when it has lasted half a second. */
 #include "driver/redis/redis.h"
+#include "util/bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +82,7 @@ void hf__redis_wake_greet(struct conn *conn)
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)
-        if (r->bucket_wanted[b] && r->buckets[b] == n)
+        if (r->bucket_wanted[b] && hf__redis_cluster_of(r, b) == n)
             subscribe(r, n, b);
     hf__redis_follows_subscribe(r, n);
 }
@@ -98,8 +99,10 @@ void hf__redis_wake_listen(struct redis *r, unsigned bucket)
 
     if (is_cluster(r) && !r->bucket_wanted[bucket]) {
         r->bucket_wanted[bucket] = true; /* if there is no node now, the next one asks */
-        if (n)
-            subscribe(r, n, bucket);
+        if (n) {
+            n->asked_all = false; /* not about the holds of this bucket */
+            hf__redis_wake_again(r, n, bucket);
+        }
     }
     if (n && !n->listen_wanted)
         hf__redis_node_listen(n);
@@ -150,15 +153,6 @@ void hf__redis_wake_channel(struct redis *r, unsigned bucket, const char *channe
 
 /* ---- hearing --------------------------------------------------------------------- */
 
-static uint64_t number_at(const char *p)
-{
-    uint64_t number = 0;
-
-    for (int i = 0; i < 8; i++)
-        number = number << 8 | (unsigned char)p[i];
-    return number;
-}
-
 /* With replicas=N a grant must be written by our own connection to be counted: by a look.
  */
 static void hear(struct redis *r, const char *entry)
@@ -168,8 +162,8 @@ static void hear(struct redis *r, const char *entry)
                           : entry[0] == 'g' && r->replicas == 0 ? TOLD_GRANT
                                                                 : TOLD_LOOK;
 
-    hf__scripted_told(&r->scripted, entry + 1, what, number_at(entry + 17),
-                      (int64_t)number_at(entry + 25));
+    hf__scripted_told(&r->scripted, entry + 1, what, bytes_get(entry + 17, 8),
+                      (int64_t)bytes_get(entry + 25, 8));
 }
 
 /* The bucket in the name of a channel; 0 outside a cluster; -1: not one of ours. */
@@ -203,7 +197,7 @@ static void unsubscribed(struct redis *r, const redisReply *channel)
 
     if (bucket >= 0)
         r->unheard[bucket] = true;
-    hf__redis_cluster_stale(r);
+    hf__redis_cluster_ask_later(r);
 }
 
 static void confirmed(struct conn *conn, const char *channel, size_t len)
@@ -217,8 +211,9 @@ static void confirmed(struct conn *conn, const char *channel, size_t len)
     }
     bucket = is_cluster(r) ? bucket : -1;
     hf__redis_wait_look_all(r, bucket);
-    if (r->scripted.seats.count <= HOLDERS_LOOK_MOST)
-        hf__redis_still_there(r, bucket); /* the others learn it when they are renewed */
+    /* the others learn it when they are renewed; after UP all are being renewed */
+    if (r->scripted.seats.count <= HOLDERS_LOOK_MOST && !conn->node->asked_all)
+        hf__redis_still_there(r, bucket);
 }
 
 static void told(struct redis *r, const redisReply *channel, const redisReply *text)

@@ -3,7 +3,7 @@
 --
 -- What enters is written with the next one or, the last of a script, with the header by save().
 --> fence.lua
-local news, headed, last_in, last_record = {}, false, nil, nil
+local news, headed, last_in, last_record, last_whose = {}, false, nil, nil, nil
 
 local function sooner(at)
     if soonest == 0 or at < soonest then
@@ -61,7 +61,7 @@ local function purge()
             local record = all[i] == last_in and last_record or all[i + 1]
             local weight, _, expiry = unpack('>I8I8I8', record)
             if expiry <= now then
-                call('HDEL', L, all[i])
+                call('HDEL', L, all[i], 'r' .. all[i])
             else
                 n = n + 1
                 sum = sum + weight
@@ -87,11 +87,21 @@ local function first()
     end
 end
 
-local function enter(token, record)
-    if last_in and last_in ~= token then
-        call('HSET', L, last_in, last_record)
+-- whose: who it is, of one that has not held before, or changes that; else it is in the record, or
+-- stays apart.
+local function enter(token, record, whose)
+    if whose and #whose <= LONG then
+        record, whose = record .. whose, nil
     end
-    last_in, last_record = token, record
+    if last_in and last_in ~= token then
+        if last_whose then
+            call('HSET', L, last_in, last_record, 'r' .. last_in, last_whose)
+        else
+            call('HSET', L, last_in, last_record)
+        end
+        last_whose = nil
+    end
+    last_in, last_record, last_whose = token, record, whose or last_whose
 end
 
 -- A holder's record, or false.
@@ -106,7 +116,7 @@ local function admit()
         if expiry <= now then
             dequeue(token, group, expiry, count)
         elseif sum + weight > cap then
-            -- perhaps it has just become the first: a hold may end before its next look
+            -- it has just become the first, or a hold ends sooner: perhaps before its next look
             if headed and n > 0 and soonest < expiry - ttl * (RENEWALS - 1) / RENEWALS then
                 tell(client, 'l', token, 0, 0)
             end
@@ -115,7 +125,7 @@ local function admit()
             local number
             dequeue(token, group, expiry, count)
             number = fence()
-            enter(token, pack(HOLDER, weight, number, expiry, joined, us, 0, client) ..
+            enter(token, pack(HOLDER, weight, number, expiry, joined, us, 0, client),
                 record:sub(rest))
             n = n + 1
             sum = sum + weight
@@ -132,6 +142,8 @@ local function save()
     local publish = ARGV[1]:sub(1, 1) == 's' and 'SPUBLISH' or 'PUBLISH'
     if n == 0 and nw == 0 and followed <= now then
         call('DEL', L)
+    elseif last_whose then
+        call('HSET', L, '', header(), last_in, last_record, 'r' .. last_in, last_whose)
     elseif last_in then
         call('HSET', L, '', header(), last_in, last_record)
     else

@@ -21,7 +21,7 @@ if pair[2] then
     local w, f, e, joined, granted, bits, c, rest = unpack(HOLDER, pair[2])
     changed = true
     if ARGV[3] == '1' or bits >= KEPT then
-        call('HDEL', L, token)
+        call('HDEL', L, token, 'r' .. token)
         n = n - 1
         sum = sum - w
         tell(c, 'x', token, 0, 0)

@@ -19,8 +19,14 @@ if call('EXISTS', KEYS[1]) == 0 then
         number = old + 1
         call('SET', KEYS[4], string.format('%.0f', number))
     end
-    call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
-        pack('>c8I8I8I8I8B', head:sub(11), number, expiry, us, us, 0) .. ARGV[5])
+    if #ARGV[5] <= 116 then -- client and who it is
+        call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
+            pack('>c8I8I8I8I8B', head:sub(11), number, expiry, us, us, 0) .. ARGV[5])
+    else
+        call('HSET', KEYS[1], '', head .. pack('>I8I8I8', expiry, expiry, 0), ARGV[2],
+            pack('>c8I8I8I8I8Bc16', head:sub(11), number, expiry, us, us, 0, ARGV[5]),
+            'r' .. ARGV[2], ARGV[5]:sub(17))
+    end
     call('PEXPIREAT', KEYS[1], string.format('%.0f', expiry))
     return number
 end
@@ -94,7 +100,7 @@ if mine then
         end
         return { 'b' }
     end
-    call('HDEL', L, token) -- broken before its owner knew of it: its time may not count anew
+    call('HDEL', L, token, 'r' .. token) -- broken before its owner knew of it: its time may not count anew
     n = n - 1
     sum = sum - w
     changed = true
@@ -118,7 +124,11 @@ if nw == 0 or not call('HGET', W, token) then
         sooner(expiry)
         changed = true
         lasts(expiry)
-        enter(token, pack('>I8I8I8I8I8B', weight, number, expiry, us, us, 0) .. ARGV[5])
+        enter(token, pack(HOLDER, weight, number, expiry, us, us, 0, ARGV[5]), ARGV[5]:sub(17))
+        if nw > 0 then -- past those who wait: this hold may end before the first of them looks
+            headed = true
+            admit()
+        end
         save()
         return number
     end

@@ -3,9 +3,9 @@
 -- Answers 1, 0: it was not there, {'f', format}. Repeatable.
 --
 -- The last one goes and nobody waits or follows: that comes before line.lua, as in join.lua. The
--- header then says one holder, no waiter (bytes 19 to 26) and no follower (the last 8).
+-- header then says format 2, one holder, no waiter (bytes 19 to 26) and no follower (the last 8).
 local pair = redis.call('HMGET', KEYS[1], '', ARGV[2])
-if pair[2] and pair[1] and not ARGV[3] and pair[1]:byte(1) == 1 and
+if pair[2] and pair[1] and not ARGV[3] and pair[1]:byte(1) == 2 and
     pair[1]:sub(19, 26) == '\0\0\0\1\0\0\0\0' and pair[1]:sub(51) == '\0\0\0\0\0\0\0\0' then
     redis.call('DEL', KEYS[1])
     return 1
@@ -27,7 +27,7 @@ if mine and keep then
     return 1
 end
 if mine then
-    call('HDEL', L, token)
+    call('HDEL', L, token, 'r' .. token)
     n = n - 1
     sum = sum - unpack('>I8', mine)
     changed = true

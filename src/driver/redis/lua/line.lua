@@ -1,10 +1,12 @@
 -- line.lua: what the scripts share: one line, read, changed and written back as a whole.
 --
 -- A line is three keys, all with one hash tag, so that they and the mark share a slot:
---   L  hash   '' -> header; token (16 bytes) -> holder
---   W  hash   token -> waiter; 'g' client ttl (25 bytes) -> waiting group: till, count
+--   L  hash   '' -> header; token (16 bytes) -> holder and who it is; if that is long, because of a
+--             note or of hints, it stands in 'r' token (17 bytes), which no renewal writes again
+--   W  hash   token -> waiter and who it is; 'g' client ttl (25 bytes) -> waiting group: till, count
 --   Q  zset   token, by number of joining: the queue
 --   M  string the last fence of the bucket ("mark")
+-- A holder's two fields are written and deleted by one command, so none is ever without the other.
 -- A script runs alone, and its effects reach replicas and the append-only file together, so no
 -- reader sees a line half changed and a crash leaves it as before or after. A server without
 -- memory left refuses the first write of a script or none: where a script must succeed even then
@@ -26,11 +28,12 @@
 -- so there are few, and those that only some calls need come late.
 local call, pack, unpack, format = redis.call, struct.pack, struct.unpack, string.format
 local L, W, Q, M = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local FORMAT, TEXT = 1, '%.0f'
+local FORMAT, TEXT = 2, '%.0f'
 local HEAD = '>BBI8I8I4I4I8I8I8I8'
 local HOLDER = '>I8I8I8I8I8Bc16' -- weight, fence, expiry, joined, granted, flags, client
 local WAITER = '>I8I8I8I8c16'    -- weight, number, joined, ttl, client
 local GROUP = '>I8I4'
+local LONG = 100 -- bytes of who it is, from which on it stands apart; join.lua has it, too
 local BROKEN, KEPT = 1, 2
 local kind, cap, sum, n, nw, seq, soonest, till, followed = 0, 0, 0, 0, 0, 0, 0, 0, 0
 local changed = false

@@ -21,11 +21,11 @@ if not front then
     return { us, holders, call('HGETALL', W) }
 end
 
--- The owner's part of a record is 25 bytes, host (1 byte of length), note (2), hints (2).
-local function without_notes(pairs, fixed)
+-- Who it is, is 25 bytes, host (1 byte of length), note (2), hints (2); `fixed` bytes before it.
+local function without_notes(pairs, field, fixed)
     for i = 1, #pairs, 2 do
         local record = pairs[i + 1]
-        if #pairs[i] == 16 and #record >= fixed + 28 then
+        if #pairs[i] == field and #record >= fixed + 28 then
             local at = fixed + 26 + record:byte(fixed + 26)
             local high, low = record:byte(at + 1, at + 2)
             if low and high + low > 0 then
@@ -60,6 +60,6 @@ if rank then
 else
     waiters = call('HGETALL', W)
 end
-without_notes(holders, 57)
-without_notes(waiters, 48)
+without_notes(holders, 17, 0)
+without_notes(waiters, 16, 48)
 return { us, holders, waiters }

@@ -1,7 +1,8 @@
 -- renew.lua: many holds of one client are alive (G1, G8).
 -- KEYS: a line for each; ARGV: a token and a ttl for each.
 -- Answers for each: 1 renewed, 0 gone or over: never revived, because another may have been told
--- that the place is free; 2 marked: it ends at its expiry; 3 it holds (ttl 0: only asked).
+-- that the place is free; 2 marked: it ends at its expiry; 3 it holds (ttl 0: only asked); 4 renewed,
+-- and somebody waits who should look sooner than it knows, because this hold was made shorter.
 --> line.lua
 local answers = {}
 for i = 1, #KEYS do
@@ -16,7 +17,7 @@ for i = 1, #KEYS do
             answer = 3
         elseif e > now and bits == 0 then
             local expiry = now + ttl
-            answer = 1
+            answer = nw > 0 and expiry < soonest and 4 or 1
             soonest = n == 1 and expiry or math.min(soonest, expiry)
             till = math.max(till, expiry)
             call('PEXPIREAT', L, format(TEXT, till))

@@ -40,7 +40,7 @@ static void build_lock(struct redis *r, const struct ballot *k, struct command *
     const char *key = k->text + k->value_len;
     char run[16];
 
-    hf__redlock_run(r->buckets[k->q.bucket], run);
+    hf__redlock_run(r->voters[k->q.bucket], run);
     hf__redis_request_script(c, &k->q, SCRIPT_LOCK, 2, 5);
     hf__redis_command_arg(c, key, k->key_len);
     hf__redis_command_text(c, hf__redlock_mark);
@@ -55,7 +55,7 @@ static void build_raise(struct redis *r, const struct ballot *k, struct command 
 {
     char run[16];
 
-    hf__redlock_run(r->buckets[k->q.bucket], run);
+    hf__redlock_run(r->voters[k->q.bucket], run);
     hf__redis_request_script(c, &k->q, SCRIPT_RAISE, 2, 4);
     hf__redis_command_arg(c, k->text + k->value_len, k->key_len);
     hf__redis_command_text(c, hf__redlock_mark);
@@ -118,7 +118,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
 
 bool hf__redlock_lags(const struct bid *b, unsigned i)
 {
-    const struct link_call *c = hf__link_oldest(&b->redis->buckets[i]->commands.link);
+    const struct link_call *c = hf__link_oldest(&b->redis->voters[i]->commands.link);
 
     return c && c->sent_at + hf__redlock_node_us(b) < redis_now(b->redis);
 }
@@ -149,13 +149,13 @@ static bool goes_by_script(struct redis *r, const struct ballot *k, const redisR
     if (k->by == FREES_BY_SCRIPT || !reply || reply->type != REDIS_REPLY_ERROR ||
         strncmp(reply->str, "WRONGTYPE", 9) == 0)
         return false;
-    r->buckets[k->q.bucket]->frees = FREES_BY_SCRIPT;
+    r->voters[k->q.bucket]->frees = FREES_BY_SCRIPT;
     q = hf__redis_request_new(&type, size, k->q.bucket);
     if (!q)
         return false;
     memcpy((char *)q + sizeof *q, (const char *)k + sizeof *q, size - sizeof *q);
     of(q)->by = FREES_BY_SCRIPT;
-    hf__redis_conn_send(&r->buckets[k->q.bucket]->commands, q);
+    hf__redis_conn_send(&r->voters[k->q.bucket]->commands, q);
     return true;
 }
 
@@ -211,7 +211,7 @@ void hf__redlock_ready(struct node *n)
     list_for_safe(l, &r->debts) {
         struct debt *d = container_of(l, struct debt, node);
 
-        if (r->buckets[d->bucket] != n)
+        if (r->voters[d->bucket] != n)
             continue;
         list_remove(&d->node);
         if (d->until > redis_now(r))
@@ -315,16 +315,9 @@ static void build_news(struct redis *r, struct redis_call *q, struct command *c)
     hf__redis_command_text(c, "");
 }
 
-static void ignore(struct redis *r, struct redis_call *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply;
-}
-
 static void publish(struct conn *conn, unsigned i, const char *channel, size_t len)
 {
-    static const struct request_type news = { build_news, ignore, false };
+    static const struct request_type news = { build_news, hf__redis_answer_ignored, false };
     struct redis_call *q = hf__redis_request_new(&news, sizeof(struct news) + len, i);
 
     if (!q)

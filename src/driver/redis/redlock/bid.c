@@ -180,7 +180,7 @@ static void start_round(struct bid *b)
     hf__redis_round_init(&b->round, r->nnodes, clock > r->highest ? clock : r->highest + 1);
     b->sent_at = now_of(b);
     for (unsigned i = 0; i < r->nnodes; i++) {
-        b->round.nodes[i].counts = hf__redlock_counts(r, r->buckets[i]);
+        b->round.nodes[i].counts = hf__redlock_counts(r, r->voters[i]);
         b->round.nodes[i].awaited =
             b->round.nodes[i].counts && (r->blank & 1u << i) && !hf__redlock_lags(b, i);
         if (hf__redlock_send(b, BALLOT_LOCK, i, b->number))

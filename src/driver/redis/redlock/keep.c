@@ -86,7 +86,7 @@ void hf__redlock_extended(struct bid *b, unsigned i, const redisReply *reply)
     const struct redis *r = b->redis;
     unsigned need = hf__redlock_need(r);
     int64_t said = reply && reply->type == REDIS_REPLY_INTEGER ? reply->integer : -2;
-    bool counts = hf__redlock_counts(r, r->buckets[i]);
+    bool counts = hf__redlock_counts(r, r->voters[i]);
 
     if (said == 1) {
         b->alive += counts;

@@ -58,8 +58,8 @@ static unsigned count_up(const struct redis *r, bool *all_tried)
 
     *all_tried = true;
     for (unsigned i = 0; i < r->nnodes; i++) {
-        up += node_up(r->buckets[i]);
-        *all_tried = *all_tried && (node_up(r->buckets[i]) || r->buckets[i]->tried);
+        up += node_up(r->voters[i]);
+        *all_tried = *all_tried && (node_up(r->voters[i]) || r->voters[i]->tried);
     }
     return up;
 }
@@ -102,7 +102,7 @@ static size_t advise(const struct redis *r, char *text, size_t size)
     bool blind = false;
 
     for (unsigned i = 0; i < r->nnodes; i++) {
-        const struct node *n = r->buckets[i];
+        const struct node *n = r->voters[i];
 
         if (!node_up(n) || hf__redlock_counts(r, n))
             continue;
@@ -128,7 +128,7 @@ static size_t describe(const struct redis *r, char *text, size_t size)
     size_t n = advise(r, text, size);
 
     for (unsigned i = 0; i < r->nnodes && n < size; i++) {
-        const struct node *node = r->buckets[i];
+        const struct node *node = r->voters[i];
 
         if (!node_up(node))
             n +=
@@ -201,9 +201,9 @@ void hf__redlock_listen(struct redis *r, struct ticket *t)
     b->listening = true;
     len = channel_of(r, channel, t);
     for (unsigned i = 0; i < r->nnodes; i++) {
-        hf__redis_wake_say(&r->buckets[i]->messages, "SUBSCRIBE", channel, len);
-        if (!r->buckets[i]->listen_wanted)
-            hf__redis_node_listen(r->buckets[i]);
+        hf__redis_wake_say(&r->voters[i]->messages, "SUBSCRIBE", channel, len);
+        if (!r->voters[i]->listen_wanted)
+            hf__redis_node_listen(r->voters[i]);
     }
 }
 
@@ -230,7 +230,7 @@ void hf__redlock_unlisten(struct redis *r, struct ticket *t, bool was)
         return;
     len = channel_of(r, channel, t);
     for (unsigned i = 0; i < r->nnodes; i++)
-        hf__redis_wake_say(&r->buckets[i]->messages, "UNSUBSCRIBE", channel, len);
+        hf__redis_wake_say(&r->voters[i]->messages, "UNSUBSCRIBE", channel, len);
 }
 
 static void hears_greets(struct conn *conn)
@@ -308,10 +308,10 @@ static int add_nodes(struct redis *r, const struct url *url, hf_error *err)
             return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
         node->messages.greet = hears_greets;
         node->messages.message = hears;
-        r->buckets[r->nnodes++] = node;
+        r->voters[r->nnodes++] = node;
     }
     for (size_t i = 0; i < n; i++)
-        hf__redis_node_start(r->buckets[i]);
+        hf__link_start(&r->voters[i]->commands.link);
     return 0;
 }
 

@@ -70,7 +70,7 @@ static unsigned able(const struct redis *r)
     unsigned n = 0;
 
     for (unsigned i = 0; i < r->nnodes; i++)
-        n += node_up(r->buckets[i]) && hf__redlock_counts(r, r->buckets[i]);
+        n += node_up(r->voters[i]) && hf__redlock_counts(r, r->voters[i]);
     return n;
 }
 
@@ -80,7 +80,7 @@ static bool slow(const struct bid *b)
     unsigned n = 0;
 
     for (unsigned i = 0; i < b->redis->nnodes; i++)
-        n += node_up(b->redis->buckets[i]) && b->round.nodes[i].vote == ANSWER_FAILED;
+        n += node_up(b->redis->voters[i]) && b->round.nodes[i].vote == ANSWER_FAILED;
     return n > 0;
 }
 
@@ -161,7 +161,7 @@ void hf__redlock_cut(struct redis *r, const struct node *n)
             struct bid *b = container_of(m, struct ticket, drv_node)->drv_ptr;
 
             for (unsigned k = 0; b && k < r->nnodes; k++)
-                if (r->buckets[k] == n)
+                if (r->voters[k] == n)
                     hf__redis_round_cut(&b->round, k);
         }
 }

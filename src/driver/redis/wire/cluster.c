@@ -2,12 +2,44 @@
  *
  *   seeds of the URL -> CLUSTER SLOTS from the first that answers -> a node for each master
  *
- * Seeds may be replicas, which know the map, too: they send us on (MOVED). The map is asked
- * for again when a server says MOVED, when a subscription ends because its slot has moved,
- * and while a node that it names is not to be reached. A bucket whose node is unreachable
- * has no way: what is asked of it is answered NULL, and when its node is back, or the map
- * names another, the core repeats everything that was unanswered (hf__redis_pulse). The
- * store is up when every node of the first map has been reached or tried. */
+ * Seeds may be replicas, which know the map, too: they send us on (MOVED). The store is up
+ * when every node of the first map has been reached or tried, and while one is.
+ *
+ * When the map is asked for again: a server has said MOVED, or has ended a subscription,
+ * because a slot has moved; a connection was lost; a bucket owes, and its node is up; and
+ * while a node that the map names is not up, one that it does not name is still there, or a
+ * bucket is nobody's. A question that has no answer, or an error, is asked again; if no
+ * node is up, the next that comes up is asked. Each time it is another node's turn: one may
+ * be behind, or have left.
+ *
+ * Because the one that tells may be behind, its map changes less than it says: a node that
+ * was tried and is not up does not take a bucket from one that is up; and of the nodes that
+ * it does not name those stay that are up and serve a bucket or owe us an answer: what is
+ * under way there could be executed after we had gone (G7). What a server says of itself
+ * (MOVED) holds at once.
+ *
+ * A bucket has a way while the node of its slot is up. Without one, what is asked is
+ * answered NULL. The core must repeat that, but only that: a client may hold a hundred
+ * thousand names at the other nodes. Two flags of a bucket say what is to be done:
+ *
+ *   unheard  a server has ended a subscription: the slot went elsewhere, and may be back.
+ *            The next map that places the bucket counts as a move, also to the same node.
+ *   owes     its tickets are to be asked about again.
+ *     set      before a request of the bucket is answered NULL, wherever it was sent (a
+ *              slot that is being moved has two nodes); when the bucket moves; when its
+ *              node comes up, which may have lost what it had
+ *     cleared  in repeat(), if the bucket has a way: ev_back has just named its tickets,
+ *              or UP, which names all
+ *
+ * Why nothing is forgotten: repeat() follows every map, and every node that comes up. A
+ * bucket that owes gets its way by one of the two, or by MOVED, which asks for a map; and
+ * if it begins to owe while it has a way, it asks for a map itself. What the core sends
+ * after ev_back, and is answered NULL again, sets the flag again.
+ *
+ * Why messages are heard (G4): where a bucket is wanted its channel is subscribed to when
+ * it moves to a node that is up, when its node comes up, and on every new connection for
+ * messages; the confirmation makes everybody look who waits there (wake.c). Follows are
+ * subscribed to again by repeat(), for every node with a bucket that owed. */
 #include "driver/redis/redis.h"
 
 #include <stdlib.h>
@@ -19,7 +51,9 @@ struct cluster {
     struct redis *redis;
     struct timer again;
     bool asked, loaded, stale;
-    unsigned turn; /* whose it is to be asked */
+    unsigned turn;             /* whose it is to be asked */
+    struct node *slots[SLOTS]; /* NULL: nobody's */
+    bool owes[BUCKETS];
 };
 
 static void ask(struct redis *);
@@ -32,7 +66,7 @@ static void fired(struct timer *t)
     hf__redis_conn_flush(r);
 }
 
-static void ask_later(struct redis *r)
+void hf__redis_cluster_ask_later(struct redis *r)
 {
     struct env *env = r->store.env;
 
@@ -51,7 +85,7 @@ struct node *hf__redis_cluster_node(struct redis *r, const char *host, uint16_t 
     }
     n = hf__redis_node_new(r, host, port, NULL);
     if (n)
-        hf__redis_node_start(n);
+        hf__link_start(&n->commands.link);
     return n;
 }
 
@@ -61,8 +95,9 @@ static bool slots_entry(const redisReply *e)
 {
     return e->type == REDIS_REPLY_ARRAY && e->elements >= 3 &&
            e->element[0]->type == REDIS_REPLY_INTEGER &&
-           e->element[1]->type == REDIS_REPLY_INTEGER &&
-           e->element[2]->type == REDIS_REPLY_ARRAY && e->element[2]->elements >= 2 &&
+           e->element[1]->type == REDIS_REPLY_INTEGER && e->element[0]->integer >= 0 &&
+           e->element[1]->integer < SLOTS && e->element[2]->type == REDIS_REPLY_ARRAY &&
+           e->element[2]->elements >= 2 &&
            (e->element[2]->element[0]->type == REDIS_REPLY_STRING ||
             e->element[2]->element[0]->type == REDIS_REPLY_NIL) &&
            e->element[2]->element[1]->type == REDIS_REPLY_INTEGER;
@@ -83,29 +118,40 @@ static struct node *entry_node(struct redis *r, const redisReply *e,
                                     : NULL;
 }
 
-/* The map says so. A teller may be behind: a node that is not to be reached does not take
- * the place of one that serves. True: the bucket had another node before. */
-static bool place_bucket(struct redis *r, unsigned b, struct node *n)
+struct node *hf__redis_cluster_of(const struct redis *r, unsigned bucket)
 {
-    struct node *old = r->buckets[b];
-    bool again = r->unheard[b];
-
-    if (old == n ? !again : old && node_up(old) && n->tried && !node_up(n))
-        return false;
-    r->unheard[b] = false;
-    r->buckets[b] = n;
-    if (node_up(n) && r->bucket_wanted[b])
-        hf__redis_wake_again(r, n, b);
-    if (node_up(n) && again)
-        hf__redis_follows_subscribe(r, n);
-    return old != n;
+    return r->cluster->slots[hf__redis_bucket_slot(bucket)];
 }
 
-/* Returns whether a bucket has got another node. */
-static bool read_map(struct redis *r, const redisReply *reply, const struct node *teller)
+/* It has got another node, or the same again: it is asked, and heard, there. */
+static void bucket_moved(struct redis *r, unsigned bucket)
 {
-    bool moved = false;
+    struct node *n = hf__redis_node_of(r, bucket);
 
+    r->cluster->owes[bucket] = true;
+    r->unheard[bucket] = false;
+    if (n && r->bucket_wanted[bucket])
+        hf__redis_wake_again(r, n, bucket);
+}
+
+/* The map has placed it; `was`: where it was before. */
+static void place_bucket(struct redis *r, unsigned bucket, struct node *was)
+{
+    struct node **at = &r->cluster->slots[hf__redis_bucket_slot(bucket)];
+
+    if (*at != was && was && node_up(was) && (*at)->tried && !node_up(*at))
+        *at = was;
+    else if (*at != was || r->unheard[bucket])
+        bucket_moved(r, bucket);
+}
+
+void hf__redis_cluster_read(struct redis *r, const redisReply *reply,
+                            const struct node *teller)
+{
+    struct node *was[BUCKETS];
+
+    for (unsigned b = 0; b < BUCKETS; b++)
+        was[b] = hf__redis_cluster_of(r, b);
     list_for(l, &r->nodes)
         container_of(l, struct node, in_redis)->wanted = false;
     for (size_t i = 0; i < reply->elements; i++) {
@@ -115,27 +161,23 @@ static bool read_map(struct redis *r, const redisReply *reply, const struct node
         if (!n)
             continue;
         n->wanted = true;
-        for (unsigned b = 0; b < BUCKETS; b++) {
-            long long slot = hf__redis_bucket_slot(b);
-
-            if (slot >= e->element[0]->integer && slot <= e->element[1]->integer)
-                moved = place_bucket(r, b, n) || moved;
-        }
+        for (long long s = e->element[0]->integer; s <= e->element[1]->integer; s++)
+            r->cluster->slots[s] = n;
     }
-    return moved;
+    for (unsigned b = 0; b < BUCKETS; b++)
+        place_bucket(r, b, was[b]);
 }
 
 static bool serves(const struct redis *r, const struct node *n)
 {
     for (unsigned b = 0; b < BUCKETS; b++)
-        if (r->buckets[b] == n)
+        if (hf__redis_cluster_of(r, b) == n)
             return true;
     return false;
 }
 
-/* Drops nodes that the map does not name, but none with which we are not done: the teller
- * may be behind, and what is under way there could be executed after we had gone (G7).
- * Returns whether there is one. */
+/* Drops the nodes that the map does not name and with which we are done. Returns whether
+ * one is left. */
 static bool drop_unwanted(struct redis *r, const struct node *teller)
 {
     bool left = false;
@@ -149,9 +191,9 @@ static bool drop_unwanted(struct redis *r, const struct node *teller)
             left = true;
             continue;
         }
-        for (unsigned b = 0; b < BUCKETS; b++)
-            if (r->buckets[b] == n)
-                r->buckets[b] = NULL;
+        for (unsigned s = 0; s < SLOTS; s++)
+            if (r->cluster->slots[s] == n)
+                r->cluster->slots[s] = NULL;
         hf__redis_conn_lose_all(n);
         hf__redis_node_free(n);
     }
@@ -178,7 +220,7 @@ static bool any_away(const struct redis *r)
             return true;
     }
     for (unsigned b = 0; b < BUCKETS; b++)
-        if (!r->buckets[b])
+        if (!hf__redis_cluster_of(r, b))
             return true;
     return false;
 }
@@ -194,6 +236,50 @@ bool hf__redis_cluster_up(const struct redis *r)
             return true;
     }
     return false;
+}
+
+/* ---- asking again ---------------------------------------------------------------- */
+
+void hf__redis_cluster_owes(struct redis *r, unsigned bucket)
+{
+    r->cluster->owes[bucket] = true;
+    if (hf__redis_node_of(r, bucket))
+        hf__redis_cluster_ask_later(r); /* and then again */
+}
+
+static bool is_owed(struct redis *r, unsigned bucket)
+{
+    return r->cluster->owes[bucket] && hf__redis_node_of(r, bucket);
+}
+
+static bool concerns(struct store *s, const struct ticket *t)
+{
+    return is_owed(redis_of(s), hf__redis_bucket(t->name, t->name_len));
+}
+
+/* A node or a map has come. */
+static void repeat(struct redis *r)
+{
+    bool was_up = r->up, any = false;
+
+    hf__redis_state(r, NULL);
+    if (!r->up)
+        return;
+    list_for(l, &r->nodes) {
+        struct node *n = container_of(l, struct node, in_redis);
+        bool owed = false;
+
+        for (unsigned b = 0; b < BUCKETS && !owed; b++)
+            owed = is_owed(r, b) && hf__redis_cluster_of(r, b) == n;
+        if (owed && was_up) /* else UP has told it to all */
+            hf__redis_follows_subscribe(r, n);
+        any = any || owed;
+    }
+    if (any && was_up)
+        ev_back(&r->store, concerns);
+    for (unsigned b = 0; b < BUCKETS && any; b++)
+        if (is_owed(r, b))
+            r->cluster->owes[b] = false;
 }
 
 /* ---- the question ---------------------------------------------------------------- */
@@ -220,7 +306,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 
     c->asked = false;
     if (!reply) {
-        ask_later(r);
+        hf__redis_cluster_ask_later(r);
     } else if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0) {
         if (reply->type == REDIS_REPLY_ERROR)
             hf__redis_reply_error(r, reply, &err);
@@ -228,18 +314,16 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
             hf__fail(&err, HF_EUNREACHABLE, 0, teller->shown,
                      "the cluster serves no slots");
         hf__redis_state(r, &err);
-        ask_later(r);
+        hf__redis_cluster_ask_later(r);
     } else {
-        bool moved = read_map(r, reply, teller), first = !c->loaded;
-        bool left = drop_unwanted(r, teller);
+        bool left;
 
+        hf__redis_cluster_read(r, reply, teller);
         c->loaded = true;
-        if (moved && !first)
-            hf__redis_pulse(r);
-        else
-            hf__redis_state(r, NULL);
+        left = drop_unwanted(r, teller);
+        repeat(r);
         if (any_away(r) || left || c->stale)
-            ask_later(r);
+            hf__redis_cluster_ask_later(r);
         c->stale = false;
     }
 }
@@ -278,7 +362,7 @@ static void ask(struct redis *r)
         return; /* the next that is greeted is asked */
     q = hf__redis_request_new(&type, sizeof(struct question), 0);
     if (!q) {
-        ask_later(r);
+        hf__redis_cluster_ask_later(r);
         return;
     }
     container_of(q, struct question, q)->teller = teller;
@@ -286,23 +370,18 @@ static void ask(struct redis *r)
     hf__redis_conn_send(&teller->commands, q);
 }
 
-void hf__redis_cluster_stale(struct redis *r)
-{
-    ask_later(r);
-}
-
 void hf__redis_cluster_ready(struct node *n)
 {
     struct redis *r = n->redis;
 
     for (unsigned b = 0; b < BUCKETS; b++)
-        if (r->bucket_wanted[b] && r->buckets[b] == n)
-            hf__redis_wake_again(r, n, b); /* its messages may have come all the time */
+        if (hf__redis_cluster_of(r, b) == n) {
+            r->cluster->owes[b] = true;
+            if (r->bucket_wanted[b]) /* its messages may have come all the time */
+                hf__redis_wake_again(r, n, b);
+        }
     ask(r);
-    if (r->up)
-        hf__redis_pulse(r);
-    else
-        hf__redis_state(r, NULL);
+    repeat(r);
 }
 
 void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
@@ -313,26 +392,24 @@ void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
     if (!n)
         return;
     n->wanted = true;
-    for (unsigned b = 0; b < BUCKETS; b++)
-        if (hf__redis_bucket_slot(b) == slot && r->buckets[b] != n) {
-            r->buckets[b] = n;
-            if (r->bucket_wanted[b] && node_up(n))
-                hf__redis_wake_again(r, n, b);
-        }
-    ask_later(r);
+    if (r->cluster->slots[slot] != n) {
+        r->cluster->slots[slot] = n;
+        for (unsigned b = 0; b < BUCKETS; b++)
+            if (hf__redis_bucket_slot(b) == slot)
+                bucket_moved(r, b);
+    }
+    hf__redis_cluster_ask_later(r);
 }
 
-int hf__redis_cluster_start(struct redis *r, const struct url *url, uint16_t port,
-                            hf_error *err)
+int hf__redis_cluster_start(struct redis *r, hf_error *err)
 {
     r->cluster = calloc(1, sizeof *r->cluster);
     if (!r->cluster)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a cluster");
     r->cluster->redis = r;
     timer_init(&r->cluster->again, fired);
-    for (size_t i = 0; i < url->nhosts; i++)
-        if (!hf__redis_cluster_node(r, url->hosts[i].host,
-                                    url->hosts[i].port ? url->hosts[i].port : port))
+    for (size_t i = 0; i < r->open.nhosts; i++)
+        if (!hf__redis_cluster_node(r, r->open.hosts[i].host, r->open.hosts[i].port))
             return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     return 0;
 }

@@ -9,10 +9,10 @@
  * forgotten a script gets its text (NOSCRIPT), a moved slot another node (MOVED, ASK), a
  * line that is just being moved another try a little later (TRYAGAIN). CROSSSLOT comes
  * from a proxy that hides shards behind one address: from then on lines are renewed and
- * listed apart, as in a cluster. A server that is
- * loading or has become a replica is as good as gone: the connection is given up, and
- * another is opened. Every request of a lost connection is answered NULL, which is neither
- * yes nor no (G7): the core repeats it once the node is up again. */
+ * listed by bucket, as in a cluster. A server that is loading or has become a replica is as
+ * good as gone: the connection is given up, and another is opened. Every request of a lost
+ * connection is answered NULL, which is neither yes nor no (G7): the core repeats it once
+ * the node is up again. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -153,6 +153,7 @@ void hf__redis_request_send(struct redis *r, struct redis_call *q)
 
 void hf__redis_conn_flush(struct redis *r)
 {
+    hf__scripted_flush(&r->scripted);
     hf__link_flush(&r->dirty);
 }
 
@@ -232,17 +233,11 @@ static void build_asking(struct redis *r, struct redis_call *q, struct command *
     hf__redis_command_text(c, "ASKING");
 }
 
-static void ignore(struct redis *r, struct redis_call *q, const redisReply *reply)
-{
-    (void)r;
-    (void)q;
-    (void)reply;
-}
-
 /* The next command may touch a slot that is on its way here. */
 static bool send_asking(struct conn *conn)
 {
-    static const struct request_type asking = { build_asking, ignore, false };
+    static const struct request_type asking = { build_asking, hf__redis_answer_ignored,
+                                                false };
     struct redis_call *q = hf__redis_request_new(&asking, sizeof *q, 0);
 
     if (q)
@@ -262,7 +257,7 @@ static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisRep
     uint16_t port;
 
     if (!parse_place(conn, reply->str, &slot, host, &port)) {
-        hf__redis_cluster_stale(r);
+        hf__redis_cluster_ask_later(r);
     } else {
         if (!ask)
             hf__redis_cluster_moved(r, slot, host, port);
@@ -283,6 +278,8 @@ static bool repeated(struct conn *conn, struct redis_call *q, const redisReply *
     struct redis *r = conn->node->redis;
 
     if (!q->type->line || reply->type != REDIS_REPLY_ERROR)
+        return false;
+    if (q->divisible && starts(reply, "TRYAGAIN"))
         return false;
     if (starts(reply, "TRYAGAIN") || starts(reply, "BUSY ") ||
         starts(reply, "CLUSTERDOWN")) {
@@ -471,7 +468,12 @@ static void down(struct link *k, const hf_error *err)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    answer(conn_at(k)->node->redis, container_of(c, struct redis_call, call), NULL);
+    struct redis *r = conn_at(k)->node->redis;
+    struct redis_call *q = container_of(c, struct redis_call, call);
+
+    if (r->cluster && q->type->line)
+        hf__redis_cluster_owes(r, q->bucket);
+    answer(r, q, NULL);
 }
 
 static void lost(struct link *k, const hf_error *err)

@@ -25,40 +25,27 @@ struct greeting {
     enum script_id script; /* LOAD */
 };
 
+enum { WORDS = 4 };
+static const char *const plain[][WORDS] = {
+    [SETNAME] = { "CLIENT", "SETNAME", "holdfast" },
+    [ID] = { "CLIENT", "ID" },
+    [INFO] = { "INFO" },
+    [FSYNC] = { "CONFIG", "GET", "appendfsync" },
+    [KNOWS] = { "COMMAND", "INFO", "DELIFEQ", "DELEX" }, /* Valkey 9.0, Redis 8.4 */
+    [MINIMUM] = { "CONFIG", "GET", "min-replicas-to-write" },
+    [SAVE] = { "CONFIG", "GET", "save" },
+};
+
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct greeting *g = container_of(q, struct greeting, q);
+    size_t n = 0;
 
     switch (g->stage) {
     case SELECT:
         hf__redis_command_begin(c, 2);
         hf__redis_command_text(c, "SELECT");
         hf__redis_command_number(c, r->db);
-        break;
-    case SETNAME:
-        hf__redis_command_begin(c, 3);
-        hf__redis_command_text(c, "CLIENT");
-        hf__redis_command_text(c, "SETNAME");
-        hf__redis_command_text(c, "holdfast");
-        break;
-    case ID:
-        hf__redis_command_begin(c, 2);
-        hf__redis_command_text(c, "CLIENT");
-        hf__redis_command_text(c, "ID");
-        break;
-    case INFO:
-        hf__redis_command_begin(c, 1);
-        hf__redis_command_text(c, "INFO");
-        break;
-    case FSYNC:
-    case MINIMUM:
-    case SAVE:
-        hf__redis_command_begin(c, 3);
-        hf__redis_command_text(c, "CONFIG");
-        hf__redis_command_text(c, "GET");
-        hf__redis_command_text(c, g->stage == SAVE      ? "save"
-                                  : g->stage == MINIMUM ? "min-replicas-to-write"
-                                                        : "appendfsync");
         break;
     case LOAD:
         hf__redis_command_begin(c, 3);
@@ -67,19 +54,19 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
         hf__redis_command_arg(c, hf__redis_scripts[g->script].text,
                               hf__redis_scripts[g->script].len);
         break;
-    case KNOWS:
-        hf__redis_command_begin(c, 4);
-        hf__redis_command_text(c, "COMMAND");
-        hf__redis_command_text(c, "INFO");
-        hf__redis_command_text(c, "DELIFEQ"); /* Valkey 9.0 */
-        hf__redis_command_text(c, "DELEX");   /* Redis 8.4 */
-        break;
     case KILL:
         hf__redis_command_begin(c, 4);
         hf__redis_command_text(c, "CLIENT");
         hf__redis_command_text(c, "KILL");
         hf__redis_command_text(c, "ID");
         hf__redis_command_number(c, g->node->old_id);
+        break;
+    default:
+        while (n < WORDS && plain[g->stage][n])
+            n++;
+        hf__redis_command_begin(c, n);
+        for (size_t i = 0; i < n; i++)
+            hf__redis_command_text(c, plain[g->stage][i]);
         break;
     }
 }

@@ -10,8 +10,7 @@
  * When it was lost, messages may have been lost with it, so everybody who waits looks once
  * it is confirmed again (G4); until then the safety look finds grants.
  *
- * In a cluster one lost node does not make the store down: when it is back, the store goes
- * down and up for a moment, and the core repeats what was unanswered. */
+ * In a cluster one lost node does not make the store down: cluster.c. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include <string.h>
 
 static void commands_lost(struct conn *);
+static void messages_lost(struct conn *);
 
 static void show(struct node *n)
 {
@@ -48,6 +48,7 @@ struct node *hf__redis_node_new(struct redis *r, const char *host, uint16_t port
     n->commands.greet = hf__redis_greet;
     n->commands.lost = commands_lost;
     n->messages.greet = hf__redis_wake_greet;
+    n->messages.lost = messages_lost;
     n->messages.message = hf__redis_wake;
     show(n);
     list_push(&r->nodes, &n->in_redis);
@@ -66,11 +67,6 @@ void hf__redis_node_free(struct node *n)
     free(n);
 }
 
-void hf__redis_node_start(struct node *n)
-{
-    hf__link_start(&n->commands.link);
-}
-
 static void commands_lost(struct conn *conn)
 {
     struct node *n = conn->node;
@@ -85,7 +81,13 @@ static void commands_lost(struct conn *conn)
     else if (r->topology == TOPOLOGY_SENTINEL)
         hf__redis_sentinel_lost(r);
     else if (r->topology == TOPOLOGY_CLUSTER)
-        hf__redis_cluster_stale(r);
+        hf__redis_cluster_ask_later(r);
+}
+
+/* Messages may be lost from now on. */
+static void messages_lost(struct conn *conn)
+{
+    conn->node->asked_all = false;
 }
 
 void hf__redis_node_ready(struct node *n)
@@ -93,8 +95,10 @@ void hf__redis_node_ready(struct node *n)
     struct redis *r = n->redis;
 
     hf__link_up(&n->commands.link);
-    if (n->listen_wanted)
+    if (n->listen_wanted) {
+        n->asked_all = n->messages.link.state == LINK_CLOSED;
         hf__link_start(&n->messages.link);
+    }
     if (r->topology == TOPOLOGY_REDLOCK)
         hf__redlock_ready(n);
     if (r->topology == TOPOLOGY_CLUSTER)
@@ -134,12 +138,14 @@ void hf__redis_node_move(struct node *n, const char *host, uint16_t port)
     n->id = n->old_id = 0;
     hf__redis_node_aim(n, host, port);
     hf__link_forgive(&n->commands.link);
-    hf__redis_node_start(n);
+    hf__link_start(&n->commands.link);
 }
 
 struct node *hf__redis_node_of(struct redis *r, unsigned bucket)
 {
-    struct node *n = r->one ? r->one : r->buckets[bucket];
+    struct node *n = r->one       ? r->one
+                     : r->cluster ? hf__redis_cluster_of(r, bucket)
+                                  : r->voters[bucket];
 
     return n && node_up(n) ? n : NULL;
 }
@@ -170,17 +176,4 @@ void hf__redis_state(struct redis *r, const hf_error *err)
         ev_store(&r->store, STORE_UP, NULL);
         hf__redis_follows_subscribe(r, NULL);
     }
-}
-
-/* A node of several is back: what was asked of it is to be asked again. */
-void hf__redis_pulse(struct redis *r)
-{
-    if (r->up) {
-        hf_error err;
-
-        r->up = false;
-        hf__fail(&err, HF_EUNREACHABLE, 0, r->shown, "a node was lost");
-        ev_store(&r->store, STORE_DOWN, &err);
-    }
-    hf__redis_state(r, NULL);
 }

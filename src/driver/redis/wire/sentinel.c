@@ -16,8 +16,7 @@
 struct sentinel {
     struct redis *redis;
     struct node *talker; /* the sentinel that we talk to */
-    struct url_host *hosts;
-    size_t n, next;
+    size_t next;         /* of the hosts of the URL */
     bool asked;
     struct timer again;
 };
@@ -26,7 +25,8 @@ enum { PAUSE_US = 50000 };
 
 static void next_sentinel(struct sentinel *s)
 {
-    const struct url_host *h = &s->hosts[s->next++ % s->n];
+    const struct opening *o = &s->redis->open;
+    const struct opening_host *h = &o->hosts[s->next++ % o->nhosts];
 
     hf__redis_node_aim(s->talker, h->host, h->port);
 }
@@ -156,42 +156,30 @@ static void hears(struct conn *conn, const redisReply *reply)
         go_to(r, host, port);
 }
 
-int hf__redis_sentinel_start(struct redis *r, const struct url *url, uint16_t port,
-                             hf_error *err)
+int hf__redis_sentinel_start(struct redis *r, hf_error *err)
 {
     struct env *env = r->store.env;
     struct sentinel *s = calloc(1, sizeof *s);
     uint32_t dice;
 
-    if (!s || !(s->hosts = calloc(url->nhosts, sizeof *s->hosts)))
-        goto no_memory;
+    if (!s)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     r->sentinel = s;
     s->redis = r;
     timer_init(&s->again, fired);
-    for (; s->n < url->nhosts; s->n++) {
-        s->hosts[s->n].host = strdup(url->hosts[s->n].host);
-        s->hosts[s->n].port = url->hosts[s->n].port ? url->hosts[s->n].port : port;
-        if (!s->hosts[s->n].host)
-            goto no_memory;
-    }
     s->talker = hf__redis_node_new(r, NULL, 0, NULL);
     if (!s->talker)
-        goto no_memory;
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     s->talker->commands.greet = talker_greets;
     s->talker->commands.lost = talker_lost;
-    s->talker->commands.link.choices = s->n;
+    s->talker->commands.link.choices = r->open.nhosts;
     s->talker->messages.greet = hears_greets;
     s->talker->messages.message = hears;
     env->random(env, &dice, sizeof dice);
-    s->next = dice % s->n; /* many clients do not all ask the first */
+    s->next = dice % r->open.nhosts; /* many clients do not all ask the first */
     next_sentinel(s);
-    hf__redis_node_start(s->talker);
+    hf__link_start(&s->talker->commands.link);
     return 0;
-
-no_memory:
-    if (s && !r->sentinel)
-        free(s);
-    return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
 }
 
 void hf__redis_sentinel_done(struct redis *r)
@@ -202,8 +190,5 @@ void hf__redis_sentinel_done(struct redis *r)
         return;
     r->sentinel = NULL;
     r->store.env->timer(r->store.env, &s->again, LOOP_NEVER);
-    for (size_t i = 0; i < s->n; i++)
-        free(s->hosts[i].host);
-    free(s->hosts);
     free(s);
 }
