@@ -183,11 +183,13 @@ static void choose_raw(struct bench *b)
 
 static int choose_store(struct cli *cli, struct bench *b)
 {
+    struct cli_source source = { .url = NULL };
     int status = 0;
 
     b->own = !cli->url && !getenv("HOLDFAST_URL") && !getenv("HOLDFAST_URL_FILE");
     if (!b->own)
-        status = cli_url(cli, &b->url);
+        status = cli_find_source(cli, &source);
+    b->url = source.url;
     if (status == 0)
         status = make_folder(b);
     if (status)
@@ -264,7 +266,7 @@ static int measure(struct cli *cli, const char *command, int argc, char **argv)
             char shown[256];
 
             return cli_usage(cli, "there is no case %s",
-                             cli_text(shown, sizeof shown, argv[i]));
+                             cli_word(shown, sizeof shown, argv[i]));
         }
     b.named = argc > at;
     b.progress = isatty(STDERR_FILENO);

@@ -1,11 +1,10 @@
-/* break.c: takes a hold away from its owner.
+/* break.c: takes a hold, or a place in the queue, away from its owner.
  *
  * Goes well: shows the ticket, asks, and ends its renewal: the owner is told, and the
  * line moves at the ticket's expiry. With --now the next is admitted at once, and from
  * then on only the fence protects the resource. Goes wrong: the ticket that was shown is
  * broken or nothing is (75); if another holder came while the question stood, that one is
- * not touched (G8). Without a terminal to ask on, --yes is needed, and is asked for
- * before anything is looked at. */
+ * not touched (G8). Without a terminal to ask on, --yes is needed. */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -17,6 +16,7 @@ struct breaking {
     const char *name;
     char shown[CLI_TEXT]; /* the name, escaped */
     uint64_t fence;       /* --fence, or 0 */
+    const char *id;       /* --id, or NULL: also one that waits */
     bool all, now, yes;
 };
 
@@ -35,6 +35,9 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     case 'y':
         b->yes = true;
         break;
+    case 'i':
+        b->id = value;
+        break;
     default:
         if (!cli_number(value, UINT64_MAX, &b->fence) || b->fence == 0) {
             cli_usage(b->cli, "--fence '%s': wants the number that 'holdfast show' prints",
@@ -47,6 +50,8 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
 
 static bool chosen(const struct breaking *b, const hf_ticket *t)
 {
+    if (b->id)
+        return strcmp(hf_ticket_id(t), b->id) == 0;
     return hf_ticket_position(t) == 0 && (!b->fence || hf_ticket_fence(t) == b->fence);
 }
 
@@ -58,7 +63,9 @@ static int choose(const struct breaking *b, const hf_line *line)
     for (size_t i = 0; i < tickets; i++)
         n += chosen(b, hf_line_ticket(line, i));
     if (n == 0) {
-        if (b->fence)
+        if (b->id)
+            cli_say("no ticket of %s has this id: nothing to break", b->shown);
+        else if (b->fence)
             cli_say("no holder of %s has the fence %" PRIu64 ": nothing to break", b->shown,
                     b->fence);
         else
@@ -113,11 +120,22 @@ static int64_t rest_of(hf_client *client, const struct breaking *b, const hf_lin
     return most;
 }
 
+static bool waits(const struct breaking *b, const hf_line *line)
+{
+    for (size_t i = 0; i < hf_line_tickets(line); i++)
+        if (chosen(b, hf_line_ticket(line, i)))
+            return hf_ticket_position(hf_line_ticket(line, i)) > 0;
+    return false;
+}
+
 static void report(hf_client *client, const struct breaking *b, const hf_line *line)
 {
-    int64_t ms = b->now ? 0 : rest_of(client, b, line);
+    bool waiter = waits(b, line);
+    int64_t ms = b->now || waiter ? 0 : rest_of(client, b, line);
 
-    if (b->now)
+    if (waiter)
+        cli_say("that place in the queue of %s is taken away", b->shown);
+    else if (b->now)
         cli_say(
             "%s was taken away at once; its owner may still be at work until it notices: "
             "only the fence protects now",
@@ -161,12 +179,15 @@ static int break_line(hf_client *client, const struct breaking *b)
 {
     hf_list *list = NULL;
     hf_error err;
-    int rc = hf_look(client, b->name, &list, &err);
+    int rc = client ? hf_look(client, b->name, &list, &err) : 0;
 
     if (rc < 0)
         return cli_fail(&err);
     rc = choose(b, hf_list_at(list, 0));
-    if (rc == 0 && !confirmed(b)) {
+    if (rc == 0 && !b->yes && !(isatty(STDIN_FILENO) && isatty(STDERR_FILENO))) {
+        rc = cli_usage(b->cli, "there is no terminal to ask on: add --yes to break %s",
+                       b->shown);
+    } else if (rc == 0 && !confirmed(b)) {
         cli_say("nothing was broken");
         rc = EXIT_BUSY;
     } else if (rc == 0) {
@@ -186,12 +207,9 @@ static int run(struct cli *cli, int argc, char **argv)
         return cli_ended(at);
     b.name = argv[at];
     cli_text(b.shown, sizeof b.shown, b.name);
-    if (b.fence && b.all)
-        return cli_usage(cli, "--fence and --all exclude each other");
-    if (!b.yes && !(isatty(STDIN_FILENO) && isatty(STDERR_FILENO)))
-        return cli_usage(cli, "there is no terminal to ask on: add --yes to break %s",
-                         b.shown);
-    rc = cli_open(cli, NULL, &client);
+    if ((b.fence != 0) + b.all + (b.id != NULL) > 1)
+        return cli_usage(cli, "--fence, --id and --all exclude each other");
+    rc = cli_open_existing(cli, b.name, &client, NULL);
     if (rc)
         return rc;
     rc = break_line(client, &b);
@@ -201,6 +219,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 static const struct cli_option options[] = {
     { 0, "fence", "N", "the holder with this fence, of several" },
+    { 0, "id", "ID", "this ticket: also of one who waits ('show' prints it)" },
     { 0, "all", NULL, "all holders" },
     { 0, "now", NULL, "admit the next at once: only the fence protects then" },
     { 'y', "yes", NULL, "do not ask" },
@@ -209,7 +228,7 @@ static const struct cli_option options[] = {
 
 const struct cli_verb verb_break = {
     .name = "break",
-    .usage = "holdfast [-u URL] break [--fence N | --all] [--now] [--yes] NAME",
+    .usage = "holdfast [-u URL] break [--fence N | --id ID | --all] [--now] [--yes] NAME",
     .help = "Take NAME away from its holder.",
     .details = "Shows the holder and asks. By default only ends the renewal: the owner "
                "is told,\n"

@@ -1,6 +1,6 @@
 /* cli.h: what the verbs of the command share. The command uses public symbols only; of the
  * library's own helpers util/text.c and util/secret.c are compiled in. What
- * common.c, options.c and text.c have is shared with holdfast-bench, too. */
+ * common.c, source.c, options.c and text.c have is shared with holdfast-bench, too. */
 #ifndef HF_CLI_H
 #define HF_CLI_H
 
@@ -24,6 +24,7 @@
     X(LOST, 76, "the lock was lost while the command ran", HF_ELOST)                       \
     X(REFUSED, 77, "refused by the store: login or rights", HF_EAUTH)                      \
     X(NOTSUP, 78, "not supported by this store", HF_ENOTSUP)                               \
+    X(TIMEOUT, 124, "the command was ended by --at-most", HF_OK)                           \
     X(NOEXEC, 126, "the command cannot be executed", HF_OK)                                \
     X(NOTFOUND, 127, "the command was not found", HF_OK)
 
@@ -36,7 +37,7 @@ enum {
 struct cli {
     const char *url;  /* -u, or NULL */
     const char *verb; /* "run" */
-    bool verbose;     /* warnings of the library are shown */
+    bool verbose;     /* -v before the verb */
 };
 
 /* ---- options.c ------------------------------------------------------------------- */
@@ -57,8 +58,8 @@ struct cli_verb {
     int (*run)(struct cli *, int argc, char **argv);
 };
 
-extern const struct cli_verb verb_run, verb_ls, verb_show, verb_wait, verb_break,
-    verb_bench, verb_backends, verb_version;
+extern const struct cli_verb verb_run, verb_acquire, verb_renew, verb_release, verb_ls,
+    verb_show, verb_wait, verb_break, verb_bench, verb_backends, verb_version;
 
 /* Of a verb that is a program of its own: the rest of its help stands there. */
 #define CLI_BENCH_HELP "Measure holdfast beside the least that this machine could do."
@@ -91,15 +92,26 @@ void cli_help(FILE *, const struct cli_verb *);
 void cli_begin(void);
 int cli_end(int status);
 
-/* The URL: -u, else $HOLDFAST_URL, else the file of $HOLDFAST_URL_FILE (refused if others
- * may read it), else "local:". *ret is malloc'd. Returns 0 or an exit status, having said
- * why. */
-int cli_url(const struct cli *, char **ret);
-int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* the same */
-void cli_log(const struct cli *, hf_options *); /* with -v: shows what the library logs */
+int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* 0, exit status */
+/* For verbs that take no lock: makes no store. 0 with *ret NULL: there is none, which has
+ * been said, so nobody holds `name` (NULL: anything). *ret_url is its URL without secrets,
+ * malloc'd; may be NULL. */
+int cli_open_existing(const struct cli *, const char *name, hf_client **ret,
+                      char **ret_url);
+
+/* A warning is said on a terminal; with CLI_VERBOSE everywhere, with CLI_QUIET nowhere.
+ * Those of the library come through the log: cli_open sees to it, cli_log for other calls.
+ */
+enum cli_volume { CLI_NORMAL, CLI_QUIET, CLI_VERBOSE };
+void cli_set_volume(enum cli_volume);
+void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cli_log(hf_options *);
 
 /* What hf__parse_time (util/text.h) takes. */
-#define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h; at most 366 days"
+#define CLI_TIME "wants a time such as 2.5, 500ms, 30s, 5m, 1h30m, 2d; at most 366 days"
+/* "user: program": a note for those who give none. `program` may be NULL. Returns buf. */
+const char *cli_note(char *buf, size_t size, const char *program);
+
 bool cli_number(const char *text, uint64_t most, uint64_t *ret);
 int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
 
@@ -112,12 +124,27 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int cli_usage(const struct cli *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* ---- source.c -------------------------------------------------------------------- */
+
+struct cli_source {
+    char *url;       /* with its secrets */
+    char from[4352]; /* "-u", "HOLDFAST_URL", "/etc/holdfast.conf" ...; not escaped */
+};
+
+/* Which store? 0 or an exit status, having said why. */
+int cli_find_source(const struct cli *, struct cli_source *ret);
+void cli_free_source(struct cli_source *);
+int cli_fail_source(const struct cli_source *, hf_error *); /* cli_fail of its hf_open */
+
 /* ---- text.c ---------------------------------------------------------------------- */
 
 enum { CLI_TEXT = 4 * 1024 + 1 }; /* holds any escaped name or note */
 
 /* Text for a terminal: control characters escaped. Returns buf. */
 const char *cli_text(char *buf, size_t size, const char *text);
+/* The same in quotes, of a word that does not belong where it stands: it may be a URL with
+ * a password, and is not shown then. */
+const char *cli_word(char *buf, size_t size, const char *text);
 /* "3.2 s", "5 min", "2 h 10 min". Returns buf. */
 const char *cli_age(char *buf, size_t size, int64_t ms);
 

@@ -1,24 +1,20 @@
-/* common.c: the beginning and the end of a process, where the URL comes from, times and
+/* common.c: the beginning and the end of a process, the client, warnings, times and
  * numbers, and errors as messages and statuses.
  *
- * Goes well: a client of the store that -u, the environment or the default names. Goes
- * wrong: a setting that is there but cannot be used is an error, never a reason to fall
- * back: a misspelt store must not turn into the local one and let two machines in. No
- * message quotes the URL itself, which may hold a password; the library's texts carry
- * none either (G11). */
+ * Goes well: a client of the store that source.c names. Goes wrong: an exit status, and the
+ * library's own text, which carries no secret (G11). */
 #include "cli.h"
 #include "util/secret.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <pwd.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { URL_FILE_MAX = 4096 };
 
 __attribute__((format(printf, 2, 0))) static void say(const char *verb, const char *fmt,
                                                       va_list ap)
@@ -54,13 +50,14 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 /* ---- the process ----------------------------------------------------------------- */
 
 /* A closed 0, 1 or 2 would be given to the next file that is opened, and a message would
- * then be written into the store. */
+ * then be written into the store. For reading only: output to a closed 1 is an error. */
 void cli_begin(void)
 {
     int fd;
 
     do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the command finds it closed again */
+        fd =
+            open("/dev/null", O_RDONLY | O_CLOEXEC); /* the command finds it closed again */
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd > STDERR_FILENO)
         close(fd);
@@ -75,160 +72,139 @@ int cli_end(int status)
     return status;
 }
 
-/* ---- the URL --------------------------------------------------------------------- */
+/* ---- warnings -------------------------------------------------------------------- */
 
-static int read_all(int fd, char *buf, size_t size)
+static enum cli_volume volume;
+
+void cli_set_volume(enum cli_volume v)
 {
-    size_t n = 0;
-
-    while (n < size) {
-        ssize_t got = read(fd, buf + n, size - n);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        n += (size_t)got;
-    }
-    return (int)n;
+    volume = v;
 }
 
-/* The file is ours alone, and a file: a FIFO would hang, and what others may write could
- * send us to a store of theirs. */
-static int check_url_file(int fd, const char *shown)
+void cli_warn(const char *fmt, ...)
 {
-    struct stat st;
+    va_list ap;
 
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        cli_say("HOLDFAST_URL_FILE: %s is not a file", shown);
-        return EXIT_USAGE;
-    }
-    if (st.st_mode & (S_IRWXG | S_IRWXO)) {
-        cli_say("HOLDFAST_URL_FILE: %s is open to others: chmod 600 it", shown);
-        return EXIT_USAGE;
-    }
-    return 0;
+    if (volume == CLI_QUIET || (volume == CLI_NORMAL && !isatty(STDERR_FILENO)))
+        return;
+    va_start(ap, fmt);
+    say("warning", fmt, ap);
+    va_end(ap);
 }
 
-static int given_url(const char *url, const char *from, char **ret)
+/* What the library warns of. A driver repeats itself at each connection; once is enough for
+ * a terminal. */
+static void on_log(void *user, int level, const char *name, const char *text)
 {
-    if (!*url) {
-        cli_say("%s is empty: name a store such as local: or leave it out", from);
-        return EXIT_USAGE;
-    }
-    *ret = strdup(url);
-    if (*ret)
-        return 0;
-    cli_say("out of memory");
-    return EXIT_SYSTEM;
-}
-
-/* The one line of the file, without the white space around it. */
-static int url_of_text(char *text, const char *shown, char **ret)
-{
-    static const char space[] = " \t\r\n";
-    char *start = text + strspn(text, space), *end = text + strlen(text);
-
-    while (end > start && strchr(space, end[-1]))
-        end--;
-    *end = '\0';
-    if (!*start || strpbrk(start, space)) {
-        cli_say("HOLDFAST_URL_FILE: %s must hold one URL and nothing else", shown);
-        return EXIT_USAGE;
-    }
-    return given_url(start, "HOLDFAST_URL_FILE", ret);
-}
-
-static int read_url_file(const char *path, char **ret)
-{
-    char text[URL_FILE_MAX + 1], shown[CLI_TEXT];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc, n = 0;
-
-    cli_text(shown, sizeof shown, path);
-    if (fd < 0) {
-        cli_say("HOLDFAST_URL_FILE: cannot open %s: %s", shown, strerror(errno));
-        return EXIT_SYSTEM;
-    }
-    rc = check_url_file(fd, shown);
-    if (rc == 0) {
-        n = read_all(fd, text, sizeof text);
-        if (n < 0) {
-            cli_say("HOLDFAST_URL_FILE: cannot read %s: %s", shown, strerror(errno));
-            rc = EXIT_SYSTEM;
-        } else if (n > URL_FILE_MAX || memchr(text, '\0', (size_t)n)) {
-            cli_say("HOLDFAST_URL_FILE: %s must hold one URL and nothing else", shown);
-            rc = EXIT_USAGE;
-        }
-    }
-    close(fd);
-    if (rc == 0) {
-        text[n] = '\0';
-        rc = url_of_text(text, shown, ret);
-    }
-    explicit_bzero(text, sizeof text);
-    return rc;
-}
-
-static void warn_of_password(const char *url)
-{
-    char *shown = hf__without_secrets(url);
-
-    if (shown && strcmp(shown, url) != 0)
-        cli_say("warning: everybody on this machine can see the password after -u; put "
-                "the URL into a file (chmod 600) and name it in HOLDFAST_URL_FILE");
-    free(shown);
-}
-
-int cli_url(const struct cli *cli, char **ret)
-{
-    const char *url = getenv("HOLDFAST_URL"), *file = getenv("HOLDFAST_URL_FILE");
-
-    if (cli->url) {
-        warn_of_password(cli->url);
-        return given_url(cli->url, "-u", ret);
-    }
-    if (url)
-        return given_url(url, "HOLDFAST_URL", ret);
-    if (file)
-        return read_url_file(file, ret);
-    return given_url("local:", "the default", ret);
-}
-
-/* May run on any thread. */
-static void show_warning(void *user, int level, const char *name, const char *text)
-{
-    char shown[CLI_TEXT], named[CLI_TEXT];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t said[16];
+    char shown[CLI_TEXT], about[CLI_TEXT];
+    uint64_t key = 1;
+    bool before = false;
 
     (void)user;
-    if (level >= HF_LOG_WARN)
-        cli_say("warning: %s%s%s", cli_text(named, sizeof named, name ? name : ""),
-                name && *name ? ": " : "", cli_text(shown, sizeof shown, text));
+    if (level < HF_LOG_WARN)
+        return;
+    for (const char *p = text; *p; p++)
+        key = (key ^ (unsigned char)*p) * 1099511628211u;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < 16 && !before; i++) {
+        before = said[i] == key;
+        if (said[i])
+            continue;
+        said[i] = key;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    if (before && volume != CLI_VERBOSE)
+        return;
+    cli_text(shown, sizeof shown, text);
+    if (name && *name)
+        cli_warn("%s: %s", cli_text(about, sizeof about, name), shown);
+    else
+        cli_warn("%s", shown);
 }
 
-void cli_log(const struct cli *cli, hf_options *options)
+void cli_log(hf_options *o)
 {
-    if (cli->verbose)
-        options->log = show_warning;
+    o->log = on_log;
+}
+
+/* ---- the store ------------------------------------------------------------------- */
+
+/* 0, an exit status, or HF_ENOENT with *err. */
+static int open_source(const struct cli *cli, hf_options *o, hf_client **ret,
+                       char **ret_url, hf_error *err)
+{
+    struct cli_source source = { .url = NULL };
+    int rc = cli_find_source(cli, &source);
+
+    if (rc)
+        return rc;
+    cli_log(o);
+    rc = hf_open(source.url, o, ret, err);
+    if (rc < 0 && rc != HF_ENOENT)
+        rc = cli_fail_source(&source, err);
+    else if (ret_url && !(*ret_url = hf__without_secrets(source.url)))
+        rc = EXIT_SYSTEM;
+    cli_free_source(&source);
+    return rc;
 }
 
 int cli_open(const struct cli *cli, const hf_options *options, hf_client **ret)
 {
     hf_options o = HF_OPTIONS_INIT;
-    char *url = NULL;
     hf_error err;
-    int rc = cli_url(cli, &url);
 
-    if (rc)
-        return rc;
     if (options)
         o = *options;
-    cli_log(cli, &o);
-    rc = hf_open(url, &o, ret, &err);
-    explicit_bzero(url, strlen(url));
-    free(url);
-    return rc < 0 ? cli_fail(&err) : 0;
+    return open_source(cli, &o, ret, NULL, &err);
+}
+
+/* The library would say so, but there is no store to ask. */
+static int check_name(const struct cli *cli, const char *name)
+{
+    enum { LONGEST = 512 };
+    size_t n = name ? strlen(name) : 0;
+
+    if (!name || (n > 0 && n <= LONGEST && hf__utf8_valid(name, n)))
+        return 0;
+    return cli_usage(cli, "a name is 1 to %d bytes of UTF-8", LONGEST);
+}
+
+int cli_open_existing(const struct cli *cli, const char *name, hf_client **ret,
+                      char **ret_url)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_error err;
+    int rc;
+
+    *ret = NULL;
+    o.drive = HF_DRIVE_APP | HF_OPEN_EXISTING;
+    rc = open_source(cli, &o, ret, ret_url, &err);
+    if (rc != HF_ENOENT)
+        return rc;
+    cli_say("%s: %s yet: nobody holds anything", err.where, err.text);
+    return check_name(cli, name);
+}
+
+/* ---- notes ----------------------------------------------------------------------- */
+
+/* Without the arguments of the program: they may hold secrets. */
+const char *cli_note(char *buf, size_t size, const char *program)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    const char *slash = program ? strrchr(program, '/') : NULL;
+    char number[24];
+
+    snprintf(number, sizeof number, "%ld", (long)geteuid());
+    if (slash)
+        program = slash + 1;
+    snprintf(buf, size, "%s%s%s", user ? user->pw_name : number, program ? ": " : "",
+             program ? program : "");
+    if (!hf__utf8_valid(buf, strlen(buf)))
+        snprintf(buf, size, "%s", number);
+    return buf;
 }
 
 /* ---- times and numbers ----------------------------------------------------------- */
@@ -288,10 +264,14 @@ static const char *advice(const hf_error *err)
     case HF_ENOTSUP:
         return "holdfast-url(7) says what each store can do";
     case HF_EUNREACHABLE:
-        return "check that the server runs and that the address is right";
+        if (err->sys == ETIMEDOUT)
+            return "check the address, that a server of this kind is there, and that both "
+                   "sides use TLS or neither does";
+        return err->sys ? "check that the server runs and that the address is right" : NULL;
     case HF_EAUTH: /* of a folder the text says it all */
         return err->where[0] == '/' ? NULL
-                                    : "check the user, the password and their rights";
+                                    : "holdfast-url(7) says which rights are needed, and "
+                                      "how TLS is set up";
     case HF_EFULL:
         return "make room in the store, then try again";
     case HF_EMODULE:

@@ -78,11 +78,12 @@ static int run(struct cli *cli, int argc, char **argv)
 
     if (at < 0)
         return cli_ended(at);
-    rc = cli_open(cli, NULL, &client);
+    rc = cli_open_existing(cli, NULL, &client, NULL);
     if (rc)
         return rc;
-    rc = hf_ls(client, at < argc ? argv[at] : NULL, ls.limit ? (size_t)ls.limit + 1 : 0,
-               &list, &err);
+    if (client)
+        rc = hf_ls(client, at < argc ? argv[at] : NULL, ls.limit ? (size_t)ls.limit + 1 : 0,
+                   &list, &err);
     if (rc < 0) {
         rc = cli_fail(&err);
     } else {

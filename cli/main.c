@@ -5,13 +5,15 @@
  * script never takes half a list for the whole. A file that may not grow (ulimit -f) is an
  * error like a full disk, no death by SIGXFSZ in the midst of a store. */
 #include "cli.h"
+#include "run/run.h"
 
 #include <signal.h>
 #include <string.h>
 
-static const struct cli_verb *const verbs[] = { &verb_run,      &verb_ls,     &verb_show,
-                                                &verb_wait,     &verb_break,  &verb_bench,
-                                                &verb_backends, &verb_version };
+static const struct cli_verb *const verbs[] = {
+    &verb_run,  &verb_acquire, &verb_renew, &verb_release,  &verb_ls,      &verb_show,
+    &verb_wait, &verb_break,   &verb_bench, &verb_backends, &verb_version,
+};
 
 static const struct cli_option main_options[] = {
     { 'u', "url", "URL", "the store; see below" },
@@ -53,13 +55,15 @@ static void print_help(FILE *out)
     fputs("\nVerbs ('holdfast help VERB' tells more):\n", out);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         fprintf(out, "  %-10s %s\n", verbs[i]->name, verbs[i]->help);
-    fputs("\nThe store: -u URL, else $HOLDFAST_URL, else the file named by "
-          "$HOLDFAST_URL_FILE\n"
-          "(chmod 600), else local:, which needs no server. 'holdfast backends' lists "
-          "them.\n"
-          "\nExit status:\n"
-          "   0  done (run: the command's own status, or its signal)\n",
-          out);
+    fprintf(out, "  %-10s %s\n", "help", "Show this help, or that of a verb.");
+    fputs(
+        "\nThe store: -u URL, else $HOLDFAST_URL, else the file named by "
+        "$HOLDFAST_URL_FILE\n"
+        "(chmod 600), else ~/.config/holdfast.conf, else /etc/holdfast.conf, else local:,\n"
+        "which needs no server. 'holdfast backends' says which one it is.\n"
+        "\nExit status:\n"
+        "   0  done (run: the command's own status, or its signal)\n",
+        out);
 #define CLI_X(name, status, help, ...) fprintf(out, "%4d  %s\n", status, help);
     CLI_EXITS(CLI_X)
 #undef CLI_X
@@ -78,7 +82,7 @@ static int no_verb(const char *name)
     const struct cli cli = { .verb = NULL };
     char shown[256];
 
-    return cli_usage(&cli, "unknown verb: '%s'", cli_text(shown, sizeof shown, name));
+    return cli_usage(&cli, "unknown verb: %s", cli_word(shown, sizeof shown, name));
 }
 
 static int help_verb(int argc, char **argv)
@@ -86,7 +90,7 @@ static int help_verb(int argc, char **argv)
     struct cli cli = { .verb = NULL };
     const struct cli_verb *verb;
 
-    if (argc == 1) {
+    if (argc == 1 || (argc == 2 && strcmp(argv[1], "help") == 0)) {
         print_help(stdout);
         return 0;
     }
@@ -120,6 +124,7 @@ static int dispatch(int argc, char **argv)
     if (!verb)
         return no_verb(argv[at]);
     w.cli.verb = verb->name;
+    cli_set_volume(w.cli.verbose ? CLI_VERBOSE : CLI_NORMAL);
     if (verb != &verb_run) /* which gives it back to its command */
         signal(SIGXFSZ, SIG_IGN);
     return verb->run(&w.cli, argc - at, argv + at);
@@ -128,5 +133,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     cli_begin();
+    if (argc == 1 && strcmp(argv[0], GUARD_ENDING) == 0)
+        return tickets_end();
     return cli_end(dispatch(argc, argv));
 }

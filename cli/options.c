@@ -19,12 +19,14 @@ struct parse {
     void *ctx;
 };
 
+/* Without the value of the option: it may be a URL with a password. */
 static int complain(const struct parse *p, const char *text, const char *option)
 {
     const struct cli cli = { .verb = p->verb->name };
-    char shown[256];
+    char shown[256], name[64];
 
-    cli_usage(&cli, "%s: %s", cli_text(shown, sizeof shown, option), text);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(option, "="), option);
+    cli_usage(&cli, "%s: %s", cli_text(shown, sizeof shown, name), text);
     return -EXIT_USAGE;
 }
 
@@ -150,8 +152,8 @@ int cli_arguments(const struct cli_verb *verb, int argc, char **argv, cli_set *s
     if (n > most) {
         char shown[256];
 
-        return -cli_usage(&cli, "one argument too many: '%s'",
-                          cli_text(shown, sizeof shown, argv[most + 1]));
+        return -cli_usage(&cli, "one argument too many: %s",
+                          cli_word(shown, sizeof shown, argv[most + 1]));
     }
     memmove(&argv[argc - n], &argv[1], (size_t)n * sizeof *argv);
     return argc - n;

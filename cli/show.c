@@ -7,6 +7,7 @@
 #include "cli.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
@@ -47,7 +48,8 @@ static void print_expiry(FILE *out, const hf_ticket *t)
     else if (hf_ticket_broken(t))
         fprintf(out, "%11sbroken: cannot be renewed\n", "");
     else if (hf_ticket_kept(t))
-        fprintf(out, "%11sends in %s: left so by who held it (--at-least)\n", "", in);
+        fprintf(out, "%11sends in %s: kept by no process (run --at-least, or acquire)\n",
+                "", in);
     else if (ms >= 0)
         fprintf(out, "%11sends in %s unless renewed\n", "", in);
 }
@@ -62,6 +64,8 @@ void cli_ticket(FILE *out, const hf_ticket *t)
     if (hf_ticket_owner(t)[0])
         fprintf(out, ", owner %s", cli_text(text, sizeof text, hf_ticket_owner(t)));
     putc('\n', out);
+    if (hf_ticket_id(t)[0])
+        fprintf(out, "%11sid %s\n", "", cli_text(text, sizeof text, hf_ticket_id(t)));
     print_expiry(out, t);
     if (hf_ticket_note(t)[0])
         fprintf(out, "%11snote: %s\n", "", cli_text(text, sizeof text, hf_ticket_note(t)));
@@ -89,12 +93,12 @@ static void print_kind(const hf_line *line)
            hf_line_waiters(line) == 1 ? "s" : "");
 }
 
-static void print_text(hf_client *client, const char *name, const hf_line *line)
+static void print_text(const char *url, const char *name, const hf_line *line)
 {
     char text[CLI_TEXT];
 
     printf("name       %s\n", cli_text(text, sizeof text, name));
-    printf("store      %s\n", cli_text(text, sizeof text, hf_client_url(client)));
+    printf("store      %s\n", cli_text(text, sizeof text, url));
     print_kind(line);
     for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
         putchar('\n');
@@ -158,14 +162,14 @@ static void tickets_json(const hf_line *line, bool waiters)
     fputs(first ? "]" : "\n  ]", stdout);
 }
 
-static void print_json(hf_client *client, const char *name, const hf_line *line)
+static void print_json(const char *url, const char *name, const hf_line *line)
 {
     bool permits = line && hf_line_mode(line) == HF_PERMITS;
 
     fputs("{\"name\": ", stdout);
     json_string(stdout, name);
     fputs(", \"store\": ", stdout);
-    json_string(stdout, hf_client_url(client));
+    json_string(stdout, url);
     if (line)
         printf(",\n  \"mode\": \"%s\", \"capacity\": %" PRIu64,
                permits ? "permits" : "lock", permits ? hf_line_capacity(line) : FULL);
@@ -184,26 +188,29 @@ static int run(struct cli *cli, int argc, char **argv)
     int at = cli_arguments(&verb_show, argc, argv, set, &json, 1, 1, "NAME"), rc;
     hf_client *client = NULL;
     hf_list *list = NULL;
+    char *url = NULL;
     hf_error err;
 
     if (at < 0)
         return cli_ended(at);
-    rc = cli_open(cli, NULL, &client);
+    rc = cli_open_existing(cli, argv[at], &client, &url);
     if (rc)
         return rc;
-    rc = hf_look(client, argv[at], &list, &err);
+    if (client)
+        rc = hf_look(client, argv[at], &list, &err);
     if (rc < 0) {
         rc = cli_fail(&err);
     } else {
         const hf_line *line = hf_list_at(list, 0);
 
         if (json)
-            print_json(client, argv[at], line);
+            print_json(url, argv[at], line);
         else
-            print_text(client, argv[at], line);
+            print_text(url, argv[at], line);
     }
     hf_list_free(list);
     hf_close(client);
+    free(url);
     return rc;
 }
 

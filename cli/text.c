@@ -112,3 +112,14 @@ void json_number_or_null(FILE *out, int64_t n)
     else
         fprintf(out, "%" PRId64, n);
 }
+
+const char *cli_word(char *buf, size_t size, const char *text)
+{
+    char shown[CLI_TEXT];
+
+    if (strchr(text, ':') && strpbrk(text, "@/"))
+        snprintf(buf, size, "a URL (it goes before the verb: holdfast -u URL VERB ...)");
+    else
+        snprintf(buf, size, "'%s'", cli_text(shown, sizeof shown, text));
+    return buf;
+}

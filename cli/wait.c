@@ -1,10 +1,11 @@
 /* wait.c: until nobody holds NAME and nobody waits for it, without standing in its line.
  *
  * Goes well: the line is followed, and each change of it is told by the store; 0 as soon
- * as it is empty. Goes wrong: 75 when the time is over. A holder that dies makes no
- * change by itself where nobody waits for it, so the line is looked at again at the
- * earliest expiry in it, at most every 10 s. "Free" is news of a moment: only a lock of
- * one's own keeps it so. */
+ * as it is empty. Goes wrong: 75 when the time is over. While a store that has answered
+ * once is unreachable it is waited for, as `run` does; if the time is over then: 69. A
+ * holder that dies makes no change by itself where nobody waits for it, so the line is
+ * looked at again at the earliest expiry in it, at most every 10 s. "Free" is news of a
+ * moment: only a lock of one's own keeps it so. */
 #include "cli.h"
 #include "util/text.h"
 
@@ -13,7 +14,7 @@
 enum { LOOK_LEAST_MS = 500, LOOK_MOST_MS = 10000 };
 
 struct waiting {
-    bool free;
+    bool free, ended; /* ended: the watch is over */
     int rc;
     int64_t look_at; /* the next look of our own */
     hf_error err;
@@ -46,52 +47,67 @@ static void judge(struct waiting *w, const hf_list *list)
     w->look_at = cli_now_ms() + (next < LOOK_LEAST_MS ? LOOK_LEAST_MS : next);
 }
 
+/* An error that may pass is no answer: it is asked again soon. */
+static void took(struct waiting *w, int rc, const hf_error *err, const hf_list *list)
+{
+    w->rc = rc;
+    if (rc >= 0) {
+        judge(w, list);
+        return;
+    }
+    w->err = *err;
+    w->look_at = cli_now_ms() + LOOK_LEAST_MS;
+}
+
 static void seen(hf_op *op, int rc, const hf_list *list, const hf_error *err, void *user)
 {
     struct waiting *w = user;
 
     (void)op;
-    w->rc = rc;
-    if (rc < 0)
-        w->err = *err;
-    else
-        judge(w, list);
+    w->ended = rc < 0;
+    took(w, rc, err, list);
+}
+
+static bool may_pass(const struct waiting *w)
+{
+    return w->rc >= 0 || w->err.retry;
 }
 
 static int look(hf_client *client, const char *name, struct waiting *w)
 {
     hf_list *list = NULL;
+    hf_error err;
+    int rc = hf_look(client, name, &list, &err);
 
-    w->rc = hf_look(client, name, &list, &w->err);
-    if (w->rc >= 0)
-        judge(w, list);
+    took(w, rc, &err, list);
     hf_list_free(list);
-    return w->rc;
+    return rc;
 }
 
 static void follow(hf_client *client, const char *name, int64_t until, struct waiting *w)
 {
     hf_op *op = NULL;
+    int rc = hf_watch_start(client, name, seen, w, &op, &w->err);
 
-    w->rc = hf_watch_start(client, name, seen, w, &op, &w->err);
-    while (w->rc >= 0 && !w->free) {
-        int64_t now = cli_now_ms();
-        int64_t next = w->look_at < until ? w->look_at : until;
-        int rc;
+    while (rc >= 0 && !w->free && may_pass(w) && cli_now_ms() < until) {
+        int64_t now = cli_now_ms(), next = w->look_at < until ? w->look_at : until;
 
-        if (now >= until)
-            break;
-        if (now >= w->look_at) {
-            look(client, name, w);
-            continue;
-        }
-        rc = hf_client_wait(client, next - now);
-        if (rc < 0 && w->rc >= 0) {
-            w->rc = rc;
+        rc = hf_client_wait(client, next > now ? next - now : 0);
+        if (rc < 0) {
             memset(&w->err, 0, sizeof w->err);
             w->err.code = rc;
+        } else if (!w->free && cli_now_ms() >= w->look_at && look(client, name, w) >= 0 &&
+                   w->ended) {
+            hf_op_free(op);
+            op = NULL;
+            w->ended = false;
+            rc = hf_watch_start(client, name, seen, w, &op, &w->err);
         }
     }
+    if (rc < 0)
+        w->rc = rc;
+    else if (!w->free && w->rc >= 0) /* do we know that it is in use? */
+        w->rc = hf_connect(client, 0, &w->err);
     hf_op_free(op);
 }
 
@@ -104,8 +120,8 @@ static int run(struct cli *cli, int argc, char **argv)
 
     if (at < 0)
         return cli_ended(at);
-    rc = cli_open(cli, HF_OPTIONS(.drive = HF_DRIVE_APP), &client);
-    if (rc)
+    rc = cli_open_existing(cli, argv[at], &client, NULL);
+    if (rc || !client)
         return rc;
     if (look(client, argv[at], &w) >= 0 && !w.free && wait_ms > 0)
         follow(client, argv[at], wait_ms == HF_FOREVER ? HF_FOREVER : start + wait_ms, &w);

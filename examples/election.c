@@ -2,9 +2,10 @@
  *
  * A leader is the holder of an exclusive lock, and its note is the value it proclaims.
  * Goes well: each candidate leads once, until the follower has seen it. The first one in
- * office dies without releasing, which the store sees at once; the others resign. Goes
- * wrong: if a candidate fails, or the follower has not seen all of them within 10 s, the
- * program ends with 1.
+ * office dies without releasing, which local: sees at once, and a server when the ttl of
+ * 5 s is over; the others resign. Goes wrong: if a candidate fails, or the follower has not
+ * seen all of them within a minute, the program ends with 1. Needs a store whose line can
+ * be looked at: all but redlock:, mode=plain and mode=ephemeral.
  */
 #include <holdfast/async.h>
 #include <stdio.h>
@@ -25,8 +26,9 @@ static int candidate(const char *url, int number, int orders)
     char value[32], order;
 
     snprintf(value, sizeof(value), "10.0.0.%d:7000", number);
-    if (hf_open(url, NULL, &client, &e) < 0 ||
-        hf_acquire(client, "leader", 10000, HF_REQUEST(.note = value), &lease, &e) < 0) {
+    /* the ttl of the client, not of the request: ZooKeeper has one for a whole session */
+    if (hf_open(url, HF_OPTIONS(.ttl_ms = 5000), &client, &e) < 0 ||
+        hf_acquire(client, "leader", 60000, HF_REQUEST(.note = value), &lease, &e) < 0) {
         fprintf(stderr, "candidate %d: %s: %s\n", number, hf_errname(e.code), e.text);
         return 1;
     }
@@ -79,7 +81,7 @@ static int follow(const char *url, int orders)
         fprintf(stderr, "follower: %s: %s\n", hf_errname(e.code), e.text);
         return 1;
     }
-    for (int i = 0; i < 100 && f.terms < CANDIDATES; i++)
+    for (int i = 0; i < 600 && f.terms < CANDIDATES; i++)
         hf_client_wait(client, 100);
     printf("%d terms seen\n", f.terms);
     hf_op_free(watch);

@@ -33,6 +33,7 @@ enum { TABLE = 1 << 16, TREE = 1 << 12, ROUNDS = 50 };
 /* Untouched, so without cost, until something must be ended. */
 static struct proc table[TABLE];
 static size_t ntable;
+static bool cut; /* the table was too small */
 static struct {
     uint64_t start;
     pid_t pid;
@@ -86,8 +87,12 @@ static void take(int proc, const struct family *f, pid_t pid, pid_t self)
     struct proc p;
     if (pid <= 1 || pid == self || pid == f->supervisor || pid == f->guard)
         return;
-    if (ntable == TABLE || !proc_read(proc, pid, &p) || p.start < f->since)
+    if (!proc_read(proc, pid, &p) || p.start < f->since)
         return;
+    if (ntable == TABLE) {
+        cut = true;
+        return;
+    }
     if (in_list(f->strangers, &p))
         return;
     p.ours = is_ours(proc, f, &p);
@@ -115,6 +120,7 @@ static bool scan(const struct family *f)
     pid_t self = getpid();
     int proc = proc_open();
     ntable = 0;
+    cut = proc < 0 || !proc_shows_all(proc);
     if (proc < 0)
         return false;
     for (pid_t pid = proc_first(&l, proc, 0); pid; pid = proc_next(&l))
@@ -130,27 +136,28 @@ static bool scan(const struct family *f)
 static pid_t tree[TREE];
 static size_t ntree;
 
-static bool is_stranger(const struct family *f, pid_t pid)
+static bool is_stranger(int proc, const struct family *f, pid_t pid)
 {
-    for (int i = 0; i < FAMILY_KIN && f->strangers[i].pid; i++)
-        if (f->strangers[i].pid == pid)
-            return true;
-    return pid <= 1 || pid == f->guard || pid == getpid();
+    struct proc p;
+    if (pid <= 1 || pid == f->guard || pid == getpid())
+        return true;
+    return !proc_read(proc, pid, &p) || p.start < f->since || in_list(f->strangers, &p);
 }
 
 static void add_children_of(int proc, const struct family *f, pid_t pid, pid_t thread)
 {
     size_t n = proc_children(proc, pid, thread, tree + ntree, TREE - ntree), kept = ntree;
     for (size_t i = ntree; i < ntree + n; i++)
-        if (!is_stranger(f, tree[i]))
+        if (!is_stranger(proc, f, tree[i]))
             tree[kept++] = tree[i];
     ntree = kept;
 }
 
-/* Stops and kills the command and whatever hangs below it, without looking at the rest of
- * the machine: on a busy one a pass over /proc takes a while, and this is most of the
- * work. Each is stopped before its children are read, so none can come after. */
-static void kill_tree(int proc, const struct family *f)
+/* The command and whatever hangs below it, without looking at the rest of the machine: on a
+ * busy one a pass over /proc takes a while, and reading the environment of a process waits
+ * for it. With `stop` each is stopped before its children are read, so none can come
+ * after. */
+static void find_tree(int proc, const struct family *f, bool stop)
 {
     ntree = 0;
     if (f->child)
@@ -159,13 +166,20 @@ static void kill_tree(int proc, const struct family *f)
         add_children_of(proc, f, f->supervisor, f->supervisor);
     for (size_t i = 0; i < ntree; i++) {
         struct proc_list l;
-        kill(tree[i], SIGSTOP);
+        if (stop)
+            kill(tree[i], SIGSTOP);
         for (pid_t t = proc_first(&l, proc, tree[i]); t; t = proc_next(&l))
             add_children_of(proc, f, tree[i], t);
         proc_end(&l);
     }
+}
+
+static int signal_tree(int sig) /* how many may not be signalled */
+{
+    int denied = 0;
     for (size_t i = 0; i < ntree; i++)
-        kill(tree[i], SIGKILL);
+        denied += kill(tree[i], sig) < 0 && errno == EPERM;
+    return denied;
 }
 
 static int without_proc(const struct family *f, int sig)
@@ -186,6 +200,20 @@ int descend_signal(const struct family *f, int sig)
     return n;
 }
 
+void descend_ask(const struct family *f)
+{
+    int proc = proc_open();
+    if (proc < 0) {
+        without_proc(f, SIGTERM);
+        without_proc(f, SIGCONT);
+        return;
+    }
+    find_tree(proc, f, false);
+    close(proc);
+    signal_tree(SIGTERM);
+    signal_tree(SIGCONT);
+}
+
 static bool halt(const struct proc *p)
 {
     for (size_t i = 0; i < nhalted; i++)
@@ -199,11 +227,13 @@ static bool halt(const struct proc *p)
     return true;
 }
 
-int descend_kill(const struct family *f, int *ret_denied)
+int descend_kill(const struct family *f, struct ending *ret)
 {
     int left = 0, denied = 0, proc = proc_open();
+    *ret = (struct ending){ .whole = false };
     if (proc >= 0) {
-        kill_tree(proc, f);
+        find_tree(proc, f, true);
+        ret->denied = signal_tree(SIGKILL);
         close(proc);
     }
     /* New ones are stopped first, until a pass finds nobody new: one that runs could fork
@@ -224,18 +254,22 @@ int descend_kill(const struct family *f, int *ret_denied)
         else
             left++;
     }
-    if (ret_denied)
-        *ret_denied = denied;
+    /* one of the group whose parent has gone, and which /proc hides from us */
+    if (f->group && kill(-f->group, 0) < 0 && errno == EPERM && !denied)
+        denied = 1;
+    if (ret->denied < denied)
+        ret->denied = denied;
+    ret->whole = !cut;
     return left;
 }
 
-void descend_note(const struct family *f, struct kin list[FAMILY_KIN])
+bool descend_note(const struct family *f, struct kin list[FAMILY_KIN])
 {
     pid_t pids[FAMILY_KIN], self = getpid();
     struct proc p;
     int n = 0, proc = proc_open();
     if (proc < 0)
-        return;
+        return false;
     size_t count = proc_children(proc, self, self, pids, FAMILY_KIN);
     for (size_t i = 0; i < count; i++) {
         if (pids[i] == f->child || pids[i] == f->guard || !proc_read(proc, pids[i], &p))
@@ -246,4 +280,5 @@ void descend_note(const struct family *f, struct kin list[FAMILY_KIN])
     if (n < FAMILY_KIN)
         list[n].pid = 0;
     close(proc);
+    return count == FAMILY_KIN;
 }

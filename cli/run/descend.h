@@ -33,13 +33,21 @@ uint64_t descend_ticks(void); /* now, as start times are counted */
 /* Sends sig (0: only counts) to each of them, returns to how many. */
 int descend_signal(const struct family *, int sig);
 
-/* One round of freeze and kill. Returns how many were still there: repeat until 0. Those
- * that may not be signalled do not count; *ret_denied (may be NULL) tells how many. */
-int descend_kill(const struct family *, int *ret_denied);
+/* Asks the command and what hangs below it to end: TERM and CONT. Quick, so that it does
+ * not put off the kill that follows; whatever has left the tree is killed then. */
+void descend_ask(const struct family *);
+
+struct ending {
+    int denied; /* how many may not be signalled; they are not counted as still there */
+    bool whole; /* every process of the machine was looked at */
+};
+
+/* One round of freeze and kill. Returns how many were still there: repeat until 0. */
+int descend_kill(const struct family *, struct ending *ret);
 
 /* Notes the children that the supervisor has now. Of its life before exec they are
  * strangers and never touched; later ones are orphans that came to it, and are found
- * after its death. */
-void descend_note(const struct family *, struct kin list[FAMILY_KIN]);
+ * after its death. True: the list is full, there may be more. */
+bool descend_note(const struct family *, struct kin list[FAMILY_KIN]);
 
 #endif

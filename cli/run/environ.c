@@ -54,7 +54,7 @@ static bool set_owner(const struct run *r)
  * runs, whose own word is added. */
 static bool set_word_of_run(const struct run *r)
 {
-    const char *before = getenv("HOLDFAST_RUN");
+    const char *before = inner_living_words();
     char *word = r->guard.page->family.word, *text;
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
@@ -68,13 +68,15 @@ static bool set_word_of_run(const struct run *r)
     return good;
 }
 
+/* Inside the lock of another run store and owner stay as that one has set them. */
 bool run_set_environment(const struct run *r)
 {
     char fence[24];
     const char *name = r->opt.names[0];
-    snprintf(fence, sizeof fence, "%" PRIu64, hf_lease_fence_of(r->lease, name));
+    snprintf(fence, sizeof fence, "%" PRIu64,
+             r->lease ? hf_lease_fence_of(r->lease, name) : r->outer_fence);
     return setenv("HOLDFAST_NAME", name, 1) == 0 &&
-           setenv("HOLDFAST_FENCE", fence, 1) == 0 &&
-           setenv("HOLDFAST_STORE", hf_client_url(r->client), 1) == 0 && set_fences(r) &&
-           set_owner(r) && set_word_of_run(r);
+           setenv("HOLDFAST_FENCE", fence, 1) == 0 && set_fences(r) && set_word_of_run(r) &&
+           (!r->lease ||
+            (setenv("HOLDFAST_STORE", hf_client_url(r->client), 1) == 0 && set_owner(r)));
 }

@@ -13,9 +13,11 @@
  * the newest one, and a renewal wakes nobody. */
 struct guard_page {
     _Atomic int64_t deadline; /* CLOCK_BOOTTIME, ns: then the guard begins to kill */
-    atomic_int running;       /* there is something to kill */
-    atomic_int killed;        /* the guard has begun to */
-    int exec_errno;           /* the child's: why it could not run the command */
+    _Atomic int64_t term_at; /* before that: then it asks the command to end; GUARD_NEVER */
+    atomic_int termed;       /* the guard has done so */
+    atomic_int running;      /* there is something to kill */
+    atomic_int killed;       /* the guard has begun to */
+    int exec_errno;          /* the child's: why it could not run the command */
     struct family family;
 };
 
@@ -23,11 +25,19 @@ struct guard_page {
  * another one. */
 struct guard {
     struct guard_page *page;
-    pid_t pid; /* 0: there is none at present */
-    int sock;  /* our end of the pair; -1 */
+    pid_t pid;   /* 0: there is none at present */
+    int sock;    /* our end of the pair; -1 */
+    int tickets; /* tickets.c; -1: none */
+    char *title; /* where the kernel finds the arguments of this process */
+    size_t title_room;
 };
 
 int64_t guard_now(void); /* CLOCK_BOOTTIME, ns */
+
+/* The first argument of the program that the guard becomes to end its tickets, which it has
+ * as this descriptor. */
+#define GUARD_ENDING "hf-guard ending its tickets"
+enum { GUARD_TICKETS_FD = 3 };
 
 int guard_open(struct guard *);  /* 0 or -errno; makes the page and the first guard */
 int guard_start(struct guard *); /* after the guard has died: another one */
@@ -37,9 +47,13 @@ int guard_start(struct guard *); /* after the guard has died: another one */
  * at which a command runs and its guard does not know. */
 void guard_tell(const struct guard *, int pidfd, const int *life, size_t nlife);
 
-/* A later deadline is found by the guard when the old one has come; of an earlier one it
- * is told. */
-void guard_deadline(const struct guard *, int64_t at);
+/* Hands over the tickets, before the command is started. */
+void guard_tickets(struct guard *, int fd);
+
+/* When the guard asks the command to end (TERM and CONT; GUARD_NEVER: it does not), and
+ * when it kills, unless later times are set before. Those are found by the guard when the
+ * old ones have come; of earlier ones it is told. */
+void guard_times(const struct guard *, int64_t term_at, int64_t kill_at);
 
 /* Ends the guard, also a stopped one; nothing is killed any more. dismiss does not wait:
  * its end can go on beside the release of the lock. */

@@ -18,6 +18,7 @@ const struct cli_option run_option_table[] = {
     { 'x', "exclusive", NULL, "exclusive: the default" },
     { 0, "permits", "K/N", "K permits of a semaphore that has N" },
     { 0, "also", "NAME", "hold this name too: all or none (repeatable)" },
+    { 0, "reenter", NULL, "run at once if a run around this one holds NAME" },
     { 0, "barge", NULL, "enter past the queue if there is room" },
     { 0, "at-least", "T", "keep the name for T, also if the command ends sooner" },
     { 0, "at-most", "T", "stop the command so that it has ended after T" },
@@ -130,6 +131,8 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         return set_word(r, o, value);
     if (strcmp(o->name, "barge") == 0)
         r->opt.request.flags |= HF_BARGE;
+    else if (strcmp(o->name, "reenter") == 0)
+        r->opt.reenter = true;
     switch (o->letter) {
     case 'n':
         r->opt.wait_ms = 0;
@@ -144,7 +147,7 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         r->opt.quiet = true;
         break;
     case 'v':
-        r->opt.verbose = r->cli->verbose = true;
+        r->opt.verbose = true;
         break;
     default:
         break;
@@ -152,10 +155,29 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     return 0;
 }
 
+/* The kernel refuses to start a command with a longer one: better now than after the wait.
+ */
+static int check_fences(const struct run *r)
+{
+    enum { VARIABLE_MAX = 1 << 17, FENCE = 20 };
+    size_t size = sizeof "HOLDFAST_FENCES=";
+    for (size_t i = 0; r->opt.nnames > 1 && i < r->opt.nnames; i++) {
+        size += FENCE + 2;
+        for (const char *c = r->opt.names[i]; *c; c++)
+            size += *c == '\n' || *c == '\\' ? 2 : 1;
+    }
+    if (size <= VARIABLE_MAX)
+        return 0;
+    return cli_usage(r->cli,
+                     "the names of --also do not fit into HOLDFAST_FENCES: %d bytes",
+                     VARIABLE_MAX);
+}
+
 /* What follows NAME. `NAME -c STRING`, as flock(1) has it, is understood too. */
 static int take_command(struct run *r, int argc, char **argv, int at)
 {
     static char *shell[] = { "/bin/sh", "-c", NULL, NULL };
+    char shown[256];
     if (at < argc && strcmp(argv[at], "--") == 0)
         at++;
     else if (at + 2 == argc && strcmp(argv[at], "-c") == 0 && !r->opt.shell) {
@@ -171,6 +193,11 @@ static int take_command(struct run *r, int argc, char **argv, int at)
     }
     if (at >= argc)
         return cli_usage(r->cli, "COMMAND is missing");
+    if (argv[at][0] == '-' && strcmp(argv[at - 1], "--") != 0)
+        return cli_usage(r->cli,
+                         "%s: options go before NAME, and a COMMAND that begins with - "
+                         "follows --",
+                         cli_text(shown, sizeof shown, argv[at]));
     r->opt.command = argv + at;
     return 0;
 }
@@ -191,7 +218,14 @@ int run_read_options(struct run *r, int argc, char **argv)
     r->opt.nnames++;
     if (r->opt.request.permits && r->opt.request.mode != HF_PERMITS)
         return cli_usage(r->cli, "--permits is neither --shared nor exclusive");
-    if (r->opt.ttl_ms > 0)
-        r->opt.request.ttl_ms = r->opt.ttl_ms;
-    return take_command(r, argc, argv, at + 1);
+    if (r->opt.reenter && (r->opt.nnames > 1 || r->opt.request.mode == HF_PERMITS))
+        return cli_usage(r->cli, "--reenter goes with one lock: no --also, no --permits");
+    r->opt.verbose |= r->cli->verbose;
+    cli_set_volume(r->opt.verbose ? CLI_VERBOSE : r->opt.quiet ? CLI_QUIET : CLI_NORMAL);
+    int rc = check_fences(r);
+    if (rc == 0)
+        rc = take_command(r, argc, argv, at + 1);
+    if (rc == 0 && !r->opt.request.note)
+        r->opt.request.note = cli_note(r->note, sizeof r->note, r->opt.command[0]);
+    return rc;
 }

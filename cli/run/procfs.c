@@ -98,6 +98,12 @@ int proc_open(void)
     return -1;
 }
 
+bool proc_shows_all(int proc)
+{
+    struct proc p;
+    return geteuid() == 0 || proc_read(proc, 1, &p);
+}
+
 /* ---- one process ----------------------------------------------------------------- */
 
 /* False: gone, or dead and only waiting to be reaped. A dead first thread does not make a

@@ -18,6 +18,9 @@ struct proc {
  * namespace, whose numbers are not ours. */
 int proc_open(void);
 
+/* Does it show the processes of other users? Not with the mount option hidepid. */
+bool proc_shows_all(int proc);
+
 /* False: gone, or dead and only waiting to be reaped. */
 bool proc_read(int proc, pid_t, struct proc *ret);
 bool proc_has_word(int proc, pid_t, const char *word); /* in its environment */

@@ -43,6 +43,14 @@ static int system_error(const char *what, int error)
     return EXIT_SYSTEM;
 }
 
+int run_cannot(const struct run *r, int error)
+{
+    char shown[CLI_TEXT];
+    cli_say("cannot run '%s': %s", cli_text(shown, sizeof shown, r->opt.command[0]),
+            strerror(error));
+    return error == ENOENT ? EXIT_NOTFOUND : EXIT_NOEXEC;
+}
+
 static void start_guard(struct run *r)
 {
     int rc = guard_start(&r->guard);
@@ -78,44 +86,97 @@ void run_reap(struct run *r)
 
 void run_turn(struct run *r, int64_t at)
 {
-    struct pollfd p[3] = { { .fd = hf_client_fd(r->client), .events = POLLIN },
-                           { .fd = r->signals.fd, .events = POLLIN },
-                           { .fd = r->timer, .events = POLLIN } };
+    struct pollfd p[] = { { .fd = r->client ? hf_client_fd(r->client) : -1,
+                            .events = POLLIN },
+                          { .fd = r->signals.fd, .events = POLLIN },
+                          { .fd = r->timer, .events = POLLIN },
+                          { .fd = r->inner.epoll, .events = POLLIN },
+                          { .fd = r->outer, .events = POLLIN } };
     struct itimerspec t = { .it_value = { 0, 0 } };
 
     if (!r->guard.pid && guard_now() >= r->guard_at)
         start_guard(r);
     if (!r->guard.pid && r->guard_at < at)
         at = r->guard_at;
-    if (hf_client_process(r->client) > 0)
+    if (r->client && hf_client_process(r->client) > 0)
         return;
     if (at != GUARD_NEVER) {
         t.it_value.tv_sec = at / second;
         t.it_value.tv_nsec = at > 0 ? at % second : 1;
     }
     timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &t, NULL);
-    poll(p, 3, -1);
+    poll(p, sizeof p / sizeof *p, -1);
+}
+
+bool run_holds(const struct run *r)
+{
+    return r->lease ? hf_lease_check(r->lease) == 0 : r->outer >= 0 && !inner_left_alone(r);
 }
 
 /* ---- from the grant to the end --------------------------------------------------- */
 
-static int run_command(struct run *r)
+/* By what our end is seen: by the store, or by the run whose lock we have entered. */
+static void find_life(struct run *r)
 {
-    char waited[32];
     size_t room = sizeof r->life / sizeof *r->life;
-    int n = hf_client_life_fds(r->client, r->life, room);
+    int n = 1;
+    if (r->lease)
+        n = hf_client_life_fds(r->client, r->life, room);
+    else
+        r->life[0] = r->outer;
     r->nlife = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
-    if (!run_set_environment(r))
-        return system_error("cannot set the environment", errno);
-    if (r->opt.verbose)
-        run_say(r, "waited %s, fence %" PRIu64 "%s",
+}
+
+static void say_granted(const struct run *r)
+{
+    char waited[32], name[CLI_TEXT], store[CLI_TEXT];
+    cli_text(name, sizeof name, r->opt.names[0]);
+    if (!r->lease)
+        run_say(r, "%s is held by a run around this one, fence %" PRIu64, name,
+                r->outer_fence);
+    else
+        run_say(r, "%s in %s: waited %s, fence %" PRIu64 "%s", name,
+                cli_text(store, sizeof store, hf_client_url(r->client)),
                 cli_age(waited, sizeof waited, (r->granted_at - r->asked_at) / ms),
-                hf_lease_fence(r->lease),
+                hf_lease_fence_of(r->lease, r->opt.names[0]),
                 hf_client_caps(r->client) & HF_CAP_DEADLINE
                     ? ""
                     : "; this store may end the lock at any moment");
+}
+
+/* A store that sees our end by a descriptor needs no more. */
+static void give_tickets(struct run *r)
+{
+    int fd = r->lease && r->nlife == 0 ? tickets_write(r, r->source.url) : -1;
+    if (fd >= 0)
+        guard_tickets(&r->guard, fd);
+    cli_free_source(&r->source);
+}
+
+static int run_command(struct run *r)
+{
+    find_life(r);
+    give_tickets(r);
+    if (!run_set_environment(r))
+        return system_error("cannot set the environment", errno);
+    if (r->opt.verbose)
+        say_granted(r);
+    inner_listen(r);
     terminal_look(&r->terminal);
-    return supervise(r);
+    int status = supervise(r);
+    inner_close(r);
+    return status;
+}
+
+/* Inside the lock of another run there is nothing to wait for, and no store to talk to. */
+static bool enter(struct run *r)
+{
+    if (!r->opt.reenter || !r->nested || !inner_enter(r))
+        return false;
+    hf_close(r->client);
+    r->client = NULL;
+    r->granted_at = guard_now();
+    return true;
 }
 
 /* The store cannot end a ticket by itself: hold it until then. A signal ends that. */
@@ -131,29 +192,67 @@ static void stay(struct run *r, int64_t until)
     }
 }
 
+static void on_released(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    struct run *r = user;
+    (void)lease;
+    (void)err;
+    r->done = true;
+    r->rc = rc;
+    r->op = NULL;
+    hf_op_free(op);
+}
+
+/* Gives the lease back, or leaves the name taken for keep_ms. A store that cannot be
+ * reached is not waited for: the command has ended, and so should we; hf_close tries once
+ * more. */
+static int release(struct run *r, int64_t keep_ms)
+{
+    int64_t end = guard_now() + second;
+    int rc;
+    r->done = false;
+    if (keep_ms > 0)
+        rc = hf_release_after_start(r->lease, keep_ms, on_released, r, &r->op, &r->err);
+    else
+        rc = hf_release_start(r->lease, on_released, r, &r->op, &r->err);
+    if (rc == HF_ENOTSUP || rc == HF_EINVAL)
+        return rc;
+    r->lease = NULL;
+    while (rc == 0 && !r->done && guard_now() < end)
+        run_turn(r, end);
+    return rc < 0 ? rc : r->done ? r->rc : HF_EUNKNOWN;
+}
+
 static void give_back(struct run *r)
 {
-    char shown[CLI_TEXT];
+    char shown[CLI_TEXT], age[32];
     int64_t until = r->granted_at + r->opt.at_least_ms * ms;
     int64_t rest = r->ended ? (until - guard_now()) / ms : 0;
     int rc = HF_ENOTSUP;
     if (!r->lease)
         return;
+    int64_t ends = hf_lease_remaining_ms(r->lease);
     if (rest > 0 && !r->lost && !r->ended_by) {
         if (hf_client_caps(r->client) & HF_CAP_KEEP)
-            rc = hf_release_after(r->lease, rest, &r->err);
+            rc = release(r, rest);
         if (rc == HF_ENOTSUP || rc == HF_EINVAL)
             stay(r, until);
     }
-    if (rc == HF_ENOTSUP || rc == HF_EINVAL)
-        rc = hf_release(r->lease, &r->err);
-    r->lease = NULL;
-    if (rc == HF_ELOST && !r->lost) {
-        run_say(r, "%s was lost while the command ran",
-                cli_text(shown, sizeof shown, r->opt.names[0]));
+    if (r->lease && r->lost) {
+        hf_release_start(r->lease, NULL, NULL, NULL, NULL);
+        r->lease = NULL;
+    } else if (r->lease)
+        rc = release(r, 0);
+    if (r->lost)
+        return;
+    cli_text(shown, sizeof shown, r->opt.names[0]);
+    if (rc == HF_ELOST) {
+        run_say(r, "%s was lost while the command ran", shown);
         r->lost = true;
-    } else if (rc < 0 && rc != HF_ELOST && r->opt.verbose)
-        run_say(r, "release: %s; the lock ends by its ttl", hf_strerror(rc));
+    } else if (rc < 0)
+        run_say(r, "%s could not be given back: %s; it ends by itself in %s at the latest",
+                shown, hf_strerror(rc),
+                cli_age(age, sizeof age, ends > rest ? ends : rest));
 }
 
 static int finish(struct run *r, int status)
@@ -162,29 +261,34 @@ static int finish(struct run *r, int status)
     give_back(r);
     hf_close(r->client);
     guard_close(&r->guard);
+    cli_free_source(&r->source);
     free(r->opt.names);
     if (r->lost)
         return EXIT_LOST;
     if (r->ended_by)
-        signals_die(r->ended_by, false);
+        signals_die(r->ended_by);
+    if (r->timed_out)
+        return EXIT_TIMEOUT;
     if (status || !r->ended)
         return status;
-    if (WIFSIGNALED(r->status)) {
-        int sig = WTERMSIG(r->status);
-        signals_die(sig, r->terminal.was_handed && (sig == SIGINT || sig == SIGQUIT));
-    }
+    if (WIFSIGNALED(r->status))
+        signals_die(WTERMSIG(r->status));
     return WEXITSTATUS(r->status);
 }
 
 static int run_main(struct cli *cli, int argc, char **argv)
 {
     struct run r = { .cli = cli,
+                     .outer = -1,
+                     .inner = { .epoll = -1, .door = -1 },
                      .opt = { .wait_ms = -1,
                               .ttl_ms = -1,
                               .grace_ms = -1,
                               .busy_exit = -1,
                               .request = HF_REQUEST_INIT } };
     int status = run_read_options(&r, argc, argv), rc;
+    if (status == 0 && (rc = spawn_check(r.opt.command[0])) != 0)
+        status = run_cannot(&r, rc); /* rather now than after an hour in line */
     if (status) {
         free(r.opt.names);
         return status < 0 ? cli_ended(status) : status;
@@ -197,10 +301,11 @@ static int run_main(struct cli *cli, int argc, char **argv)
         status = system_error("timerfd", errno);
     else
         status = run_open(&r);
-    if (status == RUN_ON)
+    if (status == RUN_ON && !enter(&r)) {
         status = run_refuse_nested(&r);
-    if (status == RUN_ON)
-        status = run_acquire(&r);
+        if (status == RUN_ON)
+            status = run_acquire(&r);
+    }
     if (status == RUN_ON)
         status = r.ended_by ? 0 : run_command(&r);
     return finish(&r, status);
@@ -216,7 +321,8 @@ const struct cli_verb verb_run = {
         "HOLDFAST_STORE, HOLDFAST_OWNER and HOLDFAST_RUN in its environment.\n"
         "Exit status: that of COMMAND, and its signal if it died of one; 75 busy, timed\n"
         "out or deadlock (or -E N); 76 the lock was lost while COMMAND ran, whatever\n"
-        "COMMAND says; 126 and 127 COMMAND cannot be run or found.",
+        "COMMAND says; 124 --at-most has ended it; 126 and 127 COMMAND cannot be run or\n"
+        "found.",
     .options = run_option_table,
     .run = run_main,
 };

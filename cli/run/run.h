@@ -20,7 +20,7 @@ struct run_options {
     hf_request request;
     enum on_lost on_lost;
     int busy_exit;
-    bool quiet, verbose;
+    bool quiet, verbose, reenter;
 };
 
 /* ---- terminal.c ------------------------------------------------------------------ */
@@ -28,12 +28,11 @@ struct run_options {
 /* Who has the terminal. A command that shares ours whole gets it like a shell's job does.
  */
 struct terminal {
-    int fd;          /* our controlling terminal; -1: none */
-    pid_t home;      /* our own process group */
-    bool whole;      /* stdin and stdout are that terminal */
-    bool own_group;  /* the command gets a process group of its own */
-    bool handed;     /* its group has the terminal now */
-    bool was_handed; /* and had it when it ended */
+    int fd;         /* our controlling terminal; -1: none */
+    pid_t home;     /* our own process group */
+    bool whole;     /* stdin and stdout are that terminal, and we lead our group */
+    bool own_group; /* the command gets a process group of its own */
+    bool handed;    /* its group has the terminal now */
 };
 
 void terminal_look(struct terminal *);
@@ -52,14 +51,29 @@ struct signals {
     bool chld_ignored, pipe_ignored, xfsz_ignored;
 };
 
-int signals_open(struct signals *);           /* 0 or -errno */
-void signals_run(struct signals *);           /* from now on ^Z is the command's business */
-void signals_restore(const struct signals *); /* in the child */
+int signals_open(struct signals *);                 /* 0 or -errno */
+void signals_run(struct signals *, bool own_group); /* the command is about to start */
+void signals_restore(const struct signals *);       /* in the child */
 /* The next signal, or 0. *ret_sent: a process sent it, not the terminal. */
 int signals_next(const struct signals *, bool *ret_sent);
 bool signals_end_wait(const struct signals *, int sig); /* by it a waiting run ends */
 bool signals_stop_group(int sig); /* our own; false: nobody could continue us, so we run */
-_Noreturn void signals_die(int sig, bool group); /* group: and all of our own group */
+_Noreturn void signals_die(int sig);
+
+/* ---- inner.c --------------------------------------------------------------------- */
+
+enum { INNER_MAX = 64 };
+
+struct guest { /* a run that asks to enter */
+    int fd;
+    bool inside; /* it runs its command under our lock */
+};
+
+struct inner {
+    int epoll, door; /* -1: nobody can enter */
+    struct guest guests[INNER_MAX];
+    size_t nguests, inside;
+};
 
 /* ---- run*.c, spawn.c, supervise.c, standing.c ------------------------------------ */
 
@@ -70,14 +84,21 @@ enum phase { RUNNING, STOPPING, KILLING };
 struct run {
     struct cli *cli;
     struct run_options opt;
+    char note[512]; /* if none was given */
     struct guard guard;
     struct terminal terminal;
     struct signals signals;
-    int timer; /* timerfd on CLOCK_BOOTTIME */
+    int timer;                /* timerfd on CLOCK_BOOTTIME */
+    struct cli_source source; /* until the grant */
     hf_client *client;
     hf_lease *lease;
     int life[4];
     size_t nlife;
+    bool nested;        /* a run around us is alive */
+    const char *parent; /* the owner for whom we act, as HOLDFAST_OWNER has it; NULL */
+    struct inner inner;
+    int outer; /* to the run whose lock we have entered; -1: the lock is our own */
+    uint64_t outer_fence;
 
     /* the wait */
     hf_op *op;
@@ -96,8 +117,21 @@ struct run {
     int status;       /* of waitpid, once ended */
     int stopped_by;   /* a signal has just stopped it; 0 */
     int64_t guard_at; /* next try to start a guard */
-    bool lost, told_risk, told_stop, told_denied;
+    bool timed_out;   /* --at-most has ended it; the lock was not lost */
+    bool lost, broken, told_risk, told_stop, told_denied;
+    int64_t down_at; /* since when the store is unreachable, with -v; 0: it is not */
 };
+
+/* Is a run that the environment names alive? */
+bool inner_has_parent(void);
+const char *inner_living_words(void); /* HOLDFAST_RUN, not longer than need be; NULL */
+/* Enters NAME of such a run: r->outer. False: there is none that holds it, or would let us.
+ */
+bool inner_enter(struct run *);
+bool inner_left_alone(const struct run *); /* the run that we have entered has ended */
+void inner_listen(struct run *);           /* from now on others may enter */
+void inner_serve(struct run *);
+void inner_close(struct run *);
 
 extern const struct cli_option run_option_table[];
 int run_read_options(struct run *, int argc, char **argv); /* 0, exit status, CLI_HELP */
@@ -107,6 +141,9 @@ enum { RUN_ON = -1 };
 int run_open(struct run *);          /* the store */
 int run_refuse_nested(struct run *); /* a name of a parent run */
 int run_acquire(struct run *);       /* r->lease is ours, or r->ended_by is set */
+
+/* May the command run? Our lease holds, or the run that we have entered is there. */
+bool run_holds(const struct run *);
 
 /* r->grace and r->margin, from the ttl that the store gave. It may become another while the
  * command runs: a server to which a session is attached anew may have other limits. */
@@ -121,11 +158,17 @@ void run_reap(struct run *); /* notes how the child is; a dead guard is replaced
 void run_say(const struct run *, const char *fmt, ...) /* unless -q; %s of cli_say */
     __attribute__((format(printf, 2, 3)));
 
+/* A descriptor for the guard; -1. The program that the guard becomes; its exit status. */
+int tickets_write(const struct run *, const char *url);
+int tickets_end(void);
+
 /* Runs the command to its end and to the end of whatever must not outlive the lock. 0, or
  * the exit status if it could not be started. */
 int supervise(struct run *);
 
-pid_t spawn(struct run *); /* < 0: -errno */
+pid_t spawn(struct run *);            /* < 0: -errno */
+int spawn_check(const char *command); /* 0: it can be run, as far as one can see; errno */
+int run_cannot(const struct run *, int error); /* says so; the exit status */
 
 /* The line "who holds it" of a waiting run. */
 struct standing;
@@ -133,5 +176,8 @@ struct standing *standing_open(struct run *); /* NULL: nothing to be shown */
 bool standing_changed(const struct standing *);
 void standing_tick(struct standing *); /* says how it is; takes NULL, as all do */
 void standing_close(struct standing *);
+
+/* Says of each name that is held who holds it; false: none is, or the store cannot tell. */
+bool standing_say_who(struct run *, const char *why);
 
 #endif

@@ -7,8 +7,7 @@
  * dropped, later it is passed on and the command's own disposition decides.
  *
  * How it goes wrong: a signal that ended the command ends us too, without a second core
- * file. If it came from the keyboard while the command had the terminal, the rest of our
- * own group has not seen it, and gets it then: a script stops at ^C.
+ * file. A script that called us sees that, and its own ^C: terminal.c.
  */
 #include "run.h"
 
@@ -57,13 +56,17 @@ int signals_open(struct signals *s)
     return 0;
 }
 
-void signals_run(struct signals *s)
+/* In a group of its own the command is stopped by ^Z alone, and we see to the rest. In our
+ * group ^Z stops us all at once, and the shell's SIGCONT continues us all: a stop of our
+ * own, a moment later, could come after it. */
+void signals_run(struct signals *s, bool own_group)
 {
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < NREAD; i++)
         sigaddset(&set, read_by_us[i]);
-    sigaddset(&set, SIGTSTP);
+    if (own_group)
+        sigaddset(&set, SIGTSTP);
     signalfd(s->fd, &set, 0);
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
@@ -118,7 +121,7 @@ bool signals_stop_group(int sig)
     return sigtimedwait(&cont, NULL, &now) == SIGCONT;
 }
 
-_Noreturn void signals_die(int sig, bool group)
+_Noreturn void signals_die(int sig)
 {
     struct rlimit none = { 0, 0 };
     sigset_t set;
@@ -127,7 +130,7 @@ _Noreturn void signals_die(int sig, bool group)
     signal(sig, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, sig);
-    kill(group ? 0 : getpid(), sig);
+    kill(getpid(), sig);
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     _exit(128 + sig);
 }

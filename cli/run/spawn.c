@@ -46,7 +46,7 @@ static _Noreturn void child_main(struct run *r)
     if (r->terminal.own_group && setpgid(0, 0) == 0)
         page->family.group = self;
     page->family.child = self;
-    if (r->nlife > 0)
+    if (r->lease && r->nlife > 0)
         page->family.life_fd = inherit(r->life[0]);
     atomic_store(&page->running, 1);
     int pidfd = (int)syscall(SYS_pidfd_open, self, 0);
@@ -91,21 +91,33 @@ static void warn_of_limits(const struct run *r, pid_t child)
         close(proc);
 }
 
-/* execvp says EACCES also if it only could not look into a folder of $PATH. */
-static int why_not(const char *command, int error)
+static int check_file(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return errno;
+    return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+/* As execvp searches; but it says EACCES also if it only could not look into a folder. */
+int spawn_check(const char *command)
 {
     const char *path = getenv("PATH");
     char file[PATH_MAX];
-    if (error != EACCES || strchr(command, '/'))
-        return error;
-    for (const char *p = path ? path : ""; *p; p += strspn(p, ":")) {
-        size_t len = strcspn(p, ":");
-        snprintf(file, sizeof file, "%.*s/%s", (int)len, p, command);
+    int found = ENOENT;
+    if (!*command || strchr(command, '/'))
+        return *command ? check_file(command) : ENOENT;
+    for (const char *p = path ? path : "/bin:/usr/bin"; p;) {
+        int len = (int)strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s%s%s", len, p, len ? "/" : "", command);
+        int rc = check_file(file);
+        if (rc == 0)
+            return 0;
         if (access(file, F_OK) == 0)
-            return error;
-        p += len;
+            found = rc;
+        p = p[len] ? p + len + 1 : NULL;
     }
-    return ENOENT;
+    return found;
 }
 
 pid_t spawn(struct run *r)
@@ -121,9 +133,7 @@ pid_t spawn(struct run *r)
         child_main(r);
     if (pid < 0)
         return -errno;
-    if (r->guard.page->exec_errno)
-        r->guard.page->exec_errno = why_not(r->opt.command[0], r->guard.page->exec_errno);
-    else
+    if (!r->guard.page->exec_errno)
         warn_of_limits(r, pid);
     return pid;
 }

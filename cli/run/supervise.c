@@ -11,14 +11,13 @@
  *   KILLING   early enough that the last one is gone at the deadline (G1).
  * A stop once begun is not taken back, and its exit status is 76 whatever the command says.
  *
- * ^Z: the command has stopped, so we give the terminal back and stop with our group;
- * nobody renews then, and the guard ends the command at the deadline. On SIGCONT the
- * lease is looked at first, and only a held one lets the command go on.
+ * ^Z: the command has stopped, so we give the terminal back and stop with our group (or ^Z
+ * has stopped us all: signals.c); nobody renews then, and the guard ends the command: TERM
+ * a grace before the deadline, KILL at it. On SIGCONT the lease is looked at first, and
+ * only a held one lets the command go on, unless it has been told to end.
  */
 #include "run.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -40,11 +39,12 @@ static const struct family *family(struct run *r)
     return f;
 }
 
+/* The command may have ended while runs that entered our lock go on. */
 static void pass_on(struct run *r, int sig)
 {
-    if (r->ended)
+    if (r->ended && !r->inner.inside)
         return;
-    if (r->terminal.own_group)
+    if (r->terminal.own_group && !r->ended)
         kill(-r->child, sig);
     else
         descend_signal(family(r), sig);
@@ -68,7 +68,9 @@ static void limits(const struct run *r, int64_t *term_at, int64_t *kill_at)
 /* The library counts in whole milliseconds: only a real change is passed on. */
 static void follow_lease(struct run *r)
 {
-    int64_t at = guard_now() + hf_lease_remaining_ms(r->lease) * ms, term_at, kill_at;
+    int64_t at = GUARD_NEVER / 2, term_at, kill_at;
+    if (r->lease)
+        at = guard_now() + hf_lease_remaining_ms(r->lease) * ms;
     if (r->phase != RUNNING || (at < r->deadline + 5 * ms && at > r->deadline - 5 * ms))
         return;
     if (r->deadline && at > r->deadline)
@@ -77,24 +79,74 @@ static void follow_lease(struct run *r)
     run_set_times(r);
     limits(r, &term_at, &kill_at);
     if (r->opt.on_lost != LOST_WARN)
-        guard_deadline(&r->guard, kill_at + r->margin / 4);
+        guard_times(&r->guard,
+                    r->opt.on_lost == LOST_TERM ? term_at + r->margin / 4 : GUARD_NEVER,
+                    kill_at + r->margin / 4);
+}
+
+/* -v: each loss of contact with the store, and its end. */
+static void tell_contact(struct run *r)
+{
+    char age[32], reason[CLI_TEXT];
+    hf_error err;
+    if (!r->opt.verbose || !r->client)
+        return;
+    bool up = hf_connect(r->client, 0, &err) == 0;
+    if (up == (r->down_at == 0))
+        return;
+    if (up)
+        run_say(r, "the store answers again, after %s",
+                cli_age(age, sizeof age, (guard_now() - r->down_at) / ms));
+    else
+        run_say(r, "the store does not answer: %s",
+                cli_text(reason, sizeof reason, err.text));
+    r->down_at = up ? 0 : guard_now();
+}
+
+static void on_renewed(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    (void)rc;
+    (void)lease;
+    (void)err;
+    (void)user;
+    hf_op_free(op);
+}
+
+/* Why is it at risk? A lease that was broken is not renewed again; of any other one more
+ * attempt is just what it needs. */
+static const char *why_at_risk(struct run *r, char *buf, size_t size)
+{
+    hf_error err;
+    hf_op *op;
+    r->broken = hf_renew_start(r->lease, 0, on_renewed, NULL, &op, &err) == HF_ELOST;
+    if (r->broken)
+        return "it was broken";
+    if (hf_connect(r->client, 0, &err) < 0)
+        return cli_text(buf, size, err.text);
+    return "it was not renewed in time";
 }
 
 static void warn_at_risk(struct run *r, int64_t term_at)
 {
-    char age[32], shown[CLI_TEXT];
-    bool risk = hf_lease_state(r->lease) == HF_AT_RISK;
+    char age[32], shown[CLI_TEXT], why[CLI_TEXT];
+    bool risk = r->lease && hf_lease_state(r->lease) == HF_AT_RISK;
     int64_t left = (term_at - guard_now()) / ms;
-    if (risk && !r->told_risk)
-        run_say(r, "%s is at risk: it was broken or cannot be renewed%s%s",
-                cli_text(shown, sizeof shown, r->opt.names[0]),
-                r->opt.on_lost == LOST_WARN ? ""
-                                            : "; unless that changes the command is "
-                                              "stopped in ",
-                r->opt.on_lost == LOST_WARN
-                    ? ""
-                    : cli_age(age, sizeof age, left > 0 ? left : 0));
+    cli_text(shown, sizeof shown, r->opt.names[0]);
+    tell_contact(r);
+    if (risk == r->told_risk)
+        return;
     r->told_risk = risk;
+    if (!risk) {
+        run_say(r, "%s is held again", shown);
+        return;
+    }
+    const char *reason = why_at_risk(r, why, sizeof why);
+    if (r->opt.on_lost == LOST_WARN)
+        run_say(r, "%s is at risk: %s", shown, reason);
+    else
+        run_say(r, "%s is at risk: %s; %sthe command is stopped in %s", shown, reason,
+                r->broken ? "" : "unless it is renewed ",
+                cli_age(age, sizeof age, left > 0 ? left : 0));
 }
 
 /* ---- stopping -------------------------------------------------------------------- */
@@ -110,9 +162,8 @@ static void begin_kill(struct run *r)
  * never without the lock. */
 static void begin_stop(struct run *r, int64_t kill_at)
 {
-    r->lost = true;
     r->kill_at = kill_at;
-    guard_deadline(&r->guard, kill_at + r->margin / 4);
+    guard_times(&r->guard, GUARD_NEVER, kill_at + r->margin / 4);
     if (r->opt.on_lost == LOST_KILL) {
         begin_kill(r);
         return;
@@ -121,7 +172,7 @@ static void begin_stop(struct run *r, int64_t kill_at)
     r->look_ms = 5;
     r->look_at = guard_now();
     descend_signal(family(r), SIGTERM);
-    if (hf_lease_check(r->lease) == 0)
+    if (run_holds(r))
         descend_signal(family(r), SIGCONT);
 }
 
@@ -144,11 +195,12 @@ static void out_of_time(struct run *r, int64_t kill_at)
     bool most = r->opt.at_most_ms > 0 && kill_at < r->deadline - r->margin;
     cli_text(shown, sizeof shown, r->opt.names[0]);
     if (most)
-        run_say(r, "%s was held for the %s of --at-most: stopping the command", shown,
-                cli_age(age, sizeof age, r->opt.at_most_ms));
+        run_say(r, "%s: stopping the command, so that it has ended after %s (--at-most)",
+                shown, cli_age(age, sizeof age, r->opt.at_most_ms));
     else
-        run_say(r, "%s could not be renewed: stopping the command before another gets it",
-                shown);
+        run_say(r, "%s %s: stopping the command before another gets it", shown,
+                r->broken ? "was broken" : "could not be renewed");
+    *(most ? &r->timed_out : &r->lost) = true;
     begin_stop(r, kill_at);
 }
 
@@ -156,10 +208,10 @@ static void out_of_time(struct run *r, int64_t kill_at)
 static void give_up(struct run *r)
 {
     char shown[CLI_TEXT], age[32];
-    run_say(r, "%s was held for the %s of --at-most and is given up: the command runs on",
+    run_say(r, "%s is given up after the %s of --at-most: the command runs on",
             cli_text(shown, sizeof shown, r->opt.names[0]),
             cli_age(age, sizeof age, r->opt.at_most_ms));
-    r->lost = true;
+    r->timed_out = true;
     hf_release(r->lease, NULL);
     r->lease = NULL;
 }
@@ -168,9 +220,9 @@ static int64_t step_running(struct run *r)
 {
     int64_t now = guard_now(), term_at, kill_at;
     bool warn = r->opt.on_lost == LOST_WARN;
-    if (!r->lease || (warn && r->lost))
+    if ((!r->lease && r->outer < 0) || (warn && r->lost))
         return GUARD_NEVER;
-    if (hf_lease_check(r->lease) < 0) {
+    if (!run_holds(r)) {
         lost_suddenly(r);
         return now;
     }
@@ -179,6 +231,8 @@ static int64_t step_running(struct run *r)
     warn_at_risk(r, term_at);
     if (warn) {
         int64_t end = r->granted_at + r->opt.at_most_ms * ms;
+        if (r->opt.at_least_ms > r->opt.at_most_ms)
+            end = r->granted_at + r->opt.at_least_ms * ms;
         if (r->opt.at_most_ms > 0 && now >= end)
             give_up(r);
         return r->opt.at_most_ms > 0 ? least(end, r->deadline) : r->deadline;
@@ -193,38 +247,46 @@ static int64_t step_running(struct run *r)
 static bool step_ending(struct run *r)
 {
     int64_t now = guard_now();
-    int left = 1, denied = 0;
+    int left = 1;
+    struct ending e = { .denied = 0 };
     if (r->phase == STOPPING && now >= r->kill_at)
         begin_kill(r);
     if (now < r->look_at)
         return false;
     if (r->phase == KILLING)
-        left = descend_kill(family(r), &denied);
+        left = descend_kill(family(r), &e);
     else if (r->ended)
         left = descend_signal(family(r), 0);
-    if (denied && !r->told_denied)
-        run_say(r, "%d processes of the command may not be signalled and run on", denied);
-    r->told_denied = r->told_denied || denied;
+    if (e.denied && !r->told_denied)
+        run_say(r, "%d processes of the command may not be signalled and run on", e.denied);
+    r->told_denied = r->told_denied || e.denied;
     r->look_at = now + r->look_ms * ms;
     r->look_ms = least(r->look_ms * 2, 50);
-    return left == 0 && (r->ended || denied);
+    return left == 0 && (r->ended || e.denied);
 }
 
 /* ---- ^Z and signals -------------------------------------------------------------- */
 
 static void go_on(struct run *r)
 {
-    while (hf_client_process(r->client) > 0)
+    while (r->client && hf_client_process(r->client) > 0)
         ;
     if (r->phase != RUNNING || r->ended)
         return;
     bool warn = r->opt.on_lost == LOST_WARN;
-    if (!warn && (atomic_load(&r->guard.page->killed) || hf_lease_check(r->lease) < 0)) {
+    if (!warn && (atomic_load(&r->guard.page->killed) || !run_holds(r))) {
         char shown[CLI_TEXT];
         run_say(r, "%s was lost while the command was stopped: it is killed",
                 cli_text(shown, sizeof shown, r->opt.names[0]));
         r->lost = true;
         begin_kill(r);
+        return;
+    }
+    if (atomic_load(&r->guard.page->termed)) {
+        int64_t term_at, kill_at;
+        limits(r, &term_at, &kill_at);
+        r->lost = true;
+        begin_stop(r, kill_at);
         return;
     }
     terminal_hand(&r->terminal, r->child);
@@ -235,10 +297,11 @@ static void suspend(struct run *r, int sig)
 {
     bool job = sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
     char shown[CLI_TEXT], age[32];
+    int64_t term_at, kill_at;
     /* a guard that has begun to kill stops its prey first */
     if (r->phase != RUNNING || r->ended || atomic_load(&r->guard.page->killed))
         return;
-    if (r->terminal.fd < 0 || (!job && !r->terminal.handed))
+    if (r->terminal.fd < 0 || !r->terminal.own_group || (!job && !r->terminal.handed))
         return;
     /* the shell's fg of a job that runs gives us the terminal and says nothing */
     if (job && sig != SIGTSTP) {
@@ -248,10 +311,14 @@ static void suspend(struct run *r, int sig)
             return;
         }
     }
+    limits(r, &term_at, &kill_at);
     if (r->lease && !r->lost && !r->told_stop)
-        run_say(r, "stopped: %s is lost unless the command is continued within %s",
-                cli_text(shown, sizeof shown, r->opt.names[0]),
-                cli_age(age, sizeof age, hf_lease_remaining_ms(r->lease)));
+        run_say(r,
+                "stopped: unless the command is continued within %s it %s, because %s goes "
+                "to another then",
+                cli_age(age, sizeof age, (term_at - guard_now()) / ms),
+                r->opt.on_lost == LOST_WARN ? "runs without the lock" : "is ended",
+                cli_text(shown, sizeof shown, r->opt.names[0]));
     r->told_stop = true;
     terminal_take_back(&r->terminal);
     if (!signals_stop_group(job ? sig : SIGTSTP) && sig != SIGTSTP)
@@ -282,7 +349,9 @@ static void note_loss(struct run *r)
 {
     char shown[CLI_TEXT];
     bool killed = atomic_load(&r->guard.page->killed);
-    if (r->lost || (!killed && (!r->lease || hf_lease_check(r->lease) == 0)))
+    if (r->lost || (!killed && !r->lease))
+        return;
+    if (run_holds(r) && (!killed || r->timed_out))
         return;
     run_say(r, "%s %s", cli_text(shown, sizeof shown, r->opt.names[0]),
             killed ? "was not renewed in time: the guard has killed the command"
@@ -292,28 +361,28 @@ static void note_loss(struct run *r)
 
 int supervise(struct run *r)
 {
-    char shown[CLI_TEXT];
     follow_lease(r);
-    signals_run(&r->signals);
+    signals_run(&r->signals, r->terminal.own_group);
     r->child = spawn(r);
     int error = r->child < 0 ? -r->child : r->guard.page->exec_errno;
     if (error) {
         if (r->child > 0)
             waitpid(r->child, NULL, 0);
         terminal_take_back(&r->terminal);
-        cli_say("cannot run '%s': %s", cli_text(shown, sizeof shown, r->opt.command[0]),
-                strerror(error));
-        return r->child < 0 ? EXIT_SYSTEM : error == ENOENT ? EXIT_NOTFOUND : EXIT_NOEXEC;
+        return r->child < 0 ? run_cannot(r, error), EXIT_SYSTEM : run_cannot(r, error);
     }
     for (;;) {
         int64_t at = GUARD_NEVER;
         take_signals(r);
+        inner_serve(r);
         if (atomic_load(&r->guard.page->killed) && r->phase != KILLING) {
             note_loss(r);
             begin_kill(r);
         }
-        if (r->phase == RUNNING && r->ended)
+        if (r->phase == RUNNING && r->ended && !r->inner.inside)
             break;
+        if (r->ended) /* and others are still inside */
+            terminal_take_back(&r->terminal);
         if (r->phase == RUNNING)
             at = step_running(r);
         else if (step_ending(r))
@@ -322,10 +391,9 @@ int supervise(struct run *r)
             at = r->phase == STOPPING ? least(r->kill_at, r->look_at) : r->look_at;
         run_turn(r, at);
     }
-    r->terminal.was_handed = r->terminal.handed;
     terminal_take_back(&r->terminal);
     /* the news of a loss may have come beside that of the end */
-    while (hf_client_process(r->client) > 0)
+    while (r->client && hf_client_process(r->client) > 0)
         ;
     note_loss(r);
     return 0;

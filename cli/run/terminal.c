@@ -1,11 +1,12 @@
 /* terminal.c: who may read the keyboard, and whom ^C reaches.
  *
- * How it goes well: stdin and stdout are our controlling terminal and we are its
- * foreground: the command gets a process group of its own and the terminal, as from a
- * shell, and the terminal comes back to us at its end. In the foreground otherwise, as in
- * `run ... | less`: the command stays in our group, for the terminal belongs to the whole
- * pipeline. In the background or without a terminal: a group of its own, the terminal
- * untouched.
+ * How it goes well: stdin and stdout are our controlling terminal, we are its foreground
+ * and lead our group, as a shell with job control starts us: the command gets a process
+ * group of its own and the terminal, and the terminal comes back to us at its end. In the
+ * foreground otherwise, as in `run ... | less` or in a script: the command stays in our
+ * group, for the terminal belongs to the whole pipeline, and ^C must reach the script
+ * without our guessing whether a signal came from the keyboard. In the background or
+ * without a terminal: a group of its own, the terminal untouched.
  *
  * How it goes wrong: tcsetpgrp from the background would stop us: SIGTTOU stays blocked
  * in the supervisor, and in the child until it runs the command.
@@ -32,6 +33,7 @@ void terminal_look(struct terminal *t)
         t->fd = STDERR_FILENO;
     else
         t->fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    t->whole = t->whole && t->home == getpid();
     t->own_group = t->whole || !terminal_foreground(t);
 }
 

@@ -9,6 +9,7 @@
  * wait for itself: it is refused at once.
  */
 #include "run.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,7 +59,8 @@ static int check_given(const struct run *r)
 
 void run_set_times(struct run *r)
 {
-    int64_t ttl_ms = hf_lease_ttl_ms(r->lease), grace = r->opt.grace_ms;
+    /* inside the lock of another run there is no ttl */
+    int64_t ttl_ms = r->lease ? hf_lease_ttl_ms(r->lease) : 30000, grace = r->opt.grace_ms;
     if (grace < 0)
         grace = ttl_ms / 6 < 5000 ? ttl_ms / 6 : 5000;
     r->grace = (grace < most_grace(ttl_ms) ? grace : most_grace(ttl_ms)) * ms;
@@ -67,63 +69,145 @@ void run_set_times(struct run *r)
     r->margin = (margin < ttl_ms / 5 ? margin : ttl_ms / 5) * ms;
 }
 
-/* The library has one code for a bad URL and a bad owner: try without the owner. */
-static int cannot_open(struct run *r, const char *url, hf_options *o)
+/* ---- the run around us ----------------------------------------------------------- */
+
+/* Does that owner hold the name? 1 with its fence (0: the store cannot tell it), 0, or a
+ * negative error. */
+static int held_by(struct run *r, const char *name, const char *owner, uint64_t *ret_fence)
 {
-    if (r->err.code != HF_EINVAL || !o->owner)
+    hf_list *list;
+    size_t len = strcspn(owner, " ");
+    int held = 0, rc = hf_look(r->client, name, &list, &r->err);
+    if (rc < 0)
+        return rc;
+    const hf_line *line = hf_list_at(list, 0);
+    for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
+        const hf_ticket *t = hf_line_ticket(line, i);
+        const char *other = hf_ticket_owner(t);
+        if (hf_ticket_position(t) > 0 || strlen(other) != len ||
+            memcmp(other, owner, len) != 0)
+            continue;
+        held = 1;
+        *ret_fence = hf_ticket_fence(t);
+    }
+    hf_list_free(list);
+    return held;
+}
+
+/* The names of an owner's text are percent-encoded. */
+static void decode(char *to, size_t size, const char *from, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len && n + 1 < size; i++)
+        if (from[i] == '%' && i + 2 < len) {
+            to[n++] = (char)(hf__hex_digit(from[i + 1]) * 16 + hf__hex_digit(from[i + 2]));
+            i += 2;
+        } else {
+            to[n++] = from[i];
+        }
+    to[n] = 0;
+}
+
+/* Does the store show that owner with one of the names that it held? 1, 0, negative. */
+static int still_holds(struct run *r, const char *owner)
+{
+    char name[CLI_TEXT];
+    uint64_t fence;
+    int rc = 0;
+    for (const char *at = owner + strcspn(owner, " "); *at && rc == 0;) {
+        at += strspn(at, " ");
+        size_t len = strcspn(at, " ");
+        decode(name, sizeof name, at, len);
+        if (len)
+            rc = held_by(r, name, owner, &fence);
+        at += len;
+    }
+    return rc;
+}
+
+/* ---- the store ------------------------------------------------------------------- */
+
+static int open_as(struct run *r, const char *url, const char *owner)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.drive = HF_DRIVE_APP;
+    o.owner = owner;
+    if (r->opt.ttl_ms > 0) /* not that of the request: of a session it cannot be */
+        o.ttl_ms = r->opt.ttl_ms;
+    cli_log(&o);
+    /* without a parent we are an owner ourselves, so that our children can name us */
+    r->opt.request.owner = owner ? HF_OWNER_CALL : 1;
+    r->parent = owner;
+    hf_close(r->client);
+    r->client = NULL;
+    return hf_open(url, &o, &r->client, &r->err);
+}
+
+/* The owner in the environment counts while it holds something: an environment outlives its
+ * run, and two jobs of a daemon that was started there are not one owner. A run around us
+ * answers for itself; of one on another machine, or in another network namespace, the store
+ * is asked. The library has one code for a bad URL and a bad owner, so the URL is tried
+ * alone. */
+static int open_for_parent(struct run *r, const char *url, const char *owner)
+{
+    if (r->nested && open_as(r, url, owner) == 0)
+        return 0;
+    if (r->nested && r->err.code != HF_EINVAL)
         return cli_fail(&r->err);
-    o->owner = NULL;
-    if (hf_open(url, o, &r->client, &r->err) < 0)
-        return cli_fail(&r->err);
+    if (open_as(r, url, NULL) < 0)
+        return cli_fail_source(&r->source, &r->err);
+    if (!r->nested) {
+        int rc = owner ? still_holds(r, owner) : 0;
+        if (rc < 0)
+            return cli_fail(&r->err);
+        if (rc == 0 || open_as(r, url, owner) == 0)
+            return 0;
+    }
     cli_say("HOLDFAST_OWNER is not what a holdfast run has set: unset it");
     return EXIT_USAGE;
 }
 
+/* A run inside a run of another store protects from nobody whom the outer one keeps out. */
+static int check_store(const struct run *r)
+{
+    char ours[CLI_TEXT], theirs[CLI_TEXT], from[CLI_TEXT];
+    const char *store = getenv("HOLDFAST_STORE");
+    if (r->cli->url || !r->nested || !store || strcmp(store, hf_client_url(r->client)) == 0)
+        return 0;
+    return cli_usage(r->cli,
+                     "the run around this one holds its names in %s, but the store here is "
+                     "%s (%s): name "
+                     "the store with -u if that is meant",
+                     cli_text(theirs, sizeof theirs, store),
+                     cli_text(ours, sizeof ours, hf_client_url(r->client)),
+                     cli_text(from, sizeof from, r->source.from));
+}
+
 int run_open(struct run *r)
 {
-    hf_options o = HF_OPTIONS_INIT;
-    const char *parent = getenv("HOLDFAST_OWNER");
-    char *url;
-    int rc = cli_url(r->cli, &url);
+    const char *owner = getenv("HOLDFAST_OWNER");
+    int rc = cli_find_source(r->cli, &r->source);
     if (rc)
         return rc;
-    o.drive = HF_DRIVE_APP;
-    cli_log(r->cli, &o);
-    o.owner = parent && *parent ? parent : NULL;
-    /* without a parent we are an owner ourselves, so that our children can name us */
-    r->opt.request.owner = o.owner ? HF_OWNER_CALL : 1;
-    if (hf_open(url, &o, &r->client, &r->err) < 0)
-        rc = cannot_open(r, url, &o);
-    else
-        rc =
-            check_grace(r, r->opt.ttl_ms > 0 ? r->opt.ttl_ms : hf_client_ttl_ms(r->client));
-    explicit_bzero(url, strlen(url));
-    free(url);
+    r->nested = inner_has_parent();
+    rc = open_for_parent(r, r->source.url, owner && *owner ? owner : NULL);
+    if (rc == 0)
+        rc = check_grace(r, hf_client_ttl_ms(r->client));
+    if (rc == 0)
+        rc = check_store(r);
     return rc ? rc : RUN_ON;
 }
 
 /* Waiting for a name that our own parent holds would deadlock. */
-static int refuse_own(struct run *r, const char *name, const char *parent, size_t len)
+static int refuse_own(struct run *r, const char *name)
 {
-    hf_list *list;
     char shown[CLI_TEXT], number[40] = "";
-    bool held = false;
-    if (hf_look(r->client, name, &list, &r->err) < 0)
-        return cli_fail(&r->err);
-    const hf_line *line = hf_list_at(list, 0);
-    for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
-        const hf_ticket *t = hf_line_ticket(line, i);
-        const char *owner = hf_ticket_owner(t);
-        if (hf_ticket_position(t) > 0 || strlen(owner) != len ||
-            memcmp(owner, parent, len) != 0)
-            continue;
-        held = true;
-        if (hf_ticket_fence(t) > 0) /* redlock cannot tell it */
-            snprintf(number, sizeof number, ", fence %" PRIu64, hf_ticket_fence(t));
-    }
-    hf_list_free(list);
-    if (!held)
-        return 0;
+    uint64_t fence = 0;
+    int rc = held_by(r, name, r->parent, &fence);
+    if (rc <= 0)
+        return rc < 0 ? cli_fail(&r->err) : 0;
+    if (fence > 0) /* redlock cannot tell it */
+        snprintf(number, sizeof number, ", fence %" PRIu64, fence);
     run_say(r, "%s is held by your parent run%s", cli_text(shown, sizeof shown, name),
             number);
     return EXIT_BUSY;
@@ -131,9 +215,8 @@ static int refuse_own(struct run *r, const char *name, const char *parent, size_
 
 int run_refuse_nested(struct run *r)
 {
-    const char *parent = getenv("HOLDFAST_OWNER");
-    for (size_t i = 0; parent && *parent && i < r->opt.nnames; i++) {
-        int rc = refuse_own(r, r->opt.names[i], parent, strcspn(parent, " "));
+    for (size_t i = 0; r->parent && i < r->opt.nnames; i++) {
+        int rc = refuse_own(r, r->opt.names[i]);
         if (rc)
             return rc == EXIT_BUSY ? busy(r) : rc;
     }
@@ -183,7 +266,7 @@ void run_take_signals(struct run *r)
             continue;
         else if (r->ended_by) { /* asked twice: the store ends our place by the ttl */
             guard_close(&r->guard);
-            signals_die(sig, false);
+            signals_die(sig);
         } else {
             r->ended_by = sig;
             if (r->op)
@@ -241,6 +324,9 @@ int run_acquire(struct run *r)
     if (r->rc != HF_EBUSY && r->rc != HF_ETIMEDOUT && r->rc != HF_EDEADLK &&
         r->rc != HF_EEVICTED)
         return cli_fail(&r->err);
+    if ((r->rc == HF_EBUSY || r->rc == HF_ETIMEDOUT) &&
+        standing_say_who(r, r->rc == HF_EBUSY ? "" : "not granted in time: "))
+        return busy(r);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
             r->opt.nnames > 1 ? " (and the other --also names)" : "",
             r->err.text[0] ? r->err.text : hf_strerror(r->rc));

@@ -31,7 +31,7 @@
  *   an error: a handle is memory until it is given back.
  * 2 Strings you pass are copied. Strings you get live as long as the handle they came from.
  * 3 Any thread may call anything on any handle; giving back is the last call on it.
- * 4 hf_release consumes its handle whatever it returns; the client finishes the work behind.
+ * 4 hf_release consumes its handle whatever it returns; what is left is done in the background.
  * 5 The callback of a started operation runs once (a watch: at each change, up to a last
  *   call), in hf_client_process(), hf_client_wait() or hf_close(). That of
  *   hf_lease_on_change runs at each change of state: on a thread of the client's own; but
@@ -40,8 +40,8 @@
  *   cancel, release and free; a blocking call in it is HF_EREENTRANT. A callback
  *   returns: it is not left by longjmp or a C++ exception, and neither are the body of
  *   hf_with and a log function.
- * 6 hf_close releases every hold and ends every wait (HF_ECLOSED), settles for at most 1 s,
- *   and is not called in a callback. Calls that are under way in other threads return first;
+ * 6 hf_close releases every hold, ends every wait (HF_ECLOSED), waits for the answers of the
+ *   store for at most 1 s, and is not called in a callback. Calls that are under way in other threads return first;
  *   none may begin once it has returned: hf_client_stop, join your threads, then hf_close.
  * 7 In a forked child every call that would use the store answers HF_EFORKED; giving back
  *   frees memory and touches no store. Names, fences, url and caps can still be read, a
@@ -49,8 +49,8 @@
  *   a callback does not return from it.
  *
  * Return values: 0 (or a positive count) is success, negative is HF_E*. `ret` parameters are
- * written on success only, hf_error on failure only; both may be NULL where that makes
- * sense. Times are milliseconds. The ids G1 to G12 in comments are explained in
+ * written on success only, hf_error on failure only; both may be NULL if the caller does not
+ * need them and has nothing to give back. Times are milliseconds. The ids G1 to G12 in comments are explained in
  * docs/guarantees.md, per store.
  */
 #ifndef HOLDFAST_H
@@ -138,6 +138,9 @@ const char *hf_version(void);      /* of the library in use: "0.1.0" */
  *         nobody has asked for hf_client_fd().
  * APP:    no thread. RENEWAL IS YOURS: poll hf_client_fd(), call hf_client_process(). */
 enum { HF_DRIVE_CALLER = 0, HF_DRIVE_PROMPT = 1, HF_DRIVE_APP = 2 };
+/* With one of them: a local: store that is not there is not made, but HF_ENOENT. For those
+ * who only look. Of a server it changes nothing. */
+enum { HF_OPEN_EXISTING = 1 << 8 };
 
 enum { HF_LOG_DEBUG = 0, HF_LOG_INFO = 1, HF_LOG_WARN = 2 };
 
@@ -146,7 +149,7 @@ enum { HF_LOG_DEBUG = 0, HF_LOG_INFO = 1, HF_LOG_WARN = 2 };
  * it does not know unless it is zero. */
 typedef struct hf_options {
     uint32_t size;          /* sizeof(hf_options) */
-    uint32_t drive;         /* HF_DRIVE_* */
+    uint32_t drive;         /* HF_DRIVE_*, | HF_OPEN_EXISTING */
     int64_t ttl_ms;         /* for requests that name none; 0: the URL's ttl=, or 30 s */
     void (*log)(void *user, int level, const char *name, const char *text);
     void *user;             /* passed to log, which may run on any thread and must not call us */
@@ -166,16 +169,17 @@ enum {
     HF_CAP_BARGE = 1 << 3,        /* HF_BARGE */
     HF_CAP_SHARED = 1 << 4,       /* HF_READ */
     HF_CAP_PERMITS = 1 << 5,      /* HF_PERMITS */
-    HF_CAP_LINE = 1 << 6,         /* the line can be looked at: waiters, lists, notes, marks */
+    HF_CAP_LINE = 1 << 6,         /* hf_look with waiters and notes, hf_ls, hf_evict */
     HF_CAP_KEEP = 1 << 7,         /* hf_release_after outlives the process */
-    HF_CAP_CELL = 1 << 8,         /* cells */
+    HF_CAP_CELL = 1 << 8,         /* cells: small records beside a line */
     HF_CAP_CELL_EXPIRY = 1 << 9,  /* cells that expire */
     HF_CAP_TTL = 1 << 10          /* a ttl per request */
 };
 
 /* Opens a store: "local:", "local:///dir", "redis://..."; holdfast-url(7). Does not wait for
  * a server: an unreachable one shows at the first call.
- * HF_EINVAL (the text says which part), HF_EMODULE, HF_EAUTH, HF_EFOREIGN, HF_EVERSION ... */
+ * HF_EINVAL (the text says which part), HF_EMODULE, HF_EAUTH, HF_EFOREIGN, HF_EVERSION,
+ * HF_ENOENT (HF_OPEN_EXISTING) ... */
 int hf_open(const char *url, const hf_options *, hf_client **ret, hf_error *);
 void hf_close(hf_client *); /* rule 6 */
 
@@ -292,7 +296,7 @@ int64_t hf_lease_remaining_ms(const hf_lease *);  /* until check says lost; neve
  * another server). Several names: the least. A lost lease: the last one. */
 int64_t hf_lease_ttl_ms(const hf_lease *);
 
-uint64_t hf_lease_fence(const hf_lease *);        /* several names: of the first by bytes */
+uint64_t hf_lease_fence(const hf_lease *);        /* several names: of the first in byte order */
 uint64_t hf_lease_fence_of(const hf_lease *, const char *name); /* 0: not in this lease */
 const char *hf_lease_name(const hf_lease *);      /* several names: the first by bytes */
 size_t hf_lease_count(const hf_lease *);          /* how many names it has */
@@ -305,7 +309,8 @@ int hf_lease_mode(const hf_lease *);
 uint32_t hf_lease_permits(const hf_lease *);      /* HF_PERMITS: how many; else 0 */
 
 /* Sleeps until the lease is lost (HF_ELOST) or the time is over (0), and drives the client
- * meanwhile. At risk is not lost. HF_ECLOSED (stop, close), HF_EREENTRANT ... Not beside hf_release. */
+ * meanwhile. At risk is not lost. HF_ECLOSED (stop, close), HF_EREENTRANT ...
+ * No other thread may release the lease meanwhile. */
 int hf_lease_wait(hf_lease *, int64_t wait_ms, hf_error *);
 
 /* A descriptor that is readable while the state is not HF_HELD. Made at the first call, the

@@ -41,7 +41,7 @@ static hf_client *new_client(const hf_options *o)
     hf__env_init(c);
     c->log = o->log;
     c->log_user = o->user;
-    c->drive = o->drive;
+    c->drive = o->drive & ~(uint32_t)HF_OPEN_EXISTING;
     c->refs = 1;
     c->keeper_fd = c->app_fd = -1;
     c->loop.epfd = c->loop.timerfd = c->loop.anchor[0] = c->loop.anchor[1] = -1;
@@ -135,6 +135,7 @@ int hf_open(const char *text, const hf_options *given, hf_client **ret, hf_error
     rc = c ? open_client(c, &url, &o, err)
            : hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a client");
     if (rc < 0) {
+        hf__url_refused(&url, err);
         hf__url_done(&url);
         if (c)
             hf__client_free(c);

@@ -20,6 +20,7 @@ int hf_admin_text(const char *text, char **ret, hf_error *err)
     if (rc == 0 && !driver->admin)
         rc = hf__fail(err, HF_ENOTSUP, 0, url.shown, "this store needs no administrator");
     if (rc == 0 && !(made = driver->admin(&url, &why))) {
+        hf__url_refused(&url, &why);
         rc = why.code;
         if (err)
             *err = why;

@@ -85,6 +85,7 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     c->url = *url;
     if (o->ttl_ms)
         c->url.ttl_ms = o->ttl_ms; /* a store may need it to connect */
+    c->url.existing = o->drive & HF_OPEN_EXISTING;
     list_init(&c->holds);
     list_init(&c->todo);
     list_init(&c->due);

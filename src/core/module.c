@@ -168,6 +168,20 @@ static int load(const char *module, hf_error *err)
     return HF_ENOENT;
 }
 
+static int no_such_store(const char *scheme, const char *module, hf_error *err)
+{
+    char schemes[256] = "";
+    size_t n = 0;
+
+    for (const struct known_driver *k = hf__known_drivers; k->name; k++)
+        if (n < sizeof schemes)
+            n += (size_t)snprintf(schemes + n, sizeof schemes - n, " %s", k->schemes);
+    return hf__fail(
+        err, HF_EINVAL, 0, NULL,
+        "URL: no store is called %s: (nor a module holdfast-%s.so); there are%s", scheme,
+        module, schemes);
+}
+
 /* The module of a driver we know, else the one of the scheme's name; variants of a scheme
  * (name+variant) share a module. */
 static int load_driver(const char *scheme, hf_error *err)
@@ -186,13 +200,12 @@ static int load_driver(const char *scheme, hf_error *err)
             err, HF_EMODULE, 0, NULL, "%s: its module holdfast-%s.so is %s", scheme, module,
             k->state == HF_BACKEND_MISSING ? "missing: this library was built without it"
                                            : "not installed");
-    return hf__fail(err, HF_EINVAL, 0, NULL,
-                    "URL: no store is called %s: (and there is no module holdfast-%s.so)",
-                    scheme, module);
+    return no_such_store(scheme, module, err);
 }
 
 int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *err)
 {
+    char base[40];
     int rc = 0;
 
     enter();
@@ -200,8 +213,12 @@ int hf__driver_find(const char *scheme, const struct hf_driver **ret, hf_error *
         rc = load_driver(scheme, err);
     *ret = rc == 0 ? known(scheme) : NULL;
     pthread_mutex_unlock(&lock);
-    if (rc == 0 && !*ret)
-        rc = hf__fail(err, HF_EMODULE, 0, NULL, "the module has no driver for %s:", scheme);
+    if (rc == 0 && !*ret) {
+        snprintf(base, sizeof base, "%.*s", (int)strcspn(scheme, "+"), scheme);
+        rc = heard_of(base) ? no_such_store(scheme, scheme, err)
+                            : hf__fail(err, HF_EMODULE, 0, NULL,
+                                       "the module has no driver for %s:", scheme);
+    }
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "core/core.h"
 #include "core/mutate.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,13 +84,16 @@ void hf__op_end(struct hf_op *op, int rc, const hf_error *err)
 
 void hf__op_text(struct hf_op *op, int rc, const char *fmt, ...)
 {
+    hf_error *err = room_for_error(op);
     char text[600];
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    hf__fail(room_for_error(op), rc, 0, op->client->url.shown, "%s", text);
+    hf__fail(err, rc, 0, op->client->url.shown, "%s", text);
+    if (err && rc == HF_EUNREACHABLE)
+        err->sys = ETIMEDOUT; /* nothing else is known */
     op->explained = true;
 }
 

@@ -70,7 +70,7 @@ int hf__check_options(const hf_options *in, hf_options *out, hf_error *err)
     if (!hf__copy_sized(out, sizeof *out, in, in->size, HF_OPTIONS_SIZE_0_1))
         return hf__fail(err, HF_EINVAL, 0, NULL,
                         "hf_options: size %" PRIu32 " or unknown bytes in it", in->size);
-    if (out->drive > HF_DRIVE_APP)
+    if ((out->drive & ~(uint32_t)HF_OPEN_EXISTING) > HF_DRIVE_APP)
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: drive %" PRIu32, out->drive);
     if (out->ttl_ms < 0)
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: ttl_ms is negative");

@@ -2,9 +2,10 @@
  *
  * Strict on purpose: a URL with a typing error must not open another store than the one
  * meant. So bad escapes, empty hosts, unknown and repeated keys are refused, and the text
- * says which. A refusal may quote everything but what stands between ':' and '@' or in a
- * secret parameter; hosts and options are named by their number too, for where a quote
- * could give one away. */
+ * says which. A refusal never quotes the whole URL, not even less its secrets: in one that
+ * is mistyped they may stand where nobody expects them (redis:/:secret@h, ?pasword=secret).
+ * Hosts and options are named by their number too, for where a quote could give one away.
+ */
 #include "core/url.h"
 
 #include "util/secret.h"
@@ -184,7 +185,9 @@ static void next_option(struct option *o, const char *s, unsigned number, bool a
     o->eq = memchr(s, '=', (size_t)(o->e - s));
     end = o->eq ? o->eq : o->e;
     hf__escape(name, sizeof name, s, (size_t)(end - s));
-    if (end == s || after_secret || (!o->eq && hf__secret_name(s, (size_t)(end - s))))
+    if (end == s || after_secret ||
+        (!o->eq &&
+         (hf__secret_name(s, (size_t)(end - s)) || memchr(s, '@', (size_t)(end - s)))))
         snprintf(o->label, sizeof o->label, "option %u", number);
     else
         snprintf(o->label, sizeof o->label, "option %u ('%s')", number, name);
@@ -306,6 +309,12 @@ static int parse(struct url *u, const char *text, hf_error *err)
     if (rc < 0)
         return rc;
     path = strcspn(p, "?");
+    /* The rest of a password with a bare '/' in it, of which a part was taken for a host?
+     * It would be shown wherever the store is named. */
+    if (u->nhosts && memchr(p, '@', path))
+        return hf__fail(err, HF_EINVAL, 0, NULL,
+                        "URL: '@' behind the host: in a password '/' must be written as "
+                        "%%2F, in a path '@' as %%40");
     rc = decode(&u->path, p, p + path, "path", err);
     if (rc == 0 && p[path] == '?')
         rc = take_query(u, p + path + 1, err);
@@ -328,6 +337,15 @@ int hf__url_parse(struct url *u, const char *text, hf_error *err)
     if (rc < 0)
         hf__url_done(u);
     return rc;
+}
+
+void hf__url_refused(const struct url *u, hf_error *err)
+{
+    size_t n = strlen(u->scheme);
+
+    if (err && err->code == HF_EINVAL && strncmp(err->where, u->scheme, n) == 0 &&
+        err->where[n] == ':')
+        err->where[0] = '\0';
 }
 
 void hf__url_done(struct url *u)

@@ -85,17 +85,19 @@ char *hf__escape(char *dst, size_t size, const char *src, size_t len)
     return dst;
 }
 
-bool hf__parse_time(const char *s, int64_t *ret_ms)
+/* A number, rounded up to milliseconds, and its unit, as an index: later ones are smaller.
+ * False: there is none. */
+static bool parse_part(const char **text, int64_t most, int64_t *ret_ms, size_t *ret_unit)
 {
     static const struct {
         const char *unit;
         int64_t ms;
-    } units[] = {
-        { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }
-    };
-    const int64_t most = (int64_t)366 * 24 * 3600000;
+    } units[] = { { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 },
+                  { "s", 1000 },     { "ms", 1 },      { "", 1000 } };
     int64_t whole = 0, part = 0, scale = 1, more = 0; /* more: digits beyond the ninth */
+    const char *s = *text;
     bool digits = false;
+    size_t len;
 
     for (; *s >= '0' && *s <= '9' && whole <= most; s++, digits = true)
         whole = whole * 10 + (*s - '0');
@@ -108,16 +110,39 @@ bool hf__parse_time(const char *s, int64_t *ret_ms)
             part = part * 10 + (*s - '0');
             scale *= 10;
         }
+    len = strspn(s, "dhms");
     for (size_t i = 0; digits && i < sizeof units / sizeof *units; i++)
-        if (strcmp(s, units[i].unit) == 0) {
-            int64_t ms =
-                whole * units[i].ms + (part * units[i].ms + more + scale - 1) / scale;
-
-            if (ms <= most)
-                *ret_ms = ms;
-            return ms <= most;
+        if (strlen(units[i].unit) == len && strncmp(s, units[i].unit, len) == 0 &&
+            whole <= most / units[i].ms) {
+            *ret_ms = whole * units[i].ms + (part * units[i].ms + more + scale - 1) / scale;
+            *ret_unit = i;
+            *text = s + len;
+            return true;
         }
     return false;
+}
+
+bool hf__parse_time(const char *s, int64_t *ret_ms)
+{
+    const int64_t most = (int64_t)366 * 24 * 3600000;
+    const char *start = s;
+    int64_t total = 0, ms;
+    size_t unit, before = 0;
+
+    do {
+        const char *part = s;
+
+        if (!parse_part(&s, most, &ms, &unit) || (total += ms) > most)
+            return false;
+        /* 1h30m: each part of a smaller unit, only the last with a fraction */
+        if (part != start && (unit <= before || s[-1] < 'd'))
+            return false;
+        if (*s && memchr(part, '.', (size_t)(s - part)))
+            return false;
+        before = unit;
+    } while (*s);
+    *ret_ms = total;
+    return true;
 }
 
 int hf__hex_digit(char c)

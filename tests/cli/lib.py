@@ -23,13 +23,17 @@ EXITING = 4  # PF_EXITING: descriptors are closed a moment before the state beco
 PROMPT = "@~@ "  # in nothing that a case types
 cases = []
 
+KILLED = 1 << signal.SIGKILL - 1  # among the pending signals: it has no time to die yet on a busy machine
+
 # For sh, in the command of a run that waited: is any process in the file `pids` alive? Clean: none
-# will run another instruction of its own; it is dead, or on its way out in the kernel.
+# will run another instruction of its own; it is dead, has SIGKILL pending, or is on its way out in the kernel.
 LOOK = r"""
 r=clean
 while read p; do
     if read a b c ppid pgrp session tty tpgid flags rest < /proc/$p/stat; then
-        [ $((flags & 4)) -ne 0 ] || case $c in Z|X) ;; *) r="alive $p $b $c" ;; esac
+        set -- $rest # the 22nd: pending signals
+        [ $((flags & 4)) -ne 0 ] || [ $((${22} & 256)) -ne 0 ] ||
+            case $c in Z|X) ;; *) r="alive $p $b $c" ;; esac
     fi
 done 2>/dev/null < "$DIR/pids"
 echo "$r $HOLDFAST_FENCE" > "$DIR/result"
@@ -83,7 +87,7 @@ def stat_of(pid):
         return None
     name, rest = text[text.index("(") + 1:text.rindex(")")], text[text.rindex(")") + 2:].split()
     return {"name": name, "state": rest[0], "ppid": int(rest[1]), "pgrp": int(rest[2]),
-            "session": int(rest[3]), "tpgid": int(rest[5]), "flags": int(rest[6])}
+            "session": int(rest[3]), "tpgid": int(rest[5]), "flags": int(rest[6]), "pending": int(rest[28])}
 
 
 def status_of(pid, key):
@@ -102,7 +106,7 @@ def state(pid):
 def alive(pid):
     """Will it run another instruction of its own?"""
     s = stat_of(pid)
-    return s is not None and s["state"] not in "ZX" and not s["flags"] & EXITING
+    return s is not None and s["state"] not in "ZX" and not s["flags"] & EXITING and not s["pending"] & KILLED
 
 
 def everybody():
@@ -120,14 +124,14 @@ def children(pid):
 
 def guard_of(pid):
     for p, s in children(pid):
-        if s["name"] == "holdfast-guard" and s["state"] != "Z":
+        if s["name"] == "hf-guard" and s["state"] != "Z":
             return p
     return None
 
 
 def child_of(pid):
     for p, s in children(pid):
-        if s["name"] not in ("holdfast-guard", "holdfast"):
+        if s["name"] not in ("hf-guard", "holdfast"):
             return p
     return None
 

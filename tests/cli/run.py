@@ -11,7 +11,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import alive, case, check, child_of, guard_of, main, same, stat_of, state, stays, until
+from lib import alive, case, check, child_of, end_all, guard_of, main, same, stat_of, state, stays, until
 
 SLACK = 4  # seconds that start and end of a run may take on a busy machine
 HOLD = 'echo $$ > $DIR/held.new; mv $DIR/held.new $DIR/held; while [ ! -e $DIR/go ]; do sleep 0.02; done'
@@ -69,6 +69,21 @@ def cannot_run(box):
 
 
 @case
+def cannot_run_is_said_at_once(box):
+    """A command that is not there is not waited for."""
+    p = hold(box, "a")
+    since = time.monotonic()
+    for command, status in (("/no/such/thing", 127), ("no-such-command-anywhere", 127), (box.dir, 126)):
+        same(box.run("a", "--", command)[0], status, f"status of {command}")
+    for path in ("", ":", "/no/such", box.dir + ":/bin:"):
+        status = 0 if "/bin" in path else 127
+        same(box.run("b", "true", env=dict(box.env, PATH=path))[0], status, f"status with PATH={path}")
+    check(time.monotonic() - since < SLACK * 4, "it waited")
+    box.write("go")
+    box.end(p)
+
+
+@case
 def bad_usage(box):
     """64 for bad usage, naming what is wrong, and nothing is run."""
     for args, word in (([], "NAME"), (["a"], "COMMAND"), (["a", "--"], "COMMAND"),
@@ -86,6 +101,10 @@ def bad_usage(box):
                        (["--grace", "11s", "a", "true"], "grace"),
                        (["-c", "true", "a", "true"], "-c"),
                        (["--at-most", "0", "a", "true"], "at-most"),
+                       (["a", "-n", "--", "true"], "before NAME"), (["a", "-v", "true"], "before NAME"),
+                       ([w for i in range(400) for w in ("--also", f"{i}" + "x" * 400)] + ["a", "true"], "HOLDFAST_FENCES"),
+                       (["--reenter", "--also", "b", "a", "true"], "reenter"),
+                       (["--reenter", "--permits", "1/2", "a", "true"], "reenter"),
                        (["x" * 513, "true"], ""), (["", "true"], "")):
         code, out, err = box.run(*args)
         same(code, 64, f"status of {args}")
@@ -226,8 +245,11 @@ def also_fences_of_odd_names(box):
 def also_all_or_none(box):
     """--also: if one is taken, none is kept."""
     p = hold(box, "b")
-    same(box.run("-n", "a", "--also", "b", "true")[0], 127, "options end at NAME")
-    same(box.run("-n", "--also", "b", "a", "true")[0], 75, "busy")
+    same(box.run("-n", "a", "--also", "b", "true")[0], 64, "options end at NAME")
+    code, _, err = box.run("-n", "--also", "b", "--also", "c", "a", "true")
+    same(code, 75, "busy")
+    check(err.startswith(f"holdfast: b: held by pid {p.pid} on ") and err.count("\n") == 1,
+          f"says which one is held: {err!r}")
     same(box.run("-n", "a", "true")[0], 0, "a is free")
     same(box.run("-w", "300ms", "--also", "b", "a", "true")[0], 75, "timed out")
     same(box.run("-n", "a", "true")[0], 0, "a is free")
@@ -246,14 +268,17 @@ def busy(box):
     p = hold(box, "--note", "nightly dump", "a")
     code, _, err = box.run("-n", "a", "true")
     same(code, 75, "-n")
-    check(err.startswith("holdfast: a: ") and str(p.pid) in err and "nightly dump" in err,
+    check(err.startswith(f"holdfast: a: held by pid {p.pid} on ") and "(nightly dump), in local:" in err,
           f"message {err!r}")
     same(box.run("-w", "0", "a", "true")[0], 75, "-w 0")
     same(box.run("-n", "-E", "9", "a", "true")[0], 9, "-E")
     same(box.run("-n", "--busy-exit=0", "-q", "a", "true"), (0, "", ""), "skip if busy")
     since = time.monotonic()
-    same(box.run("-w", "0.4", "a", "true")[0], 75, "-w")
+    code, _, err = box.run("-w", "0.4", "a", "true")
+    same(code, 75, "-w")
     check(time.monotonic() - since >= 0.4, "waited")
+    check(f"a: not granted in time: held by pid {p.pid} on " in err and "nightly dump" in err,
+          f"message {err!r}")
     same(box.run("-w", "200ms", "-E", "3", "a", "true")[0], 3, "-w -E")
     box.write("go")
     same(box.end(p)[0], 0, "the first")
@@ -400,7 +425,8 @@ def says_who_holds(box):
     until(lambda: box.waiters("a") == 1, "the first waits")
     with open(box.path("err"), "w") as err:
         w = box.start("-v", "a", "true", stderr=err)
-    until(lambda: "number 2 in line" in box.read("err"), "its position")
+    until(lambda: "number 2 in line for a: held by" in box.read("err") and ", in local:" in box.read("err"),
+          "its position and the store")
     text = box.read("err")
     check(f"pid {p.pid}" in text and "(nightly dump)" in text, f"message {text!r}")
     box.write("go")
@@ -483,19 +509,31 @@ def at_least_is_nobodys(box):
 
 @case
 def at_most(box):
-    """--at-most: the command gets TERM, then KILL, and is gone by then: 76."""
+    """--at-most: the command gets TERM, then KILL, and is gone by then: 124."""
     since = time.monotonic()
     code, out, err = box.run("--at-most", "6s", "a", "sh", "-c",
                              "trap 'echo term; exit 0' TERM; sleep 100 & wait")
     took = time.monotonic() - since
-    same((code, out), (76, "term\n"), f"result {err}")
+    same((code, out), (124, "term\n"), f"result {err}")
     check(took < 6 + SLACK, f"took {took}")
     check("at-most" in err, f"message {err!r}")
     since = time.monotonic()
     code, _, _ = box.run("--at-most", "2s", "a", "sh", "-c", "trap '' TERM; sleep 100; sleep 100")
-    same(code, 76, "it will not go")
+    same(code, 124, "it will not go")
     check(time.monotonic() - since < 2 + SLACK, "killed in time")
     same(box.run("--at-most", "20s", "a", "sh", "-c", "exit 4")[0], 4, "soon enough")
+
+
+@case
+def at_most_keeps_at_least(box):
+    """--at-most does not end --at-least: a command that hangs does not lift the rate limit."""
+    since = time.monotonic()
+    same(box.run("--at-least", "8s", "--at-most", "1s", "a", "sleep", "100")[0], 124, "status")
+    check(time.monotonic() - since < 6, "did not stay")
+    same(box.run("-n", "-q", "a", "true")[0], 75, "taken")
+    kept = box.holders("a")[0]
+    same(kept["kept"], True, "kept")
+    check("kept by no process" in box.run("-n", "a", "true")[2], "says so")
 
 
 @case
@@ -620,12 +658,13 @@ def set_uid_command(box):
 @case
 def strangers_from_before_exec(box):
     """Children that our process had before it became holdfast are never touched."""
-    p = box.popen(["sh", "-c", 'sleep 1000 > /dev/null 2>&1 & echo $! > $DIR/stranger; '
-                   'exec "$HF" run --at-most 500ms --on-lost kill a sleep 1000'])
-    same(box.end(p)[0], 76, "status")
-    stranger = int(box.read("stranger"))
-    check(alive(stranger), "the stranger was killed")
-    os.kill(stranger, signal.SIGKILL)
+    p = box.popen(["sh", "-c", 'for i in $(seq 150); do sleep 1000 > /dev/null 2>&1 & echo $!; done '
+                   '> $DIR/strangers; exec "$HF" run --at-most 500ms --on-lost kill a sleep 1000'])
+    same(box.end(p)[0], 124, "status")
+    strangers = [int(s) for s in box.read("strangers").split()]
+    dead = [s for s in strangers if not alive(s)]
+    end_all(strangers)
+    same((len(strangers), dead), (150, []), "how many, and those killed")
 
 
 @case

@@ -400,7 +400,7 @@ def foreign_proc(box):
     """With the /proc of another PID namespace the whole group is ended all the same, and it is said."""
     code, _, err = box.end(elsewhere(box, box.holdfast, "run", "--at-most", "2s", "a", "sh", "-c",
                                      "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000"))
-    same(code, 76, f"status {err}")
+    same(code, 124, f"status {err}")
     same(err.count(NO_PROC), 1, f"warnings in {err!r}")
     same(box.run("a", "true"), (0, "", ""), "here nothing is said")
 
@@ -428,7 +428,7 @@ def foreign_proc_kill_supervisor(box):
     same(len(supervisor), 1, "supervisors")
     os.kill(supervisor[0], signal.SIGKILL)
     until(lambda: box.read("status").strip() == "137", "the supervisor has died")
-    until(lambda: not running("1000", "holdfast-guard"), "the guard has ended them and itself")
+    until(lambda: not running("1000", "hf-guard"), "the guard has ended them and itself")
     same(len(running("2000")), 10, "strangers")
     box.write("go")
     box.end(p)
@@ -442,7 +442,7 @@ def foreign_proc_same_number(box):
         return
     code, _, err = box.end(elsewhere(box, sys.executable, "-c", SAME_NUMBER, box.holdfast, "run",
                                      "--at-most", "1s", "a", "sh", "-c", "sleep 1000 & sleep 1000"))
-    same(code, 76, f"status {err}")
+    same(code, 124, f"status {err}")
     same(err.count(NO_PROC), 1, f"warnings in {err!r}")
 
 

@@ -80,6 +80,17 @@ def ctrl_c_stops_a_script(box):
 
 
 @case
+def signal_in_a_script(box):
+    """A command that dies of a SIGINT of its own does not take the script along that called us."""
+    t = Terminal(box)
+    for shell in ("bash", "sh"):
+        t.line(f"{shell} -c '\"$HF\" run a -- sh -c \"kill -INT \\$\\$\"; echo CONT\"\"INUED $?'")
+        t.expect("CONTINUED 130")
+        t.prompt()
+    t.close()
+
+
+@case
 def ctrl_backslash(box):
     """^\\ too, with SIGQUIT."""
     t = Terminal(box)
@@ -134,7 +145,7 @@ def ctrl_z_held(box):
     pid = pid_in(box, "pid")
     sup = stat_of(pid)["ppid"]
     t.send("\x1a")
-    t.expect("is lost unless")
+    t.expect("unless the command is continued within")
     t.expect("Stopped")
     same((state(pid), state(sup)), ("T", "T"), "both stopped")
     for _ in range(3):
@@ -148,7 +159,7 @@ def ctrl_z_held(box):
     t.send("hello\n")
     t.expect("GOT hello")
     same(t.status(), 5, "status")
-    same(t.text.count("is lost unless"), 1, "said once")
+    same(t.text.count("unless the command is continued within"), 1, "said once")
     t.close()
 
 
@@ -197,6 +208,32 @@ def ctrl_z_lost(box):
 
 
 @case
+def ctrl_z_saves(box):
+    """^Z for long: the command is continued with TERM while the lock is held, and can save its text."""
+    box.write("editor.py", "import os, signal, sys, time\n"
+              "d = os.environ['DIR']\n"
+              "def save(*_):\n"
+              "    open(d + '/saved', 'w').write(os.environ['HOLDFAST_FENCE'])\n"
+              "    sys.exit(0)\n"
+              "signal.signal(signal.SIGTERM, save)\n"
+              "open(d + '/pids', 'w').write(str(os.getpid()) + '\\n')\n"
+              "while True:\n    time.sleep(1000)\n")
+    t = Terminal(box)
+    t.line('"$HF" run -t 9s --grace 3s a -- python3 $DIR/editor.py')
+    pid_in(box, "pids")
+    t.send("\x1a")
+    t.expect("it is ended, because a goes to another then")
+    t.prompt()
+    same(box.run("-w", "40s", "a", "sh", "-c", LOOK)[0], 0, "another gets it")
+    result, fence = box.read("result").split()
+    same(result, "clean", "at its start")
+    check(0 < int(box.read("saved") or 0) < int(fence), f"saved: {box.read('saved')!r}")
+    t.line("fg")
+    same(t.status(), 76, "status")
+    t.close()
+
+
+@case
 def ctrl_z_lost_without_guard(box):
     """The same with a stopped guard: killed without going on first."""
     box.write("stubborn.py", "import os, signal, time\n"
@@ -231,8 +268,9 @@ def ctrl_z_script(box):
     t.send("\x1a")
     t.expect("Stopped")
     t.prompt()
+    until(lambda: state(pid) == "T", "it has stopped, too")  # until then it may read what we type
     t.line("fg")
-    until(lambda: state(pid) == "S" and stat_of(pid)["tpgid"] == pid, "goes on")
+    until(lambda: state(pid) == "S" and stat_of(pid)["tpgid"] == stat_of(pid)["pgrp"], "goes on")
     t.send("\n")
     t.expect("SCRIPT 3")
     same(t.status(), 0, "status")
@@ -246,7 +284,7 @@ def ctrl_z_while_waiting(box):
     until(lambda: box.there("held"), "held")
     t = Terminal(box)
     t.line('"$HF" run -t 60s a -- echo GO""T')
-    t.expect("waiting for a")
+    t.expect("in line for a")
     t.send("\x1a")
     t.expect("Stopped")
     t.prompt()
@@ -267,9 +305,11 @@ def waiting_line(box):
     until(lambda: box.there("held"), "held")
     t = Terminal(box)
     t.line('"$HF" run a -- true')
-    text = t.expect("number 1 in line")
-    check(f"waiting for a: held by pid {holder.pid} on " in text and " for " in text, f"{text!r}")
+    t.expect(f"number 1 in line for a: held by pid {holder.pid} on ")
+    text = t.expect("dump")
+    check(" for " in text, f"{text!r}")
     check("nightly" in text and "\x1b[2J" not in text, f"the note is escaped: {text!r}")
+    t.expect("), in local:")
     t.expect("\r\x1b[K")  # it is updated: the age
     t.send("\x03")
     same(t.status(), 130, "status")

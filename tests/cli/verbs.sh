@@ -110,15 +110,15 @@ expect 64 'a verb with control characters: 64' "$H" "$(printf 'a\033[31mb')"
 ok $? 'a verb with control characters: escaped'
 expect 0 '--help: 0' "$H" --help
 missing=0
-for v in run ls show wait break bench backends version; do
+for v in run acquire renew release ls show wait break bench backends version; do
     grep -q "^  $v " "$tmp/out" || missing=1
 done
 ok $missing '--help names every verb'
-for s in 64 69 70 71 75 76 77 78 126 127; do
+for s in 64 69 70 71 75 76 77 78 124 126 127; do
     grep -q "^ *$s  " "$tmp/out" || missing=1
 done
 ok $missing '--help has the table of exit statuses'
-for v in run ls show wait break bench backends version; do
+for v in run acquire renew release ls show wait break bench backends version; do
     expect 0 "help $v: 0" "$H" help $v
     cp "$tmp/out" "$tmp/help"
     run "$H" $v --help
@@ -128,6 +128,8 @@ for v in run ls show wait break bench backends version; do
     says 'no-such-option' "$v: unknown option: names it"
     expect 64 "$v: unknown letter: 64" "$H" $v -Z
 done
+expect 0 'help help: 0' "$H" help help
+prints '^  help ' 'help help: names it'
 expect 64 'help of an unknown verb: 64' "$H" help frobnicate
 expect 64 'unknown global option: 64' "$H" --frobnicate ls
 expect 64 '-u without a value: 64' "$H" -u
@@ -145,12 +147,12 @@ for v in show wait break; do
     expect 64 "$v: two names: 64" "$H" $v a b
 done
 expect 64 'ls: two prefixes: 64' "$H" ls a b
-for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1d; do
+for t in '' abc -1 1x 1e3 0x10 . ' 1' '1 s' 99999999999999999999 9999999h 1h30 30m1h; do
     expect 64 "wait -w '$t': 64" "$H" wait -w "$t" a
 done
 expect 64 'a time of more than a year: 64' "$H" wait -w 9000h a
 says "'9000h': .*at most 366 days" 'a time of more than a year: names it and the limit'
-for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h 8784h; do
+for t in 0 0.5 .5 5. 10ms 1s 1m 1h 1.5h 8784h 1d 1h30m; do
     expect 0 "wait -w '$t' of a free name: 0" "$H" wait -w "$t" a
 done
 expect 0 'wait --wait=1s' "$H" wait --wait=1s a
@@ -210,6 +212,27 @@ done
 run "$H" -u 'local://user:hunter2@host/x' ls
 [ $rc -ne 0 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
 ok $? 'a refused URL does not show its password'
+# a secret where none is expected
+for u in 'redis:/:hunter2@h' 'redis:hunter2@h' 'redis:///:hunter2@h' 'redis://u:12/hunter2@h' 'zk://u:12/hunter2@h' \
+    'redis://u:p@ss/hunter2@h' 'redis://h?pasword=hunter2' 'redis://h?psw=hunter2' 'redis://u:12?hunter2@h' \
+    'zk:/u:hunter2@h' 'local:u:hunter2@h' 'redis+unix:hunter2@h' "local://$tmp/s?psw=hunter2"; do
+    for v in ls 'run -v a true' 'acquire --ttl 9s a' backends; do
+        # shellcheck disable=SC2086
+        run env "HOLDFAST_URL=$u" "$H" $v
+        [ $rc -eq 64 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out" && grep -q '^holdfast: .*HOLDFAST_URL: ' "$tmp/err"
+        ok $? "$v of a mistyped URL ($u): 64, names the source and shows no secret"
+    done
+done
+for args in 'redis://:hunter2@h ls' 'ls --url=redis://:hunter2@h' '--ulr=redis://:hunter2@h ls' \
+    '-u local: redis://:hunter2@h' 'help redis:/:hunter2@h' 'bench redis://:hunter2@h' 'backends redis:u:hunter2@h' \
+    'ls --json=redis://:hunter2@h'; do
+    # shellcheck disable=SC2086
+    run "$H" $args
+    [ $rc -eq 64 ] && ! grep -q 'hunter' "$tmp/err" "$tmp/out"
+    ok $? "a URL in the wrong place ($args): 64 and no secret"
+done
+expect 64 'a scheme that does not exist: 64' "$H" -u redsi://h ls
+says 'no store is called redsi: .*there are.* local' 'a scheme that does not exist: says which ones there are'
 run env HOLDFAST_URL= "$H" ls
 [ $rc -eq 64 ]
 ok $? 'an empty HOLDFAST_URL is an error, not the default store'
@@ -218,15 +241,30 @@ export HOLDFAST_URL_FILE="$f"
 expect 71 'URL file missing: 71' "$H" ls
 says "$f" 'URL file missing: names it'
 printf 'local://%s/file\n' "$tmp" >"$f"
-chmod 640 "$f"
-expect 64 'URL file open to the group: 64' "$H" ls
-says 'chmod 600' 'URL file open to the group: says what to do'
-chmod 604 "$f"
-expect 64 'URL file open to all: 64' "$H" ls
-chmod 620 "$f"
-expect 64 'URL file that others may write: 64' "$H" ls
+chmod 440 "$f"
+expect 0 'URL file that the group may read, as in Kubernetes: 0' "$H" ls
+expect 0 'URL file that the group may read: run -v' "$H" run -v a true
+says 'warning: .*can be read by others' 'URL file that the group may read: run -v warns'
+if [ "$(id -u)" -eq 0 ]; then
+    chmod 444 "$f"
+    expect 0 "root's URL file that all may read, as in Docker: 0" "$H" ls
+    chmod 600 "$f"
+    chown 65534 "$f"
+    expect 64 "URL file of another user: 64" "$H" ls
+    says 'must be yours' "URL file of another user: says so"
+    chown 0 "$f"
+else
+    chmod 604 "$f"
+    expect 64 'URL file open to all: 64' "$H" ls
+    says 'chmod 600' 'URL file open to all: says what to do'
+fi
+for mode in 620 602 666; do
+    chmod $mode "$f"
+    expect 64 "URL file of mode $mode, which others may write: 64" "$H" ls
+    says 'can be changed by others' "URL file of mode $mode: says so"
+done
 chmod 600 "$f"
-expect 0 'URL file of our own: 0' "$H" ls
+expect 0 'URL file of our own: 0' "$H" run a true
 [ -d "$tmp/file" ]
 ok $? 'URL file: its store was opened'
 printf '  local://%s/file  \r\n\n' "$tmp" >"$f"
@@ -256,9 +294,30 @@ expect 0 '-u goes before HOLDFAST_URL' \
     env HOLDFAST_URL=frobnicate: "$H" -u "local://$tmp/arg" ls
 unset HOLDFAST_URL_FILE
 
+# ---- looking makes no store ----
+
+mkdir -m 700 "$tmp/empty"
+for f in "$tmp/none" "$tmp/empty"; do
+    unset HOLDFAST_URL
+    for v in ls 'ls --json' 'show a' 'show --json a' 'wait a' backends; do
+        # shellcheck disable=SC2086
+        expect 0 "$v where no store is: 0" "$H" -u "local://$f" $v
+    done
+    expect 75 'break where no store is: 75' "$H" -u "local://$f" break --yes a
+    expect 0 'ls where no store is: 0' "$H" -u "local://$f" ls
+    says "$f: there is no store yet" 'ls where no store is: says so'
+    [ ! -s "$tmp/out" ]
+    ok $? 'ls where no store is: prints nothing'
+    [ ! -e "$tmp/none" ] && [ -z "$(ls -A "$tmp/empty")" ]
+    ok $? 'looking has made nothing'
+done
+
 # ---- names ----
 
 store
+expect 64 'show of an empty name, no store yet: 64' "$H" show ''
+expect 64 'show of a name that is too long, no store yet: 64' "$H" show "$(head -c 513 /dev/zero | tr '\0' n)"
+expect 0 'a store' "$H" run a true
 expect 64 'show of an empty name: 64' "$H" show ''
 expect 64 'wait for an empty name: 64' "$H" wait ''
 expect 64 'break of an empty name: 64' "$H" break --yes ''
@@ -280,8 +339,11 @@ expect 64 'a note that is too long: 64' "$H" run --note "$long$long$long" a true
 says "the note 'nnnn*\.\.\.' is longer than 1024 bytes" 'a note that is too long: names it'
 expect 64 'a note that is not UTF-8: 64' "$H" run --note "$(printf 'c\377')" a true
 says "the note 'c\\\\xff' is not UTF-8" 'a note that is not UTF-8: names it'
-expect 64 'HOLDFAST_OWNER that is not ours: 64' env HOLDFAST_OWNER=garbage "$H" run a true
-says 'HOLDFAST_OWNER' 'HOLDFAST_OWNER that is not ours: names it'
+expect 0 'HOLDFAST_OWNER that no run holds anything for: not believed' \
+    env HOLDFAST_OWNER=garbage "$H" run a true
+expect 64 'HOLDFAST_OWNER that is not what the run around us has set: 64' \
+    "$H" run b env HOLDFAST_OWNER=garbage "$H" run a true
+says 'HOLDFAST_OWNER' 'HOLDFAST_OWNER that is not what the run has set: names it'
 expect 64 'HOLDFAST_OWNER beside a bad URL: 64' env HOLDFAST_OWNER=garbage \
     "$H" -u "local://$tmp/s?frob=1" run a true
 says "no option 'frob'" 'HOLDFAST_OWNER beside a bad URL: names what is wrong with the URL'
@@ -313,15 +375,24 @@ for f in text link; do
     expect 64 "a $f for a folder: 64" "$H" -u "local://$tmp/$f" ls
     says 'not a folder$' "a $f for a folder: says so, once"
 done
-expect 0 'a new store' "$H" -u "local://$tmp/damaged" ls
+expect 0 'a new store' "$H" -u "local://$tmp/damaged" run a true
 echo garbage >"$tmp/damaged/gate"
 expect 69 'a damaged store: 69' "$H" -u "local://$tmp/damaged" ls
 says 'not a gate' 'a damaged store: says what is'
-expect 0 'a store to be changed' "$H" -u "local://$tmp/format" ls
+expect 0 'a store to be changed' "$H" -u "local://$tmp/format" run a true
 printf '\377' | dd of="$tmp/format/gate" bs=1 seek=8 conv=notrunc 2>/dev/null
 expect 69 'a store of another format: 69' "$H" -u "local://$tmp/format" ls
 says 'the store has format [0-9]*, this library knows' 'a store of another format: says which'
-for v in ls 'run a true'; do
+said=0
+for l in 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+    run sh -c 'ulimit -n $1; shift; exec "$@"' sh $l "$H" -u "local://$tmp/format2" acquire -n --ttl 9s "a$l"
+    ! grep -q 'is /proc mounted' "$tmp/err"
+    ok $? "no descriptor left ($l): nothing is said of /proc"
+    grep -q 'cannot read.*Too many open files' "$tmp/err" && said=1
+done
+[ $said -eq 1 ]
+ok $? 'no descriptor left: said at least once of a file in /proc'
+for v in 'acquire --ttl 9s a' 'run a true'; do
     # shellcheck disable=SC2086
     expect 69 "$v, in a new store, files may not grow: 69" \
         sh -c 'ulimit -f 10; exec "$@"' sh "$H" -u "local://$tmp/limited" $v
@@ -332,6 +403,13 @@ done
 sh -c 'ulimit -f 0; exec "$1" backends >"$2"' sh "$H" "$tmp/backends" 2>/dev/null
 [ $? -eq 71 ]
 ok $? 'output to a file that may not grow: 71'
+
+for v in 'ls --json' version backends 'show a'; do
+    # shellcheck disable=SC2086
+    sh -c 'exec "$@" >&-' sh "$H" $v 2>"$tmp/err"
+    [ $? -eq 71 ]
+    ok $? "$v with a closed output: 71"
+done
 
 # In namespaces of our own; a plain user is root in one of his own first.
 apart=unshare
@@ -346,8 +424,8 @@ SH
 cat >"$tmp/full.py" <<'PY'
 """full.py HOLDFAST: a run of so many long names that the disk is full, then another."""
 import subprocess, sys
-also = [word for i in range(1500) for word in ("--also", f"{i}" + 400 * "x")]
-full = subprocess.run([sys.argv[1], "run", "--note", 1000 * "n", *also, "a", "true"]).returncode
+also = [word for i in range(1900) for word in ("--also", f"{i:04}" + 40 * "x")]
+full = subprocess.run([sys.argv[1], "run", "--note", 1024 * "n", *also, "a", "true"]).returncode
 left = subprocess.run([sys.argv[1], "ls"], stdout=subprocess.PIPE, text=True).stdout
 then = subprocess.run([sys.argv[1], "run", "-n", "a", "true"]).returncode
 sys.exit(full if left == "" and then == 0 else 1)
@@ -484,7 +562,8 @@ sh -c '"$1" ls >/dev/full' sh "$H" 2>"$tmp/err"
 [ $? -eq 71 ]
 ok $? 'output that cannot be written: 71'
 sh -c '"$1" show jobs/one <&- >&- 2>&-' sh "$H"
-ok $? 'closed standard descriptors: no harm'
+[ $? -eq 71 ]
+ok $? 'closed standard descriptors: 71, no harm'
 sh -c '"$1" show "" <&- >&- 2>&-' sh "$H"
 [ $? -eq 64 ]
 ok $? 'closed standard descriptors and a message: its status'
@@ -492,7 +571,7 @@ expect 0 'the store is still well after that' "$H" show jobs/one
 
 expect 0 'a name that is kept' "$H" run --at-least 60s kept true
 expect 0 'show of a kept name' "$H" show kept
-prints 'ends in [0-9]* s: left so' 'show of a kept name: says that nobody renews it'
+prints 'ends in [0-9]* s: kept by no process' 'show of a kept name: says that nobody renews it'
 expect 0 'show --json of a kept name' "$H" show --json kept
 json '[(t["kept"], t["owner"]) for t in d["holders"]] == [(True, "")]' \
     'show --json of a kept name: it is nobody'"'"'s'
@@ -663,6 +742,72 @@ wait $two
 [ $? -eq 76 ]
 ok $? 'break, confirmed: the holder ends with 76'
 
+# ---- acquire, renew, release ----
+
+store
+expect 64 'acquire without --ttl: 64' "$H" acquire deploy
+says 'ttl' 'acquire without --ttl: says so'
+expect 0 'acquire' "$H" acquire --ttl 60s --note 'release 4.2' 'deploy/a b'
+prints '^HOLDFAST_HANDLE=hf1:[!-~]*$' 'acquire: a handle of one word'
+prints '^HOLDFAST_FENCE=[0-9]*$' 'acquire: the fence'
+prints '^HOLDFAST_EXPIRES=20[0-9T:-]*Z$' 'acquire: the expiry'
+. "$tmp/out"
+expect 75 'acquire of what is taken, -n: 75' "$H" acquire --ttl 60s -n 'deploy/a b'
+expect 75 'run of what is taken, -n: 75' "$H" run -n 'deploy/a b' true
+says 'kept by no process, from .*(release 4.2)' 'run of what is taken: says that it is kept, and why'
+expect 0 'show' "$H" show --json 'deploy/a b'
+json "d['holders'][0]['fence'] == $HOLDFAST_FENCE and d['holders'][0]['kept']" 'acquire: it holds'
+expect 0 'renew' "$H" renew --ttl 600s "$HOLDFAST_HANDLE"
+prints '^HOLDFAST_EXPIRES=' 'renew: the expiry'
+expect 0 'show' "$H" show --json 'deploy/a b'
+json "300000 < d['holders'][0]['expires_in_ms'] <= 600000 and d['holders'][0]['fence'] == $HOLDFAST_FENCE" \
+    'renew: it lasts longer, with the same fence'
+expect 64 'renew on another store: 64' "$H" -u "local://$tmp/elsewhere" renew --ttl 9s "$HOLDFAST_HANDLE"
+says "store$stores, not of local://$tmp/elsewhere" 'renew on another store: names both'
+expect 64 'release on another namespace: 64' "$H" -u "$HOLDFAST_URL?namespace=x" release "$HOLDFAST_HANDLE"
+for h in '' x hf1: hf1:a:b hf1:%zz:b:c 'hf1:a:%00:c'; do
+    expect 64 "release of '$h', which is no handle: 64" "$H" release "$h"
+done
+expect 0 'release' "$H" release "$HOLDFAST_HANDLE"
+expect 0 'release: it is free' "$H" run -n 'deploy/a b' true
+expect 76 'release again: 76' "$H" release "$HOLDFAST_HANDLE"
+expect 76 'renew of what has ended: 76' "$H" renew --ttl 5s "$HOLDFAST_HANDLE"
+says 'has ended' 'renew of what has ended: says so'
+expect 0 'acquire --json' "$H" acquire --json --ttl 1s j
+json "d['handle'].startswith('hf1:') and d['fence'] > 0 and d['expires_in_ms'] == 1000 and d['expires'][-1] == 'Z'" \
+    'acquire --json: all of it'
+expect 0 'it ends by itself' "$H" run -w 20s j true
+hold held
+until_ok count_is holders 1 held
+id=$("$H" show --json held | sed -n 's/.*"id": "\([^"]*\)".*/\1/p')
+url=$(printf %s "$HOLDFAST_URL" | sed 's/:/%3a/g')
+for v in release 'renew --ttl 1s'; do
+    # shellcheck disable=SC2086
+    expect 76 "$v of what a process holds: 76" "$H" $v "hf1:$id:held:$url"
+done
+count_is holders 1 held
+ok $? 'a process that holds keeps its place'
+end "$pid"
+sh -c '"$1" acquire --ttl 60s full >/dev/full' sh "$H" 2>"$tmp/err"
+[ $? -eq 71 ]
+ok $? 'acquire whose handle cannot be written: 71'
+expect 0 'acquire whose handle cannot be written: given back' "$H" run -n full true
+hold busy
+until_ok count_is holders 1 busy
+"$H" acquire --ttl 60s busy >/dev/null 2>&1 &
+waits=$!
+pids="$pids $waits"
+until_ok count_is waiters 1 busy
+kill -TERM $waits
+wait $waits
+[ $? -eq 143 ]
+ok $? 'acquire that is ended while it waits: by its signal'
+count_is waiters 0 busy
+ok $? 'acquire that is ended while it waits: has left the line'
+end "$pid"
+expect 0 'a note of a run' "$H" run noted "$H" show noted
+prints "note: $(id -un): $(basename "$H")\$" 'a run without --note: user and program'
+
 # ---- backends ----
 
 expect 0 'backends' "$H" backends
@@ -671,15 +816,91 @@ expect 0 'backends --json' "$H" backends --json
 json '[b for b in d if b["name"] == "local" and "local" in b["schemes"]
     and b["state"] == "builtin" and "/holdfast-" in b["detail"]]' \
     'backends --json: local with its default folder'
+json '[b for b in d if b["store"]] == [b for b in d if b["name"] == "local"]' \
+    'backends --json: which of them serves the store'
 json 'all(b["state"] in ("builtin", "module", "missing") for b in d)' \
     'backends --json: known states'
+
+# ---- where the URL comes from ----
+
+# In a mount namespace with a folder of ours as /etc, in which the home of this user is ours, too.
+etc=$tmp/etc home=$tmp/home
+mkdir -p "$etc" "$home/.config"
+echo "root:x:0:0::$home:/bin/sh" >"$etc/passwd"
+chmod 755 "$etc" "$tmp"
+with_etc() { # COMMAND...: with that /etc, without a URL
+    # shellcheck disable=SC2086
+    env -u HOLDFAST_URL -u HOLDFAST_URL_FILE HOME=/nowhere $apart -m \
+        sh -c 'mount --bind "$1" /etc && shift && exec "$@"' sh "$etc" "$@"
+}
+if with_etc true 2>/dev/null; then
+    sys=$etc/holdfast.conf own=$home/.config/holdfast.conf
+    source_is() { # STORE SOURCE NAME
+        expect 0 "$3" with_etc "$H" backends
+        grep -q "^store  *$1\$" "$tmp/out" && grep -q "^  *from $2\$" "$tmp/out"
+        ok $? "$3: $1 from $2"
+    }
+    source_is 'local:' 'the default' 'no configuration file'
+    printf '# one store for all\n\nurl = local://%s/sys\nnamespace = a b\nttl=9s\n' "$tmp" >"$sys"
+    chmod 644 "$sys"
+    source_is "local://$tmp/sys?ttl=9s&namespace=a%20b" /etc/holdfast.conf 'the file of the system'
+    expect 64 'the ttl of the file counts' with_etc "$H" run --grace 4s a true
+    says 'third of the ttl (3.0 s)' 'the ttl of the file counts: says so'
+    printf 'url = local://%s/own\n' "$tmp" >"$own"
+    chmod 600 "$own"
+    source_is "local://$tmp/own" "$home/.config/holdfast.conf" "the user's file goes before it, and alone"
+    expect 0 'HOLDFAST_URL goes before both' with_etc env "HOLDFAST_URL=local://$tmp/env" "$H" backends
+    prints "^store  *local://$tmp/env\$" 'HOLDFAST_URL goes before both: that store'
+    expect 0 '-u goes before all' with_etc "$H" -u "local://$tmp/arg" backends
+    prints '^  *from -u$' '-u goes before all: says so'
+    for bad in 'url local:' 'uri = local:' 'url =' 'ttl = 5s' 'url = local:
+url = local:' 'url = local:
+url_file = /x' 'url_file = x'; do
+        echo "$bad" >"$own"
+        bad=$(echo "$bad" | tr '\n' ';')
+        expect 64 "malformed: '$bad': 64, not the next file" with_etc "$H" ls
+        says "$home/.config/holdfast.conf" "malformed: '$bad': names the file"
+    done
+    printf 'url = frob://me:hunter2@h\n' >"$own"
+    expect 64 "a password in the user's file: its own business" with_etc "$H" ls
+    ! grep -q hunter2 "$tmp/err" "$tmp/out"
+    ok $? "a password in the user's file: not shown"
+    expect 64 'backends with it' with_etc "$H" backends
+    ! grep -q hunter2 "$tmp/err" "$tmp/out"
+    ok $? 'backends with it: not shown'
+    printf 'url = local://%s/own\n' "$tmp" >"$own"
+    for mode in 640 604 620; do
+        chmod $mode "$own"
+        expect 64 "the user's file of mode $mode: 64" with_etc "$H" ls
+    done
+    rm -f "$own"
+    mkdir "$own"
+    expect 64 "the user's file is a folder: 64" with_etc "$H" ls
+    rmdir "$own"
+    printf 'url = redis://me:hunter2@h\n' >"$sys"
+    expect 64 "a password in the system's file: 64" with_etc "$H" ls
+    says url_file "a password in the system's file: says where it goes"
+    printf 'redis://me:hunter2@h:1\n' >"$tmp/secret"
+    chmod 600 "$tmp/secret"
+    printf 'url_file = %s\n' "$tmp/secret" >"$sys"
+    source_is 'redis://me@h:1' /etc/holdfast.conf 'url_file'
+    rm "$tmp/secret"
+    expect 71 'url_file that is not there: 71, not local:' with_etc "$H" ls
+    printf 'url = local:\n' >"$sys"
+    for mode in 664 646; do
+        chmod $mode "$sys"
+        expect 64 "the system's file of mode $mode: 64" with_etc "$H" ls
+    done
+else
+    echo '# no mount namespace can be made here: configuration files were not tried'
+fi
 
 # ---- bench ----
 
 unset HOLDFAST_URL
 mkdir "$tmp/bench tmp"
 export TMPDIR="$tmp/bench tmp"
-expect 0 'bench --json' "$H" bench --json --time 100ms uncontended hand-off waiters run
+expect 0 'bench --json' "$H" bench --json --time 500ms uncontended hand-off waiters run
 python3 -c 'import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 need = {"case", "backend", "threads", "processes", "pairs_per_s", "p50_us", "p99_us",

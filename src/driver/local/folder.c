@@ -141,18 +141,25 @@ static int check_file_system(const struct shared *sh, hf_error *err)
     return 0;
 }
 
+static int no_store(const struct shared *sh, hf_error *err)
+{
+    return hf__fail(err, HF_ENOENT, 0, sh->path, "there is no store");
+}
+
 static int open_folder(struct shared *sh, hf_error *err)
 {
     struct stat st;
-    bool made = mkdir(sh->path, 0700) == 0;
+    bool made = !sh->existing && mkdir(sh->path, 0700) == 0;
 
-    if (!made && errno != EEXIST && errno != EROFS)
+    if (!made && !sh->existing && errno != EEXIST && errno != EROFS)
         return hf__fail(err, errno == EACCES ? HF_EAUTH : HF_EINVAL, errno, sh->path,
                         "cannot make the folder");
     sh->dirfd = open(sh->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (sh->dirfd < 0 && lstat(sh->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return hf__fail(err, HF_EINVAL, 0, sh->path, "is %s, not a folder",
                         S_ISLNK(st.st_mode) ? "a symbolic link" : "a file");
+    if (sh->dirfd < 0 && errno == ENOENT)
+        return no_store(sh, err);
     if (sh->dirfd < 0)
         return hf__fail(err, errno == EACCES ? HF_EAUTH : HF_ESYS, errno, sh->path,
                         "cannot open the folder");
@@ -196,6 +203,7 @@ int hf__local_folder_open(struct shared *sh, const struct url *url, hf_error *er
     if ((rc = hf__url_known(url, "share", err)) < 0 || (rc = share_of(sh, url, err)) < 0)
         return rc;
     hf__local_folder_default(path, sizeof path);
+    sh->existing = url->existing;
     sh->path = strdup(url->path[0] ? url->path : path);
     if (!sh->path)
         return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
@@ -393,7 +401,9 @@ static int alone(struct shared *sh, enum sight_of_gate seen, int64_t limit_ms,
     int rc = 0;
 
     if (seen == GATE_NEW)
-        return hf__local_folder_build(sh, err);
+        return sh->existing && faccessat(sh->dirfd, "store", F_OK, 0) < 0
+                   ? no_store(sh, err)
+                   : hf__local_folder_build(sh, err);
     if (seen == GATE_ELSEWHERE)
         rc = hf__local_folder_rehome(sh, limit_ms, err);
     if (rc == 0 && (rc = hf__local_gate_enter(sh, limit_ms, err)) == 0) {

@@ -45,6 +45,7 @@ int hf__local_place_here(struct place *p, hf_error *err)
     char text[37] = "", hex[33] = "";
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, 36);
+    int sys = n < 0 ? errno : 0;
 
     if (fd >= 0)
         close(fd);
@@ -52,8 +53,8 @@ int hf__local_place_here(struct place *p, hf_error *err)
         if (text[i] != '-')
             hex[o++] = text[i];
     if (!hf__unhex(p->boot, sizeof p->boot, hex))
-        return hf__fail(err, HF_ESYS, errno, NULL, "cannot read %s: is /proc mounted?",
-                        file);
+        return hf__fail(err, HF_ESYS, sys, NULL, "cannot read %s%s", file,
+                        sys == ENOENT ? " (is /proc mounted?)" : "");
     p->pid_ns = ns_inode("/proc/self/ns/pid");
     p->time_ns = ns_inode("/proc/self/ns/time");
     return 0;

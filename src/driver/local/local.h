@@ -87,7 +87,8 @@ struct shared {
     dev_t dev, root_dev;
     ino_t ino, gate_ino, store_ino, root_ino;
     char *path;
-    bool group; /* ?share=group */
+    bool group;    /* ?share=group */
+    bool existing; /* not to be made */
     gid_t gid;
     int dirfd, storefd;
     int rootfd; /* "/", where the path begins, also after a chroot */

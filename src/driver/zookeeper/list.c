@@ -8,7 +8,8 @@
  * before all that are still unknown. With a limit the walk ends when that many lines are
  * found and no name before the last of them is left to be read. Requests that run ahead may
  * find a few lines more. Levels that no name gives are other programs' and are left alone;
- * so are subtrees whose names cannot begin with the prefix. */
+ * so are subtrees whose names cannot begin with the prefix. What an ACL hides is left out,
+ * unless it is all there is: an empty list would say that nobody holds anything. */
 #include "driver/zookeeper/zookeeper.h"
 #include "kit/listing.h"
 
@@ -23,6 +24,7 @@ struct zk_listing {
     struct listing l;
     struct name_set found; /* with a limit: the first so many lines */
     struct zk *zk;
+    bool refused; /* an ACL hides a node */
     size_t prefix_len;
     char prefix[];
 };
@@ -189,6 +191,7 @@ static void answer_children(struct zk *z, struct request *q, struct jute_reply *
         failed(l, reply);
     else if (reply->err == 0 && listing_goes_on(&l->l))
         take_children(l, of(q)->name, reply->body);
+    l->refused = l->refused || (reply && reply->err == JUTE_NO_AUTH);
     go_on(l);
 }
 
@@ -233,6 +236,14 @@ static void go_on(struct zk_listing *l)
     }
     if (l->l.open > 0)
         return;
+    if (l->refused && l->l.shown == 0 && l->l.rc == 0) {
+        hf_error err;
+
+        hf__listing_fail(&l->l,
+                         hf__fail(&err, HF_EAUTH, 0, l->zk->shown,
+                                  "there are nodes, but their ACLs show none of them"),
+                         &err);
+    }
     hf__names_done(&l->found);
     hf__listing_end(&l->l);
     free(l);

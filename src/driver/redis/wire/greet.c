@@ -6,10 +6,10 @@
  *   of the server: the numbers of connections start anew with each run, and another client
  *   would be hit
  *
- * A refused login or database ends it with its own error. A replica is refused at first;
- * once the store has been up, and under Sentinel, it is waited out. Rights that are missing
- * for the rest cost a warning, no more. Settings that break locks are told through the log,
- * and so is what could not be checked. */
+ * A refused login or database ends it with its own error. A replica is waited out, but not
+ * at first by redlock. Rights
+ * that are missing for the rest cost a warning, no more. Settings that break locks are told
+ * through the log, and so is what could not be checked. */
 #include "driver/redis/redis.h"
 
 #include <stdio.h>
@@ -126,12 +126,14 @@ static int64_t age(const char *text)
     return s > 0 ? s - 1 : 0;
 }
 
-/* A name or an address that leads to a replica at first is a mistake, which the caller is
- * told. Later it is a failover: the name will lead to the new master, and is looked up
- * again for every connection. What Sentinel says of a master may always be old. */
+/* A replica may be so because of a failover: its name or address will lead to the new
+ * master, and is looked up again for every connection; what Sentinel says of a master may
+ * be old. So it counts as unreachable: callers wait, and are told the reason when
+ * connect_timeout is over. Redlock wants independent masters: there it is a mistake, unless
+ * it was one before. */
 static int replica_code(const struct redis *r)
 {
-    return r->served || r->topology == TOPOLOGY_SENTINEL ? HF_EUNREACHABLE : HF_ENOTSUP;
+    return r->served || r->topology != TOPOLOGY_REDLOCK ? HF_EUNREACHABLE : HF_ENOTSUP;
 }
 
 /* Refuses it if it is not a server for us. */
