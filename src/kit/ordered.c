@@ -115,8 +115,7 @@ static void tell_last(struct ordered_seat *s, unsigned effects, int why,
     s->entry = NULL;
     line->pins++;
     hf__ordered_decide(line, false); /* those behind it in this client */
-    line->pins--;
-    hf__ordered_line_drop(line);
+    hf__ordered_line_unpin(line);
     free_seat(s);
     if (effects & SEAT_TELL_GONE)
         ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
@@ -216,6 +215,12 @@ void hf__ordered_line_drop(struct ordered_line *line)
     list_remove(&line->all);
     hf__ordered_entries_free(line->entries, line->n);
     line->of->ops->line_free(line);
+}
+
+void hf__ordered_line_unpin(struct ordered_line *line)
+{
+    line->pins--;
+    hf__ordered_line_drop(line);
 }
 
 bool hf__ordered_line_waits(const struct ordered_line *line)
@@ -403,8 +408,7 @@ void hf__ordered_listed(struct ordered_line *line, struct ordered_entry **entrie
     }
     if (needs_list(line)) /* that list was older than something of ours */
         hf__ordered_list(line);
-    line->pins--;
-    hf__ordered_line_drop(line);
+    hf__ordered_line_unpin(line);
 }
 
 /* Those of whom it is not known what stands before them, and if it is for want of rights
@@ -588,8 +592,7 @@ void hf__ordered_seen(struct ordered_line *line, struct ordered_entry *e,
         watch_line(line);
         break;
     }
-    line->pins--;
-    hf__ordered_line_drop(line);
+    hf__ordered_line_unpin(line);
 }
 
 void hf__ordered_line_changed(struct ordered_line *line, bool gone)
@@ -625,8 +628,7 @@ void hf__ordered_there(struct ordered_seat *s, enum seat_event e,
             hf__ordered_list(line); /* one under way may be late enough */
         }
     }
-    line->pins--;
-    hf__ordered_line_drop(line);
+    hf__ordered_line_unpin(line);
 }
 
 /* In the view in the same breath: those behind it in this client see a shared ticket. */
@@ -683,8 +685,7 @@ static void each_line(struct ordered *o, void (*with)(struct ordered_line *))
 
         line->pins++;
         with(line);
-        line->pins--;
-        hf__ordered_line_drop(line);
+        hf__ordered_line_unpin(line);
     }
 }
 
@@ -754,8 +755,8 @@ void hf__ordered_erase_again(struct ordered *o)
     each_line(o, line_erase_again);
 }
 
-/* Stores may keep an event back from who may not read a node at that moment, and the watch
- * is gone then. Asked is about what our first waiting seat waits for. */
+/* A store may drop a watch event if the client lacks read permission when it fires. Asked
+ * is about what our first waiting seat waits for. */
 static void line_look_again(struct ordered_line *line)
 {
     struct ordered_span on;

@@ -75,8 +75,8 @@
  * one exception below; entries leave the view when the store has told of their end (an
  * event, or "not there"), or when we have ended them. A seat is admitted when it lies in
  * the prefix of the view: all that kept it out is known to be gone, for good. An entry
- * that is gone unseen only makes us wait for longer. That we still are whom we believe to
- * be is the deadline of the session.
+ * that is gone unseen only makes us wait for longer. Whether the session is still ours is
+ * decided by its deadline.
  *
  * The exception: an exclusive ticket may become shared. Where that keeps its node (etcd),
  * the entry only becomes lighter. Where it makes another node with the same number in one
@@ -299,6 +299,7 @@ void hf__ordered_init(struct ordered *, const struct ordered_ops *, struct store
 void hf__ordered_close(struct ordered *); /* tells nothing; requests are gone already */
 void hf__ordered_line_init(struct ordered *, struct ordered_line *);
 void hf__ordered_line_drop(struct ordered_line *);        /* frees it if nobody needs it */
+void hf__ordered_line_unpin(struct ordered_line *);       /* one of `pins`; may free it */
 bool hf__ordered_line_waits(const struct ordered_line *); /* a seat of ours waits there */
 
 /* ---- verbs of the core ------------------------------------------------------------- */

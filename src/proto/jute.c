@@ -224,6 +224,21 @@ void hf__jute_put_create(struct jute_out *out, const char *path, size_t path_len
     hf__jute_put_int(out, (int32_t)mode);
 }
 
+void hf__jute_put_delete(struct jute_out *out, const char *path, size_t path_len,
+                         int32_t version)
+{
+    hf__jute_put_text(out, path, path_len);
+    hf__jute_put_int(out, version);
+}
+
+void hf__jute_put_set(struct jute_out *out, const char *path, size_t path_len,
+                      const void *data, size_t len, int32_t version)
+{
+    hf__jute_put_text(out, path, path_len);
+    hf__jute_put_text(out, data, len);
+    hf__jute_put_int(out, version);
+}
+
 void hf__jute_put_part(struct jute_out *out, enum jute_op op)
 {
     hf__jute_put_int(out, op ? (int32_t)op : -1);
@@ -261,6 +276,12 @@ bool hf__jute_stat(struct jute_in *in, struct jute_stat *ret)
     ret->children = hf__jute_int(in);
     ret->pzxid = hf__jute_long(in);
     return !in->bad;
+}
+
+bool hf__jute_node(struct jute_reply *reply, struct jute_text *data, struct jute_stat *stat)
+{
+    *data = hf__jute_text(&reply->body);
+    return reply->err == 0 && hf__jute_stat(&reply->body, stat);
 }
 
 /* A failed multi answers one error for each part; that of a part that was only given up

@@ -136,11 +136,18 @@ bool hf__jute_connected(const void *message, size_t len, struct jute_session *re
 void hf__jute_put_header(struct jute_out *, int32_t xid, enum jute_op);
 void hf__jute_put_create(struct jute_out *, const char *path, size_t path_len,
                          const void *data, size_t len, bool private_, enum jute_mode);
+/* The body of a delete, and of a check. -1: whatever the version. */
+void hf__jute_put_delete(struct jute_out *, const char *path, size_t path_len,
+                         int32_t version);
+void hf__jute_put_set(struct jute_out *, const char *path, size_t path_len,
+                      const void *data, size_t len, int32_t version);
 void hf__jute_put_part(struct jute_out *, enum jute_op); /* of a multi; 0: its end */
 void hf__jute_put_auth(struct jute_out *, const char *scheme, const char *login);
 
 bool hf__jute_reply(const void *message, size_t len, struct jute_reply *ret);
 bool hf__jute_stat(struct jute_in *, struct jute_stat *);
+/* The answer to getData, also an empty one; false: it is an error, or cut. */
+bool hf__jute_node(struct jute_reply *, struct jute_text *data, struct jute_stat *);
 /* Of a multi: the first part that failed of itself, or 0. */
 int32_t hf__jute_multi_error(struct jute_in *);
 

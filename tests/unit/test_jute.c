@@ -1,9 +1,9 @@
 /* test_jute.c: ZooKeeper's wire form: what is written is read back, what is known from
  * the protocol has the bytes it must have, and nothing that a server may send is read
- * beyond its end. */
+ * beyond its end. What stands in a ticket's node. */
 #include "unit.h"
 
-#include "proto/jute.h"
+#include "driver/zookeeper/zookeeper.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -221,6 +221,29 @@ static void many_bytes(void **state)
     free(out.buf);
 }
 
+static int64_t wall(struct env *env)
+{
+    (void)env;
+    return 0;
+}
+
+/* What an owner holds stands in its tickets, for the deadlock walk: of every name. */
+static void names_in_records(void **state)
+{
+    static const char holds[] = "a\nb\0%\0\x1f\0c";
+    static struct record rec;
+    char data[RECORD_MAX];
+    struct env env = { .wall = wall };
+    struct zk z = { .store.env = &env };
+    struct ticket t = { .note = "a note", .hints = holds, .hints_len = sizeof holds };
+
+    (void)state;
+    hf__zk_record_read(&rec, data, hf__zk_record_write(data, &z, &t, 0, false));
+    assert_int_equal(rec.hints_len, sizeof holds);
+    assert_memory_equal(rec.hints, holds, sizeof holds);
+    assert_string_equal(rec.note, t.note);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +254,7 @@ int main(void)
         cmocka_unit_test(replies),
         cmocka_unit_test(multis),
         cmocka_unit_test(many_bytes),
+        cmocka_unit_test(names_in_records),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,48 +19,37 @@ static void send(struct zk_seat *);
 
 /* ---- what somebody else has written ---------------------------------------------- */
 
-static void answer_read(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_read(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
-    struct jute_text data;
-    struct jute_stat stat;
-    struct record rec;
+    struct zk_seat *s = q->about;
 
-    if (!s || s->seat.state != SEAT_HELD)
+    if (s->seat.state != SEAT_HELD)
         return; /* the core repeats it, or gives the ticket up */
-    data = hf__jute_text(&reply->body);
-    if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
-        stat.owner != z->session.id) {
+    if (reply->err != 0 || hf__zk_seat_read(s, reply) == SEEN_FOREIGN)
         ev_amended(s->seat.t, HF_ELOST); /* that it is, its watch tells */
-        return;
-    }
-    hf__zk_record_read(&rec, data.at, data.len);
-    s->version = stat.version;
-    s->marked = s->marked || rec.broken; /* the core is told by the watch */
-    send(s);
+    else
+        send(s); /* that it is marked, too */
 }
 
 /* Its data is not what we have written: that must not be lost if it is the mark. */
 static void read_first(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_read);
+    struct zk_call *q = hf__zk_seat_request(s, answer_read);
 
     if (q)
-        hf__zk_send_path(zk_in(s->seat.of), q, JUTE_GET_DATA, path,
-                         hf__zk_seat_path(s, path));
+        hf__zk_send_path(q, JUTE_GET_DATA, path, hf__zk_seat_path(s, path), false);
 }
 
 /* ---- a note, an owner ------------------------------------------------------------ */
 
-static void answer_note(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_note(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
     struct jute_stat stat;
     hf_error err;
 
-    if (!s)
-        return; /* the core repeats it */
     if (reply->err == JUTE_BAD_VERSION) {
         read_first(s);
     } else if (reply->err == JUTE_NO_NODE) {
@@ -81,19 +70,14 @@ static size_t record(const struct zk_seat *s, char data[RECORD_MAX], uint64_t fe
 
 static void send_note(struct zk_seat *s)
 {
-    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_note);
-    struct jute_out *o;
+    struct zk_call *q = hf__zk_seat_request(s, answer_note);
 
     if (!q)
         return;
-    q->renews = true;
-    o = hf__zk_begin(z, q, JUTE_SET_DATA);
-    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_text(o, data, record(s, data, s->renamed ? s->seat.fence : 0));
-    hf__jute_put_int(o, s->version);
-    hf__zk_send(z, q);
+    hf__jute_put_set(hf__zk_begin(q, JUTE_SET_DATA), path, hf__zk_seat_path(s, path), data,
+                     record(s, data, s->renamed ? s->seat.fence : 0), s->version);
+    hf__zk_send(q);
 }
 
 /* ---- becoming shared ------------------------------------------------------------- */
@@ -144,19 +128,12 @@ static bool is_ours(const struct zk *z, struct jute_reply *reply)
            stat.owner == z->session.id;
 }
 
-/* The seat of an answer about it; NULL: nothing follows from it. */
-static struct zk_seat *answered(struct request *q, const struct jute_reply *reply)
+static void answer_shared_there(struct zk_call *q, struct jute_reply *reply)
 {
-    container_of(q, struct seat_request, q)->seat->shares--;
-    return hf__zk_seat_answered(q, reply);
-}
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
 
-static void answer_shared_there(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct zk_seat *s = answered(q, reply);
-
-    if (!s)
-        return;
+    s->shares--;
     if (is_ours(z, reply)) {
         amended(s, true, 0);
         return;
@@ -166,12 +143,12 @@ static void answer_shared_there(struct zk *z, struct request *q, struct jute_rep
     hf__ordered_step(&s->seat, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
-static void answer_has_shared(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_has_shared(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
 
-    if (!s)
-        return;
+    s->shares--;
     if (is_ours(z, reply))
         settled(s, true);
     else if (s->shares == 0)
@@ -179,34 +156,35 @@ static void answer_has_shared(struct zk *z, struct request *q, struct jute_reply
 }
 
 static void ask_shared(struct zk_seat *s,
-                       void (*answer)(struct zk *, struct request *, struct jute_reply *))
+                       void answer(struct zk_call *, struct jute_reply *))
 {
     const char *name = s->becomes ? s->becomes : s->seat.name;
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer);
+    struct zk_call *q = hf__zk_seat_request(s, answer);
 
     if (!q)
         return;
     s->shares++;
-    hf__zk_send_path(zk_in(s->seat.of), q, JUTE_EXISTS, path,
-                     hf__zk_line_path(line_of(s), path, name, strlen(name)));
+    hf__zk_send_path(q, JUTE_EXISTS, path,
+                     hf__zk_line_path(line_of(s), path, name, strlen(name)), false);
 }
 
-/* The connection was lost. Until this is known, the end of the exclusive node means
- * nothing. */
+/* The connection was lost, and with it all answers. Until this is known, the end of the
+ * exclusive node means nothing. */
 void hf__zk_seat_check(struct ordered_seat *s)
 {
+    zk_seat(s)->shares = 0;
     ask_shared(zk_seat(s), answer_has_shared);
 }
 
-static void answer_share(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_share(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
     int32_t failed;
     hf_error err;
 
-    if (!s)
-        return; /* RENAMING, until it is known */
+    s->shares--;
     failed = reply->err != 0 ? reply->err : hf__jute_multi_error(&reply->body);
     if (failed == 0) {
         amended(s, true, 0);
@@ -229,7 +207,7 @@ static void send_share(struct zk_seat *s)
 {
     struct zk *z = zk_in(s->seat.of);
     char name[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q;
+    struct zk_call *q;
     struct jute_out *o;
 
     if (!s->becomes && shared_name(s, name))
@@ -239,19 +217,17 @@ static void send_share(struct zk_seat *s)
         ev_amended(s->seat.t, HF_ENOMEM);
         return;
     }
-    q->renews = true;
     s->shares++;
     hf__ordered_step(&s->seat, SEAT_RENAME, 0, NULL);
-    o = hf__zk_begin(z, q, JUTE_MULTI);
+    o = hf__zk_begin(q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CREATE);
     hf__jute_put_create(
         o, path, hf__zk_line_path(line_of(s), path, s->becomes, strlen(s->becomes)), data,
         record(s, data, s->seat.fence), z->login != NULL, JUTE_EPHEMERAL);
     hf__jute_put_part(o, JUTE_DELETE);
-    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_int(o, s->version);
+    hf__jute_put_delete(o, path, hf__zk_seat_path(s, path), s->version);
     hf__jute_put_part(o, 0);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
 static void send(struct zk_seat *s)

@@ -20,111 +20,110 @@ enum { IN_ROOM = 4096 };
 
 int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *err)
 {
+    static const struct {
+        int32_t err;
+        int code;
+        const char *text;
+    } known[] = {
+        { 0, HF_EPROTO, "an answer of an unexpected form" },
+        { JUTE_NO_AUTH, HF_EAUTH, "the node's ACL does not allow it" },
+        { JUTE_INVALID_ACL, HF_EAUTH, "the login was refused" },
+        { JUTE_AUTH_FAILED, HF_EAUTH, "the login was refused" },
+        { JUTE_QUOTA, HF_EFULL, "the quota of the node is used up" },
+        { JUTE_THROTTLED, HF_EFULL, "the server has too much to do" },
+        { JUTE_NO_CHILDREN, HF_EDAMAGED,
+          "a level of the path is an ephemeral node of another program" },
+        { JUTE_UNIMPLEMENTED, HF_EVERSION, "the server is older than 3.5" },
+    };
+
     if (!reply)
         return hf__fail(err, HF_EUNREACHABLE, 0, z->shown, "the connection was lost");
-    switch (reply->err) {
-    case 0:
-        return hf__fail(err, HF_EPROTO, 0, z->shown, "an answer of an unexpected form");
-    case JUTE_NO_AUTH:
-        return hf__fail(err, HF_EAUTH, 0, z->shown, "the node's ACL does not allow it");
-    case JUTE_INVALID_ACL:
-    case JUTE_AUTH_FAILED:
-        return hf__fail(err, HF_EAUTH, 0, z->shown, "the login was refused");
-    case JUTE_QUOTA:
-        return hf__fail(err, HF_EFULL, 0, z->shown, "the quota of the node is used up");
-    case JUTE_THROTTLED:
-        return hf__fail(err, HF_EFULL, 0, z->shown, "the server has too much to do");
-    case JUTE_NO_CHILDREN:
-        return hf__fail(err, HF_EDAMAGED, 0, z->shown,
-                        "a level of the path is an ephemeral node of another program");
-    case JUTE_UNIMPLEMENTED:
-        return hf__fail(err, HF_EVERSION, 0, z->shown, "the server is older than 3.5");
-    default:
-        return hf__fail(err, HF_EPROTO, 0, z->shown, "error %d of the server", reply->err);
-    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].err == reply->err)
+            return hf__fail(err, known[i].code, 0, z->shown, "%s", known[i].text);
+    return hf__fail(err, HF_EPROTO, 0, z->shown, "error %d of the server", reply->err);
 }
 
 /* ---- sending --------------------------------------------------------------------- */
 
-struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
-                                                  struct jute_reply *),
-                                   size_t size)
+struct zk_call *hf__zk_try_request(struct zk *z,
+                                   void answer(struct zk_call *, struct jute_reply *),
+                                   void *about, const char *name, size_t len)
 {
-    struct request *q = calloc(1, size);
+    struct zk_call *q = calloc(1, sizeof *q + len + 1);
 
-    if (q)
-        q->answer = answer;
+    if (!q)
+        return NULL;
+    q->zk = z;
+    q->answer = answer;
+    q->about = about;
+    q->len = len;
+    memcpy(q->name, name, len);
     return q;
 }
 
-struct request *hf__zk_request(struct zk *z,
-                               void (*answer)(struct zk *, struct request *,
-                                              struct jute_reply *),
-                               size_t size)
+struct zk_call *hf__zk_request(struct zk *z,
+                               void answer(struct zk_call *, struct jute_reply *),
+                               void *about)
 {
-    struct request *q = hf__zk_try_request(answer, size);
+    struct zk_call *q = hf__zk_try_request(z, answer, about, "", 0);
 
     if (!q)
         hf__zk_break(z, HF_ENOMEM, "no memory for a request");
     return q;
 }
 
-struct jute_out *hf__zk_begin(struct zk *z, struct request *q, enum jute_op op)
+struct jute_out *hf__zk_begin_as(struct zk *z, int32_t xid, enum jute_op op)
 {
     z->out.len = 0;
     z->out.failed = false;
-    z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
-    q->xid = z->xid;
-    q->multi = op == JUTE_MULTI;
-    q->sync = op == JUTE_SYNC;
     hf__jute_begin(&z->out);
-    hf__jute_put_header(&z->out, q->xid, op);
+    hf__jute_put_header(&z->out, xid, op);
     return &z->out;
 }
 
-void hf__zk_send(struct zk *z, struct request *q)
+struct jute_out *hf__zk_begin(struct zk_call *q, enum jute_op op)
 {
-    hf__jute_end(&z->out, 0);
-    hf__link_send(&z->link, &q->call);
+    struct zk *z = q->zk;
+
+    z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
+    q->xid = z->xid;
+    q->renews =
+        op == JUTE_CREATE2 || op == JUTE_DELETE || op == JUTE_SET_DATA || op == JUTE_MULTI;
+    q->multi = op == JUTE_MULTI;
+    q->sync = op == JUTE_SYNC;
+    return hf__zk_begin_as(z, q->xid, op);
 }
 
-static void send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
-                      size_t len, bool watch)
+void hf__zk_send(struct zk_call *q)
 {
-    struct jute_out *out = hf__zk_begin(z, q, op);
+    hf__jute_end(&q->zk->out, 0);
+    hf__link_send(&q->zk->link, &q->call);
+}
+
+void hf__zk_send_path(struct zk_call *q, enum jute_op op, const char *path, size_t len,
+                      bool watch)
+{
+    struct jute_out *out = hf__zk_begin(q, op);
 
     hf__jute_put_text(out, path, len);
     if (op != JUTE_SYNC)
         hf__jute_put_bool(out, watch);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
-void hf__zk_send_path(struct zk *z, struct request *q, enum jute_op op, const char *path,
-                      size_t len)
+static void ignore(struct zk_call *q, struct jute_reply *reply)
 {
-    send_path(z, q, op, path, len, false);
-}
-
-void hf__zk_send_watch(struct zk *z, struct request *q, enum jute_op op, const char *path,
-                       size_t len)
-{
-    send_path(z, q, op, path, len, true);
-}
-
-void hf__zk_ignore(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    (void)z;
     (void)q;
     (void)reply;
 }
 
-void hf__zk_sync(struct zk *z, const char *path, size_t len,
-                 void (*answer)(struct zk *, struct request *, struct jute_reply *))
+void hf__zk_sync(struct zk *z, const char *path, size_t len)
 {
-    struct request *q = hf__zk_request(z, answer, sizeof *q);
+    struct zk_call *q = hf__zk_request(z, ignore, NULL);
 
     if (q)
-        hf__zk_send_path(z, q, JUTE_SYNC, path, len);
+        hf__zk_send_path(q, JUTE_SYNC, path, len, false);
 }
 
 /* ---- what comes ------------------------------------------------------------------ */
@@ -151,7 +150,7 @@ bool hf__zk_was_agreed(const struct jute_reply *reply)
 /* Such an answer proves nothing, and nothing that is asked here will be done. A multi that
  * was refused for it is answered as if it had only failed: all servers do so with a session
  * that is over, those of 3.5 also with one that has moved. */
-static bool disowned(const struct request *q, const struct jute_reply *reply)
+static bool disowned(const struct zk_call *q, const struct jute_reply *reply)
 {
     struct jute_in body = reply->body;
     int32_t err = reply->err;
@@ -164,7 +163,7 @@ static bool disowned(const struct request *q, const struct jute_reply *reply)
 static void take_answer(struct zk *z, struct jute_reply *reply)
 {
     struct link_call *c = hf__link_oldest(&z->link);
-    struct request *q = c ? container_of(c, struct request, call) : NULL;
+    struct zk_call *q = c ? container_of(c, struct zk_call, call) : NULL;
 
     if (!q || q->xid != reply->xid) {
         hf__zk_break(z, HF_EPROTO, "an answer to nothing that was asked");
@@ -176,7 +175,7 @@ static void take_answer(struct zk *z, struct jute_reply *reply)
     }
     hf__link_answered(&z->link);
     hf__zk_session_answered(z, q, reply);
-    q->answer(z, q, reply);
+    q->answer(q, reply);
     free(q);
 }
 
@@ -201,7 +200,8 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
         take_event(z, &reply.body);
         break;
     case JUTE_XID_AUTH:
-        hf__zk_session_auth(z, reply.err);
+        if (reply.err != 0)
+            hf__zk_break(z, HF_EAUTH, "the login was refused");
         break;
     case JUTE_XID_WATCHES:
         break;
@@ -327,9 +327,10 @@ static int64_t patience_ms(const struct link *k)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    struct request *q = container_of(c, struct request, call);
+    struct zk_call *q = container_of(c, struct zk_call, call);
 
-    q->answer(zk_at(k), q, NULL);
+    (void)k;
+    q->answer(q, NULL);
     free(q);
 }
 
@@ -363,11 +364,7 @@ void hf__zk_conn_close(struct zk *z)
 
 void hf__zk_conn_done(struct zk *z)
 {
-    struct link_call *c;
-
     hf__link_done(&z->link);
-    while ((c = hf__link_take(&z->link)) != NULL)
-        free(container_of(c, struct request, call));
     hf__stream_done(&z->stream);
     free(z->in);
     free(z->out.buf);

@@ -17,8 +17,7 @@ enum { PORT = 2181, TLS_PORT = 2281, TTL_MS = 30000, LEAST_TTL_MS = 100 };
 static int read_options(struct zk *z, const struct url *url, hf_error *err)
 {
     const char *mode = hf__url_param(url, "mode"), *names = hf__url_param(url, "names");
-    const char *auth = hf__url_param(url, "auth");
-    int n;
+    const char *auth = hf__url_param(url, "auth"), *user, *password;
 
     if (mode && strcmp(mode, "ephemeral") != 0 && strcmp(mode, "line") != 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: line or ephemeral",
@@ -30,14 +29,12 @@ static int read_options(struct zk *z, const struct url *url, hf_error *err)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: auth=USER:PASSWORD, once");
     z->alone = mode && strcmp(mode, "ephemeral") == 0;
     z->names = names && strcmp(names, "rw") == 0 ? NAMES_RW : NAMES_CURATOR;
-    if (auth) {
-        z->login = strdup(auth);
-    } else if (url->user) {
-        n = asprintf(&z->login, "%s:%s", url->user, url->password ? url->password : "");
-        z->login = n < 0 ? NULL : z->login;
-    }
-    if ((auth || url->user) && !z->login)
+    user = auth ? auth : url->user;
+    password = auth ? "" : url->password ? url->password : "";
+    if (user && asprintf(&z->login, "%s%s%s", user, auth ? "" : ":", password) < 0) {
+        z->login = NULL;
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+    }
     return 0;
 }
 
@@ -75,13 +72,12 @@ static void free_zk(struct zk *z)
     struct env *env = z->store.env;
 
     hf__zk_conn_done(z);
-    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
     hf__opening_done(&z->open);
     if (z->login)
         explicit_bzero(z->login, strlen(z->login));
     explicit_bzero(&z->session, sizeof z->session);
     hf__zk_quiet_forget(z);
-    hf__map_done(&z->quiet_lines);
     hf__map_done(&z->lines);
     free(z->login);
     free(z);
@@ -109,13 +105,13 @@ static struct zk *new_zk(struct env *env)
     list_init(&z->alones);
     list_init(&z->looks);
     list_init(&z->cells);
-    timer_init(&z->pulse, hf__zk_session_pulse);
+    timer_init(&z->heartbeat, hf__zk_session_heartbeat);
     z->store.env = env;
     z->store.driver = &hf__driver_zookeeper;
     hf__ordered_init(&z->ordered, &hf__zk_ordered, &z->store);
     env->random(env, z->hash_key, sizeof z->hash_key);
     hf__zk_conn_init(z);
-    if (hf__map_init(&z->lines) < 0 || hf__map_init(&z->quiet_lines) < 0) {
+    if (hf__map_init(&z->lines) < 0) {
         free_zk(z);
         return NULL;
     }
@@ -144,14 +140,6 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
 
 /* ---- closing --------------------------------------------------------------------- */
 
-/* What is still unanswered is told to nobody: it is freed with what it was about. */
-static void forget(struct zk *z)
-{
-    hf__zk_conn_close(z);
-    hf__ordered_close(&z->ordered);
-    hf__zk_alone_close(z);
-}
-
 static void zk_close(struct store *s)
 {
     struct zk *z = zk_of(s);
@@ -161,7 +149,9 @@ static void zk_close(struct store *s)
         hf__zk_stop(s, container_of(n, struct look, drv_node), NULL);
     while ((n = list_first(&z->cells)) != NULL)
         hf__zk_stop(s, NULL, container_of(n, struct cell, drv_node));
-    forget(z);
+    hf__zk_conn_close(z); /* told to nobody: it is freed with what it was about */
+    hf__ordered_close(&z->ordered);
+    hf__zk_alone_close(z);
     if (z->life) {
         z->life->drv[0] = (uint64_t)(uintptr_t)z->old;
         z->old = z->life;

@@ -3,29 +3,29 @@
  * all of them try when it is gone: unfair, and a crowd. No shared locks, no permits, no
  * visible waiters.
  *
- * The fence is the czxid of the node. A create whose answer was lost is known by the
- * token in the node's data. The node has no name of its own, so a release deletes what
- * is there: it is sent only by a holder, of a node that was its own when it was last
- * heard of; that somebody deletes the node by hand and another makes it anew while a
- * release is on the way is the one case that this does not tell apart
- * (docs/guarantees.md), and why the line is the default.
+ *   create, getData with a watch, in one go -> the node that was read says who holds
  *
- * LEAVING is every place that is left: what is under way of it ends it. */
+ * The answer to create only says why there may be none. So a create whose answer was lost
+ * needs no more than another getData: the node is ours if it belongs to our session and
+ * has the ticket's token in its data. The fence is the czxid of the node.
+ *
+ * The node has no name of its own, so a release deletes what is there: it is sent only by
+ * a holder, of a node that was its own when it was last heard of; that somebody deletes
+ * the node by hand and another makes it anew while a release is on the way is the one case
+ * that this does not tell apart (docs/guarantees.md), and why the line is the default. */
 #include "driver/zookeeper/zookeeper.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char node[] = "_ephemeral";
+enum { TRIES = 10 };
 
 enum alone_state {
     ALONE_NEW,
-    ALONE_UNSURE,  /* a create was not answered */
-    ALONE_LOOKING, /* the node is read: is it ours, or is there none? */
-    ALONE_CREATING,
+    ALONE_ASKING, /* the node is read, perhaps after a create; or will be, after UP */
     ALONE_WAITING,
     ALONE_HELD,
-    ALONE_LEAVING, /* the node is read, or deleted, or its create awaited */
+    ALONE_LEAVING, /* the node is read, or deleted: the answer ends it */
     ALONE_OVER     /* with its session; the core will leave it */
 };
 
@@ -34,37 +34,29 @@ struct alone {        /* ticket.drv_ptr */
     struct zk *zk;
     struct list all; /* zk.alones */
     enum alone_state state;
-    unsigned char tries, looks; /* looks: reads under way */
-    unsigned pins;
+    unsigned char tries;
+    unsigned pins, reads;     /* requests under way; those that read the node */
+    int32_t made;             /* what the last create was answered; NODE_EXISTS: or none */
     size_t dir_len, path_len; /* the path of the line is the beginning */
     char path[];
 };
-
-struct alone_request {
-    struct request q;
-    struct alone *of; /* pinned */
-};
-
-static void create(struct alone *, bool levels);
-static void look(struct alone *);
 
 /* ---- coming and going ------------------------------------------------------------ */
 
 static struct alone *new_alone(struct zk *z, struct ticket *t)
 {
-    char dir[DIR_MAX];
-    size_t n = hf__zk_dir(z, dir, t->name, t->name_len);
-    struct alone *a = calloc(1, sizeof *a + n + sizeof node + 1);
+    char path[NODE_PATH_MAX];
+    size_t dir = hf__zk_dir(z, path, t->name, t->name_len);
+    size_t n = hf__zk_path(path, path, dir, ALONE_NODE, strlen(ALONE_NODE));
+    struct alone *a = calloc(1, sizeof *a + n);
 
     if (!a)
         return NULL;
     a->t = t;
     a->zk = z;
-    a->dir_len = n;
-    memcpy(a->path, dir, n);
-    a->path[n] = '/';
-    memcpy(a->path + n + 1, node, sizeof node - 1);
-    a->path_len = n + sizeof node;
+    a->dir_len = dir;
+    a->path_len = n;
+    memcpy(a->path, path, n);
     list_push(&z->alones, &a->all);
     t->drv_ptr = a;
     return a;
@@ -94,13 +86,7 @@ static void left(struct alone *a, int rc)
 
 static void gone(struct alone *a, int why, const hf_error *err)
 {
-    bool leaves = a->state == ALONE_LEAVING;
-    struct ticket *t = out(a);
-
-    if (leaves)
-        ev_left(t, 0);
-    else
-        ev_gone(t, why, why == HF_ELOST ? 0 : -1, err);
+    ev_gone(out(a), why, why == HF_ELOST ? 0 : -1, err);
 }
 
 static void refuse(struct alone *a, const struct jute_reply *reply)
@@ -108,60 +94,95 @@ static void refuse(struct alone *a, const struct jute_reply *reply)
     hf_error err;
     int rc = hf__zk_error(a->zk, reply, &err);
 
-    gone(a, rc, &err);
+    if (a->state == ALONE_LEAVING)
+        left(a, HF_EUNKNOWN);
+    else
+        gone(a, rc, &err);
 }
 
-static struct request *
-request(struct alone *a, void (*answer)(struct zk *, struct request *, struct jute_reply *))
+static void answer(struct zk_call *q, struct jute_reply *reply)
 {
-    struct request *q = hf__zk_request(a->zk, answer, sizeof(struct alone_request));
+    struct alone *a = q->about;
+
+    a->pins--;
+    if (a->t && reply)
+        q->then(q, reply);
+    else
+        free_alone(a);
+}
+
+static struct zk_call *request(struct alone *a,
+                               void then(struct zk_call *, struct jute_reply *))
+{
+    struct zk_call *q = hf__zk_request(a->zk, answer, a);
 
     if (!q)
         return NULL;
-    container_of(q, struct alone_request, q)->of = a;
+    q->then = then;
     a->pins++;
     return q;
 }
 
-/* NULL: nobody cares, or the connection was lost. */
-static struct alone *answered(struct request *q, const struct jute_reply *reply)
+/* ---- requests -------------------------------------------------------------------- */
+
+static void answer_delete(struct zk_call *q, struct jute_reply *reply)
 {
-    struct alone *a = container_of(q, struct alone_request, q)->of;
-
-    a->pins--;
-    if (a->t && reply)
-        return a;
-    free_alone(a);
-    return NULL;
-}
-
-/* ---- leaving --------------------------------------------------------------------- */
-
-static void answer_delete(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct alone *a = answered(q, reply);
-
-    (void)z;
-    if (a)
-        left(a, reply->err == 0 || reply->err == JUTE_NO_NODE ? 0 : HF_EUNKNOWN);
+    left(q->about, reply->err == 0 || reply->err == JUTE_NO_NODE ? 0 : HF_EUNKNOWN);
 }
 
 static void send_delete(struct alone *a)
 {
-    struct request *q = request(a, answer_delete);
-    struct jute_out *o;
+    struct zk_call *q = request(a, answer_delete);
 
     a->state = ALONE_LEAVING;
     if (!q)
         return;
-    q->renews = true;
-    o = hf__zk_begin(a->zk, q, JUTE_DELETE);
-    hf__jute_put_text(o, a->path, a->path_len);
-    hf__jute_put_int(o, -1);
-    hf__zk_send(a->zk, q);
+    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), a->path, a->path_len, -1);
+    hf__zk_send(q);
 }
 
-/* ---- looking at the node --------------------------------------------------------- */
+static void answer_read(struct zk_call *, struct jute_reply *);
+
+/* Sets the watch, too. */
+static void read_node(struct alone *a)
+{
+    struct zk_call *q = request(a, answer_read);
+
+    a->made = JUTE_NODE_EXISTS;
+    if (!q)
+        return;
+    a->reads++;
+    hf__zk_send_path(q, JUTE_GET_DATA, a->path, a->path_len, true);
+}
+
+static void answer_create(struct zk_call *q, struct jute_reply *reply)
+{
+    struct alone *a = q->about;
+
+    hf__zk_no_level(a->zk, reply, a->tries > 0);
+    a->made = reply->err;
+}
+
+static void create(struct alone *a, bool levels)
+{
+    struct zk *z = a->zk;
+    char data[RECORD_MAX];
+    struct zk_call *q;
+
+    if (levels)
+        hf__zk_mkdirs(z, a->path, a->dir_len);
+    a->state = ALONE_ASKING;
+    q = request(a, answer_create);
+    if (!q)
+        return;
+    hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), a->path, a->path_len, data,
+                        hf__zk_record_write(data, z, a->t, 0, false), z->login != NULL,
+                        JUTE_EPHEMERAL);
+    hf__zk_send(q);
+    read_node(a);
+}
+
+/* ---- what was read --------------------------------------------------------------- */
 
 static void is_mine(struct alone *a, const struct jute_stat *stat)
 {
@@ -169,7 +190,6 @@ static void is_mine(struct alone *a, const struct jute_stat *stat)
         send_delete(a);
     } else if (a->state != ALONE_HELD) {
         a->state = ALONE_HELD;
-        look(a); /* unless that which was sent with the create is under way */
         ev_granted(a->t, (uint64_t)stat->czxid, a->zk->base_at);
     }
 }
@@ -188,101 +208,41 @@ static void is_anothers(struct alone *a)
     }
 }
 
-static void answer_look(struct zk *z, struct request *q, struct jute_reply *reply)
+static void is_nobodys(struct alone *a)
 {
-    struct alone *a;
+    bool levels = a->made == JUTE_NO_NODE;
+
+    if (a->state == ALONE_HELD || a->state == ALONE_LEAVING)
+        is_anothers(a);
+    else if (levels ? a->tries++ < TRIES : a->made == 0 || a->made == JUTE_NODE_EXISTS)
+        create(a, levels); /* it went meanwhile, or there was no line */
+    else
+        refuse(a, &(struct jute_reply){ .err = a->made });
+}
+
+static void answer_read(struct zk_call *q, struct jute_reply *reply)
+{
+    struct alone *a = q->about;
     struct jute_text data;
     struct jute_stat stat;
     struct record rec;
 
-    container_of(q, struct alone_request, q)->of->looks--;
-    a = answered(q, reply);
-    if (!a || a->state == ALONE_CREATING || (a->state == ALONE_LEAVING && a->pins > 0))
+    if (--a->reads > 0 || (a->state == ALONE_LEAVING && a->pins > 0))
         return; /* the answer to that says more */
     if (reply->err == JUTE_NO_NODE) {
-        if (a->state == ALONE_HELD || a->state == ALONE_LEAVING)
-            is_anothers(a); /* nobody's: not ours either */
-        else
-            create(a, false);
+        is_nobodys(a);
         return;
     }
-    data = hf__jute_text(&reply->body);
-    if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat)) {
+    if (!hf__jute_node(reply, &data, &stat)) {
         refuse(a, reply);
         return;
     }
     hf__zk_record_read(&rec, data.at, data.len);
-    if (stat.owner == z->session.id && rec.has_token &&
+    if (stat.owner == a->zk->session.id && rec.has_token &&
         memcmp(rec.token, a->t->token, HF_TOKEN) == 0)
         is_mine(a, &stat);
     else
         is_anothers(a);
-}
-
-/* Sets the watch, too. */
-static void look(struct alone *a)
-{
-    struct request *q;
-
-    if (a->looks > 0)
-        return;
-    if (a->t->try_only && a->state == ALONE_NEW)
-        hf__zk_sync(a->zk, a->path, a->dir_len, hf__zk_ignore);
-    q = request(a, answer_look);
-    if (a->state == ALONE_NEW || a->state == ALONE_UNSURE)
-        a->state = ALONE_LOOKING;
-    if (!q)
-        return;
-    a->looks++;
-    hf__zk_send_watch(a->zk, q, JUTE_GET_DATA, a->path, a->path_len);
-}
-
-/* ---- making it ------------------------------------------------------------------- */
-
-static void answer_create(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct alone *a = answered(q, reply);
-    struct jute_stat stat;
-
-    if (!a)
-        return;
-    hf__zk_no_level(z, reply, a->tries > 0);
-    if (reply->err == JUTE_NODE_EXISTS) {
-        if (a->state == ALONE_CREATING)
-            a->state = ALONE_LOOKING;
-        look(a);
-    } else if (reply->err == JUTE_NO_NODE && a->state == ALONE_CREATING &&
-               a->tries++ < 10) {
-        create(a, true);
-    } else if (reply->err != 0) {
-        refuse(a, reply);
-    } else {
-        hf__jute_text(&reply->body);
-        if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id)
-            hf__zk_break(z, HF_EPROTO, "a node of another session than ours");
-        else
-            is_mine(a, &stat);
-    }
-}
-
-static void create(struct alone *a, bool levels)
-{
-    struct zk *z = a->zk;
-    char data[RECORD_MAX];
-    struct request *q;
-
-    if (levels)
-        hf__zk_mkdirs(z, a->path, a->dir_len);
-    a->state = ALONE_CREATING;
-    q = request(a, answer_create);
-    if (!q)
-        return;
-    q->renews = true;
-    hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE2), a->path, a->path_len, data,
-                        hf__zk_record_write(data, z, a->t, 0, false), z->login != NULL,
-                        JUTE_EPHEMERAL);
-    hf__zk_send(z, q);
-    look(a); /* sets the watch, and says whose it is if it was there */
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */
@@ -295,8 +255,6 @@ void hf__zk_alone_join(struct zk *z, struct ticket *t)
     if (!a) {
         hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
         ev_gone(t, HF_ENOMEM, -1, &err);
-    } else if (a->state == ALONE_UNSURE || (a->state == ALONE_NEW && t->try_only)) {
-        look(a);
     } else if (a->state == ALONE_NEW) {
         create(a, false);
     } else if (a->state == ALONE_WAITING) {
@@ -309,29 +267,25 @@ void hf__zk_alone_leave(struct zk *z, struct ticket *t)
     struct alone *a = t->drv_ptr;
     enum alone_state was;
 
-    if (a && a->state == ALONE_OVER) {
-        left(a, 0); /* the session has taken it along */
-        return;
-    }
     if (!a && zk_up(z))
-        a = new_alone(z, t);
-    if (!a || !zk_up(z)) {
-        if (a)
-            out(a);
+        a = new_alone(z, t); /* forgotten: the node is read */
+    if (!a) {
         ev_left(t, HF_EUNKNOWN);
         return;
     }
     was = a->state;
     a->state = ALONE_LEAVING;
-    if (was == ALONE_WAITING && a->looks == 0)
+    if (was == ALONE_OVER || (was == ALONE_WAITING && a->reads == 0 && zk_up(z)))
         left(a, 0); /* nothing of it is in the store */
+    else if (!zk_up(z))
+        left(a, HF_EUNKNOWN);
     else if (was == ALONE_HELD)
         send_delete(a);
-    else if (was != ALONE_CREATING && was != ALONE_LEAVING)
-        look(a); /* unless one is under way, which sees it */
+    else if (was != ALONE_LEAVING && a->reads == 0)
+        read_node(a);
 }
 
-/* ---- news ------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------- */
 
 void hf__zk_alone_event(struct zk *z, enum jute_event type, const char *path, size_t len)
 {
@@ -343,7 +297,7 @@ void hf__zk_alone_event(struct zk *z, enum jute_event type, const char *path, si
         if (a->state == ALONE_WAITING && type == JUTE_DELETED)
             create(a, false);
         else if (a->state == ALONE_WAITING || a->state == ALONE_HELD)
-            look(a); /* its data has changed, and the watch is used up */
+            read_node(a); /* its data has changed, and the watch is used up */
     }
 }
 
@@ -352,21 +306,20 @@ void hf__zk_alone_down(struct zk *z)
     list_for_safe(n, &z->alones) {
         struct alone *a = container_of(n, struct alone, all);
 
+        a->reads = 0;
         if (a->state == ALONE_LEAVING)
             left(a, HF_EUNKNOWN);
-        else if (a->state == ALONE_CREATING || a->state == ALONE_LOOKING)
-            a->state = ALONE_UNSURE;
     }
 }
 
-/* Those that wait are not asked for again by the core: UNSURE ones may be among them. */
+/* Also those that the core does not ask for again, because they wait. */
 void hf__zk_alone_up(struct zk *z)
 {
     list_for_safe(n, &z->alones) {
         struct alone *a = container_of(n, struct alone, all);
 
-        if (a->state == ALONE_HELD || a->state == ALONE_WAITING || a->state == ALONE_UNSURE)
-            look(a);
+        if (a->state >= ALONE_ASKING && a->state <= ALONE_HELD)
+            read_node(a);
     }
 }
 

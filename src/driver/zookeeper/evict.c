@@ -12,7 +12,7 @@
  * when that comes to be done. It may have become shared, or hold, or has another note: it
  * is looked for again, and if it has left nothing is ended (HF_ENOENT). If the
  * transaction is refused (rights) it is marked, and its owner deletes it. */
-#include "driver/zookeeper/look.h"
+#include "driver/zookeeper/job.h"
 
 #include <string.h>
 
@@ -30,48 +30,30 @@ static void again(struct job *j)
         none(j);
 }
 
-static void answer_evicted(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_ended(struct zk_call *q, struct jute_reply *reply)
 {
-    struct job *j = job_of(q);
+    struct job *j = q->about;
+    int32_t failed = reply->err;
 
-    (void)z;
-    j->open--;
-    if (reply && (reply->err == JUTE_NO_NODE || reply->err == JUTE_BAD_VERSION))
+    if (failed == 0 && q->multi)
+        failed = hf__jute_multi_error(&reply->body);
+    j->marks = q->multi && failed != 0 && failed != JUTE_NO_NODE;
+    if (failed == JUTE_NO_NODE || failed == JUTE_BAD_VERSION || j->marks)
         again(j);
-    else if (!reply || reply->err != 0)
+    else if (failed != 0)
         hf__zk_job_fail(j, reply);
-    hf__zk_job_finish(j);
 }
 
 static void end_it(struct job *j, int32_t version)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_job_request(j, answer_evicted, 0);
-    struct jute_out *o;
+    struct zk_call *q = hf__zk_job_request(j, answer_ended);
 
     if (!q)
         return;
-    o = hf__zk_begin(j->zk, q, JUTE_DELETE);
-    hf__jute_put_text(o, path, hf__zk_job_path(j, j->victim, path));
-    hf__jute_put_int(o, version);
-    hf__zk_send(j->zk, q);
-}
-
-static void answer_taken_out(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    struct job *j = job_of(q);
-    int32_t failed = 0;
-
-    (void)z;
-    j->open--;
-    if (reply)
-        failed = reply->err != 0 ? reply->err : hf__jute_multi_error(&reply->body);
-    if (!reply)
-        hf__zk_job_fail(j, reply);
-    else if (failed != 0)
-        again(j);
-    j->marks = failed != 0 && failed != JUTE_NO_NODE;
-    hf__zk_job_finish(j);
+    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), path,
+                        hf__zk_job_path(j, j->victim, path), version);
+    hf__zk_send(q);
 }
 
 /* False: it holds, or that cannot be done in one transaction. */
@@ -79,7 +61,7 @@ static bool take_out(struct job *j)
 {
     struct ordered_span ahead = hf__ordered_whom(j->entries, j->victim);
     char path[NODE_PATH_MAX];
-    struct request *q;
+    struct zk_call *q;
     struct jute_out *o;
 
     if (j->marks || j->victim < hf__ordered_holders(j->entries, j->n) ||
@@ -88,29 +70,27 @@ static bool take_out(struct job *j)
     for (size_t i = ahead.from; i < ahead.to; i++)
         if (entry_unreadable(j->entries[i]))
             return false; /* another program's, of any length */
-    q = hf__zk_job_request(j, answer_taken_out, 0);
+    q = hf__zk_job_request(j, answer_ended);
     if (!q)
         return true;
-    o = hf__zk_begin(j->zk, q, JUTE_MULTI);
+    o = hf__zk_begin(q, JUTE_MULTI);
     for (size_t i = ahead.from; i < ahead.to; i++) {
         hf__jute_put_part(o, JUTE_CHECK);
-        hf__jute_put_text(o, path, hf__zk_job_path(j, i, path));
-        hf__jute_put_int(o, -1);
+        hf__jute_put_delete(o, path, hf__zk_job_path(j, i, path), -1);
     }
     hf__jute_put_part(o, JUTE_DELETE);
-    hf__jute_put_text(o, path, hf__zk_job_path(j, j->victim, path));
-    hf__jute_put_int(o, -1);
+    hf__jute_put_delete(o, path, hf__zk_job_path(j, j->victim, path), -1);
     hf__jute_put_part(o, 0);
-    hf__zk_send(j->zk, q);
+    hf__zk_send(q);
     return true;
 }
 
-static void mark_it(struct job *j, struct jute_text data, const struct jute_stat *stat)
+static void mark_it(struct job *j)
 {
+    const struct zk_seen *s = &j->seen[j->victim];
     char path[NODE_PATH_MAX], marked[RECORD_MAX];
-    size_t n = hf__zk_record_mark(marked, data.at, data.len);
-    struct request *q;
-    struct jute_out *o;
+    size_t n = hf__zk_record_mark(marked, s->data, s->len);
+    struct zk_call *q;
 
     if (n == 0) {
         j->rc = hf__fail(&j->err, HF_ENOTSUP, 0, j->zk->shown,
@@ -119,53 +99,37 @@ static void mark_it(struct job *j, struct jute_text data, const struct jute_stat
     }
     if (take_out(j))
         return;
-    q = hf__zk_job_request(j, answer_evicted, 0);
+    q = hf__zk_job_request(j, answer_ended);
     if (!q)
         return;
-    o = hf__zk_begin(j->zk, q, JUTE_SET_DATA);
-    hf__jute_put_text(o, path, hf__zk_job_path(j, j->victim, path));
-    hf__jute_put_text(o, marked, n);
-    hf__jute_put_int(o, stat->version);
-    hf__zk_send(j->zk, q);
+    hf__jute_put_set(hf__zk_begin(q, JUTE_SET_DATA), path,
+                     hf__zk_job_path(j, j->victim, path), marked, n, s->stat.version);
+    hf__zk_send(q);
 }
 
-static void answer_victim(struct zk *z, struct request *q, struct jute_reply *reply)
+static void evict_read(struct job *j)
 {
-    struct job *j = job_of(q);
-    struct jute_text data = { NULL, 0 };
-    struct jute_stat stat;
+    const struct zk_seen *s = &j->seen[j->victim];
     struct record rec;
 
-    j->open--;
-    if (!j->query.look) {
-        hf__zk_job_finish(j);
+    if (!s->data) { /* with mode=ephemeral it has no other name */
+        (j->zk->alone ? none : again)(j);
         return;
     }
-    if (reply && reply->err == 0)
-        data = hf__jute_text(&reply->body);
-    if (reply && reply->err == JUTE_NO_NODE) {
-        again(j);
-    } else if (!reply || reply->err != 0 || !hf__jute_stat(&reply->body, &stat)) {
-        hf__zk_job_fail(j, reply);
-    } else {
-        hf__zk_record_read(&rec, data.at, data.len);
-        if (z->alone && memcmp(rec.token, j->query.look->token, HF_TOKEN) != 0)
-            none(j);
-        else if (j->query.look->now)
-            end_it(j, z->alone ? stat.version : -1);
-        else if (!rec.broken)
-            mark_it(j, data, &stat);
-    }
-    hf__zk_job_finish(j);
+    hf__zk_record_read(&rec, s->data, s->len);
+    if (j->zk->alone && memcmp(rec.token, j->query.look->token, HF_TOKEN) != 0)
+        none(j);
+    else if (j->query.look->now)
+        end_it(j, j->zk->alone ? s->stat.version : -1);
+    else if (!rec.broken)
+        mark_it(j);
 }
 
 static void evict_found(struct job *j)
 {
-    char path[NODE_PATH_MAX];
     unsigned char token[HF_TOKEN];
-    struct request *q;
 
-    for (j->victim = 0; j->victim < j->n && !j->zk->alone; j->victim++) {
+    for (j->victim = 0; j->victim < j->n; j->victim++) {
         hf__zk_form_token(token, j->entries[j->victim]->name, j->entries[j->victim]->len);
         if (memcmp(token, j->query.look->token, HF_TOKEN) == 0 &&
             !entry_unreadable(j->entries[j->victim]))
@@ -173,16 +137,19 @@ static void evict_found(struct job *j)
     }
     if (j->victim == j->n) {
         none(j);
-        return;
-    }
-    if (j->query.look->now && !j->zk->alone) {
+    } else if (j->query.look->now) {
         end_it(j, -1);
-        return;
+    } else {
+        hf__zk_job_read(j, j->victim);
+        j->next = evict_read;
     }
-    q = hf__zk_job_request(j, answer_victim, 0);
-    if (q)
-        hf__zk_send_path(j->zk, q, JUTE_GET_DATA, path,
-                         hf__zk_job_path(j, j->victim, path));
+}
+
+static void begin(struct job *j)
+{
+    hf__zk_sync(j->zk, j->dir, j->dir_len);
+    hf__zk_job_list(j);
+    j->next = j->zk->alone ? evict_read : evict_found;
 }
 
 void hf__zk_evict(struct store *s, struct look *look)
@@ -190,5 +157,5 @@ void hf__zk_evict(struct store *s, struct look *look)
     if (zk_of(s)->alone && !look->now)
         hf__zk_not_here(zk_of(s), look, "a mark");
     else
-        hf__zk_job_start(zk_of(s), look, evict_found, NULL);
+        hf__zk_job_start(zk_of(s), look, NULL, begin);
 }

@@ -15,27 +15,26 @@
 
 /* ---- one ------------------------------------------------------------------------- */
 
-static void refused(struct zk *z, struct zk_seat *s, const struct jute_reply *reply)
+static void refused(struct zk_seat *s, const struct jute_reply *reply)
 {
     hf_error err;
-    int rc = hf__zk_error(z, reply, &err);
+    int rc = hf__zk_error(zk_in(s->seat.of), reply, &err);
 
     hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
 }
 
-static void answer_found(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_found(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
     struct ordered_place place;
     struct jute_stat stat;
 
-    if (!s)
-        return;
     if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
         hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
     } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
                !hf__zk_place(&place, s->seat.name, strlen(s->seat.name))) {
-        refused(z, s, reply);
+        refused(s, reply);
     } else if (stat.owner != z->session.id) { /* of a session before this one: in no line */
         hf__ordered_step(&s->seat, SEAT_FOUND_OLD, HF_ELOST, NULL);
     } else {
@@ -45,13 +44,13 @@ static void answer_found(struct zk *z, struct request *q, struct jute_reply *rep
     }
 }
 
-static void look_at(struct zk *z, struct zk_seat *s)
+static void look_at(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_found);
+    struct zk_call *q = hf__zk_seat_request(s, answer_found);
 
     if (q)
-        hf__zk_send_path(z, q, JUTE_EXISTS, path, hf__zk_seat_path(s, path));
+        hf__zk_send_path(q, JUTE_EXISTS, path, hf__zk_seat_path(s, path), false);
 }
 
 /* ---- all of a line --------------------------------------------------------------- */
@@ -90,7 +89,7 @@ static struct child *by_tokens(struct jute_in *in, size_t *ret)
     return all;
 }
 
-static void found(struct zk *z, struct zk_seat *s, const struct child *child, bool levels)
+static void found(struct zk_seat *s, const struct child *child, bool levels)
 {
     if (!child) {
         s->tries = levels;
@@ -100,60 +99,51 @@ static void found(struct zk *z, struct zk_seat *s, const struct child *child, bo
     free(s->seat.name);
     s->seat.name = strndup(child->name.at, child->name.len);
     if (s->seat.name)
-        look_at(z, s);
+        look_at(s);
     else
-        hf__zk_break(z, HF_ENOMEM, "no memory for a name");
+        hf__zk_break(zk_in(s->seat.of), HF_ENOMEM, "no memory for a name");
 }
 
-static void answer_find(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_find(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_line *line = container_of(q, struct line_request, q)->line;
-    bool none = reply && reply->err == JUTE_NO_NODE;
+    struct zk_line *line = zk_line(q->about);
+    bool none = reply->err == JUTE_NO_NODE;
     struct child *all = NULL;
     size_t n = 0;
 
     line->finding = false;
-    if (reply && reply->err == 0) {
-        all = by_tokens(&reply->body, &n);
-        if (!all) {
-            hf__zk_break(z, HF_ENOMEM, "no memory for a line");
-            reply = NULL;
-        }
+    if (reply->err == 0 && (all = by_tokens(&reply->body, &n)) == NULL) {
+        hf__zk_break(q->zk, HF_ENOMEM, "no memory for a line");
+        return;
     }
     list_for_safe(k, &line->line.seats) {
         struct zk_seat *s = container_of(k, struct zk_seat, seat.in_line);
 
-        if (!reply || !s->sought ||
-            (s->seat.state != SEAT_FINDING && s->seat.state != SEAT_SEEKING))
+        if (!s->sought || (s->seat.state != SEAT_FINDING && s->seat.state != SEAT_SEEKING))
             continue;
         s->sought = false;
         if (reply->err != 0 && !none)
-            refused(z, s, reply);
+            refused(s, reply);
         else
-            found(z, s,
+            found(s,
                   n > 0 ? bsearch(s->seat.t->token, all, n, sizeof *all, by_token) : NULL,
                   none);
     }
     free(all);
-    line->line.pins--;
-    hf__ordered_line_drop(&line->line);
 }
 
 void hf__zk_seat_find(struct ordered_seat *seat)
 {
     struct zk_seat *s = zk_seat(seat);
     struct zk_line *line = line_of(s);
-    struct zk *z = zk_in(seat->of);
-    struct request *q;
+    struct zk_call *q;
 
     s->sought = true;
     if (line->finding)
         return;
-    q = hf__zk_request(z, answer_find, sizeof(struct line_request));
+    q = hf__zk_line_request(&line->line, answer_find, "", 0);
     if (!q)
         return;
-    container_of(q, struct line_request, q)->line = line;
     line->finding = true;
-    line->line.pins++;
-    hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+    hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
 }

@@ -45,6 +45,8 @@ struct zk_line *hf__zk_line_get(struct zk *z, const char *name, size_t len)
     line->name = line->dir + n;
     memcpy(line->dir, dir, n);
     memcpy(line->name, name, len);
+    list_init(&line->quiet);
+    line->last = line->before = -1;
     hf__map_insert(&z->lines, &line->node, hf__hash_keyed(z->hash_key, dir, n));
     hf__ordered_line_init(&z->ordered, &line->line);
     return line;
@@ -59,12 +61,7 @@ void hf__zk_line_free_ops(struct ordered_line *l)
 size_t hf__zk_line_path(const struct zk_line *line, char path[NODE_PATH_MAX],
                         const char *node, size_t len)
 {
-    if (len > NODE_MAX - 1)
-        len = NODE_MAX - 1;
-    memcpy(path, line->dir, line->dir_len);
-    path[line->dir_len] = '/';
-    memcpy(path + line->dir_len + 1, node, len);
-    return line->dir_len + 1 + len;
+    return hf__zk_path(path, line->dir, line->dir_len, node, len);
 }
 
 bool hf__zk_place(struct ordered_place *ret, const char *node, size_t len)
@@ -106,54 +103,55 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
     return true;
 }
 
-static void answer_list(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_list(struct zk_call *q, struct jute_reply *reply)
 {
-    struct line_request *k = container_of(q, struct line_request, q);
-    struct ordered_line *line = &k->line->line;
-    bool none = reply && reply->err == JUTE_NO_NODE; /* and no watch was set */
+    struct ordered_line *line = q->about;
+    bool none = reply->err == JUTE_NO_NODE; /* and no watch was set */
     struct ordered_entry **entries = NULL;
     hf_error err;
     size_t n = 0;
 
-    if (reply && reply->err != 0 && !none)
-        hf__ordered_not_listed(line, hf__zk_error(z, reply, &err), k->watch);
-    else if (reply && !none && !hf__zk_line_read(&reply->body, &entries, &n))
-        hf__zk_break(z, HF_ENOMEM, "no memory for a line");
-    else if (reply)
-        hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, k->watch && !none);
-    line->pins--;
-    hf__ordered_line_drop(line);
+    if (reply->err != 0 && !none)
+        hf__ordered_not_listed(line, hf__zk_error(q->zk, reply, &err), q->flag);
+    else if (!none && !hf__zk_line_read(&reply->body, &entries, &n))
+        hf__zk_break(q->zk, HF_ENOMEM, "no memory for a line");
+    else
+        hf__ordered_listed(line, entries, n, (uint64_t)reply->zxid, q->flag && !none);
 }
 
-static struct line_request *line_request(struct zk_line *line,
-                                         void (*answer)(struct zk *, struct request *,
-                                                        struct jute_reply *),
-                                         const char *name, size_t len)
+static void answer_line(struct zk_call *q, struct jute_reply *reply)
 {
-    struct request *q =
-        hf__zk_request(zk_in(line->line.of), answer, sizeof(struct line_request) + len);
-    struct line_request *k;
+    struct ordered_line *line = q->about;
 
-    if (!q)
+    if (reply)
+        q->then(q, reply);
+    hf__ordered_line_unpin(line);
+}
+
+struct zk_call *hf__zk_line_request(struct ordered_line *line,
+                                    void then(struct zk_call *, struct jute_reply *),
+                                    const char *name, size_t len)
+{
+    struct zk_call *q = hf__zk_try_request(zk_in(line->of), answer_line, line, name, len);
+
+    if (!q) {
+        hf__zk_break(zk_in(line->of), HF_ENOMEM, "no memory for a request");
         return NULL;
-    k = container_of(q, struct line_request, q);
-    k->line = line;
-    k->len = len;
-    memcpy(k->name, name, len);
-    line->line.pins++;
-    return k;
+    }
+    q->then = then;
+    line->pins++;
+    return q;
 }
 
 void hf__zk_line_list(struct ordered_line *l, bool watch)
 {
-    struct zk_line *line = zk_line(l);
-    struct line_request *k = line_request(line, answer_list, "", 0);
+    const struct zk_line *line = zk_line(l);
+    struct zk_call *q = hf__zk_line_request(l, answer_list, "", 0);
 
-    if (!k)
+    if (!q)
         return;
-    k->watch = watch;
-    (watch ? hf__zk_send_watch : hf__zk_send_path)(zk_in(l->of), &k->q, JUTE_GET_CHILDREN2,
-                                                   line->dir, line->dir_len);
+    q->flag = watch;
+    hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, watch);
 }
 
 /* ---- one ticket ------------------------------------------------------------------ */
@@ -167,13 +165,13 @@ static struct ordered_entry *find(const struct zk_line *line, const char *name, 
                : NULL;
 }
 
-static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_reply *reply)
+enum ordered_seen hf__zk_seat_read(struct zk_seat *s, struct jute_reply *reply)
 {
-    struct jute_text data = hf__jute_text(&reply->body);
+    struct jute_text data;
     struct jute_stat stat;
     struct record rec;
 
-    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id)
+    if (!hf__jute_node(reply, &data, &stat) || stat.owner != zk_in(s->seat.of)->session.id)
         return SEEN_FOREIGN;
     hf__zk_record_read(&rec, data.at, data.len);
     s->version = stat.version;
@@ -181,41 +179,39 @@ static enum ordered_seen read_own(struct zk *z, struct zk_seat *s, struct jute_r
     return rec.broken ? SEEN_MARKED : SEEN_THERE;
 }
 
-static void answer_watch(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_watch(struct zk_call *q, struct jute_reply *reply)
 {
-    struct line_request *k = container_of(q, struct line_request, q);
-    struct zk_line *line = k->line;
-    struct ordered_entry *e = reply ? find(line, k->name, k->len) : NULL;
+    struct zk_line *line = zk_line(q->about);
+    struct ordered_entry *e = find(line, q->name, q->len);
+    struct env *env = q->zk->store.env;
     enum ordered_seen what = SEEN_THERE;
     hf_error err;
 
-    if (e && reply->err == JUTE_NO_NODE) {
+    if (!e)
+        return;
+    if (reply->err == JUTE_NO_NODE) {
         what = SEEN_GONE;
-    } else if (e && reply->err != 0) {
-        hf__zk_error(z, reply, &err);
-        z->store.env->log(z->store.env, HF_LOG_WARN, line->name, err.text);
+    } else if (reply->err != 0) {
+        hf__zk_error(q->zk, reply, &err);
+        env->log(env, HF_LOG_WARN, line->name, err.text);
         what = SEEN_REFUSED;
-    } else if (e && e->seat) {
-        what = read_own(z, zk_seat(e->seat), reply);
+    } else if (e->seat) {
+        what = hf__zk_seat_read(zk_seat(e->seat), reply);
     }
-    if (e)
-        hf__ordered_seen(&line->line, e, what, 0);
-    line->line.pins--;
-    hf__ordered_line_drop(&line->line);
+    hf__ordered_seen(&line->line, e, what, 0);
 }
 
 bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
 {
-    struct zk_line *line = zk_line(l);
     char path[NODE_PATH_MAX];
-    struct line_request *k;
+    struct zk_call *q;
 
     if (entry_unreadable(e))
         return false;
-    k = line_request(line, answer_watch, e->name, e->len);
-    if (k)
-        hf__zk_send_watch(zk_in(l->of), &k->q, JUTE_GET_DATA, path,
-                          hf__zk_line_path(line, path, e->name, e->len));
+    q = hf__zk_line_request(l, answer_watch, e->name, e->len);
+    if (q)
+        hf__zk_send_path(q, JUTE_GET_DATA, path,
+                         hf__zk_line_path(zk_line(l), path, e->name, e->len), true);
     return true; /* else the connection is given up */
 }
 
@@ -252,10 +248,10 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
         hf__zk_alone_event(z, type, path, len);
         return;
     }
-    if (type != JUTE_CHILDREN)
-        hf__zk_quiet_event(z, path, len);
     if (line && (type == JUTE_CHILDREN || type == JUTE_DELETED))
         hf__ordered_line_changed(&line->line, type == JUTE_DELETED);
+    if (line && type != JUTE_CHILDREN)
+        hf__zk_quiet_end(line);
     while (at > 0 && path[at - 1] != '/')
         at--;
     line = at > 1 && type != JUTE_CHILDREN ? line_of_dir(z, path, at - 1) : NULL;
@@ -270,15 +266,10 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
 void hf__zk_line_down(struct zk *z)
 {
     hf__zk_quiet_forget(z);
+    list_for(n, &z->ordered.lines)
+        zk_line_in(n)->finding = false;
     hf__ordered_down(&z->ordered);
     hf__zk_alone_down(z);
-}
-
-/* The watches have been set again, and what they had to tell has come. */
-void hf__zk_line_up(struct zk *z)
-{
-    hf__ordered_up(&z->ordered);
-    hf__zk_alone_up(z);
 }
 
 /* Those that `break` has marked live on a life of their own. */
@@ -293,10 +284,4 @@ void hf__zk_lines_over(struct zk *z, const struct life *life)
         }
     hf__ordered_over(&z->ordered);
     hf__zk_alone_over(z);
-}
-
-void hf__zk_lines_look_again(struct zk *z)
-{
-    hf__ordered_look_again(&z->ordered);
-    hf__zk_alone_up(z);
 }

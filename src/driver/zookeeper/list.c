@@ -29,18 +29,11 @@ struct zk_listing {
     char prefix[];
 };
 
-struct listing_request {
-    struct request q;
+struct level { /* a node that is being read */
     struct zk_listing *l;
-    struct row row; /* of a line */
-    size_t name_len;
-    char name[]; /* of a line; of a node: as in `names`, "" is the root */
+    struct row row; /* of its line, if it is one */
+    char node[];    /* as in `names`: "" is the root; else the line's name and a slash */
 };
-
-static struct listing_request *of(struct request *q)
-{
-    return container_of(q, struct listing_request, q);
-}
 
 /* ---- the tree -------------------------------------------------------------------- */
 
@@ -77,23 +70,19 @@ static bool is_wanted(const struct zk_listing *l, const char *name)
 
 static void go_on(struct zk_listing *);
 
-static struct listing_request *request(struct zk_listing *l, const char *name,
-                                       void (*answer)(struct zk *, struct request *,
-                                                      struct jute_reply *))
+static void ask(struct level *v, enum jute_op op, const char *path, size_t len,
+                void answer(struct zk_call *, struct jute_reply *))
 {
-    size_t len = strlen(name);
-    struct request *q =
-        hf__zk_try_request(answer, sizeof(struct listing_request) + len + 1);
+    struct zk_listing *l = v->l;
+    struct zk_call *q = hf__zk_try_request(l->zk, answer, v, "", 0);
 
-    if (!q) {
+    if (q) {
+        l->l.open++;
+        hf__zk_send_path(q, op, path, len, false);
+    } else {
         hf__listing_no_memory(&l->l);
-        return NULL;
+        free(v);
     }
-    of(q)->l = l;
-    of(q)->name_len = len;
-    memcpy(of(q)->name, name, len + 1);
-    l->l.open++;
-    return of(q);
 }
 
 static void failed(struct zk_listing *l, const struct jute_reply *reply)
@@ -103,63 +92,52 @@ static void failed(struct zk_listing *l, const struct jute_reply *reply)
     hf__listing_fail(&l->l, hf__zk_error(l->zk, reply, &err), &err);
 }
 
-static void answer_oldest(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_oldest(struct zk_call *q, struct jute_reply *reply)
 {
-    struct listing_request *k = of(q);
-    struct zk_listing *l = k->l;
+    struct level *v = q->about;
+    struct zk_listing *l = v->l;
     struct jute_stat stat;
 
     hf__listing_answered(&l->l);
-    if (!reply) {
+    if (reply && reply->err == 0 && hf__jute_stat(&reply->body, &stat))
+        v->row.oldest_ms = hf__zk_age(l->zk, &stat);
+    if (reply)
+        hf__listing_row(&l->l, &v->row);
+    else
         failed(l, reply);
-    } else {
-        if (reply->err == 0 && hf__jute_stat(&reply->body, &stat)) {
-            int64_t ms = z->store.env->wall(z->store.env) / 1000 - stat.ctime;
-
-            k->row.oldest_ms = ms > 0 ? ms : 0;
-        }
-        k->row.name = k->name;
-        k->row.name_len = k->name_len;
-        hf__listing_row(&l->l, &k->row);
-    }
+    free(v);
     go_on(l);
 }
 
-static void ask_oldest(struct zk_listing *l, const char *name, const struct row *row,
-                       const struct ordered_entry *first)
-{
-    char path[NODE_PATH_MAX];
-    struct listing_request *k = request(l, name, answer_oldest);
-    size_t n = hf__zk_dir(l->zk, path, name, strlen(name));
-
-    if (!k)
-        return;
-    k->row = *row;
-    path[n++] = '/';
-    memcpy(path + n, first->name, first->len);
-    hf__zk_send_path(l->zk, &k->q, JUTE_EXISTS, path, n + first->len);
-}
-
 /* It has these tickets: the first one holds. */
-static void is_line(struct zk_listing *l, const char *name, struct ordered_entry **entries,
-                    size_t n)
+static void is_line(struct level *v, struct ordered_entry **entries, size_t n)
 {
-    struct row row = hf__ordered_row(name, strlen(name), entries, n);
+    struct zk_listing *l = v->l;
+    const char *name = v->node + 1;
+    char path[NODE_PATH_MAX];
 
-    if (row.name_len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
-        !is_wanted(l, name))
+    v->row = hf__ordered_row(name, strlen(name), entries, n);
+    if (v->row.name_len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
+        !is_wanted(l, name)) {
+        free(v);
         return;
-    if (l->found.most > 0 && !hf__names_add(&l->found, name, row.name_len))
+    }
+    if (l->found.most > 0 && !hf__names_add(&l->found, name, v->row.name_len))
         hf__listing_no_memory(&l->l);
     hf__names_settle(&l->found);
-    if (entry_unreadable(entries[0]))
-        hf__listing_row(&l->l, &row);
-    else
-        ask_oldest(l, name, &row, entries[0]);
+    if (entry_unreadable(entries[0])) {
+        hf__listing_row(&l->l, &v->row);
+        free(v);
+        return;
+    }
+    n = hf__zk_dir(l->zk, path, name, v->row.name_len);
+    ask(v, JUTE_EXISTS, path, hf__zk_path(path, path, n, entries[0]->name, entries[0]->len),
+        answer_oldest);
 }
 
-static void take_children(struct zk_listing *l, const char *node, struct jute_in children)
+static void take_children(struct level *v, struct jute_in children)
 {
+    struct zk_listing *l = v->l;
     struct jute_in all = children;
     struct ordered_entry **entries = NULL;
     size_t n = 0;
@@ -169,45 +147,51 @@ static void take_children(struct zk_listing *l, const char *node, struct jute_in
         struct form form;
 
         if (!all.bad && !hf__zk_form(&form, level.at, level.len))
-            add(l, node, level.at, level.len);
+            add(l, v->node, level.at, level.len);
     }
-    if (node[0] == '\0')
-        return;
-    if (!hf__zk_line_read(&children, &entries, &n))
+    if (v->node[0] != '\0' && !hf__zk_line_read(&children, &entries, &n))
         hf__listing_no_memory(&l->l);
-    else if (n > 0)
-        is_line(l, node + 1, entries, n);
+    if (n > 0)
+        is_line(v, entries, n);
+    else
+        free(v);
     hf__ordered_entries_free(entries, n);
 }
 
-static void answer_children(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_children(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_listing *l = of(q)->l;
+    struct level *v = q->about;
+    struct zk_listing *l = v->l;
 
-    (void)z;
     hf__listing_answered(&l->l);
-    if (!reply ||
-        (reply->err != 0 && reply->err != JUTE_NO_NODE && reply->err != JUTE_NO_AUTH))
+    if (reply && reply->err == 0 && listing_goes_on(&l->l)) {
+        take_children(v, reply->body);
+        v = NULL;
+    } else if (!reply || (reply->err != 0 && reply->err != JUTE_NO_NODE &&
+                          reply->err != JUTE_NO_AUTH)) {
         failed(l, reply);
-    else if (reply->err == 0 && listing_goes_on(&l->l))
-        take_children(l, of(q)->name, reply->body);
+    }
     l->refused = l->refused || (reply && reply->err == JUTE_NO_AUTH);
+    free(v);
     go_on(l);
 }
 
 static void ask_children(struct zk_listing *l, const char *node)
 {
+    size_t len = strlen(node), n = l->zk->root_len;
+    struct level *v = calloc(1, sizeof *v + len + 1);
     char path[DIR_MAX];
-    struct listing_request *k = request(l, node, answer_children);
-    size_t n = l->zk->root_len;
 
-    if (!k)
+    if (!v) {
+        hf__listing_no_memory(&l->l);
         return;
-    if (node[0] == '\0')
-        memcpy(path, l->zk->root, n);
-    else
-        n = hf__zk_dir(l->zk, path, node + 1, strlen(node + 1));
-    hf__zk_send_path(l->zk, &k->q, JUTE_GET_CHILDREN2, path, n);
+    }
+    v->l = l;
+    memcpy(v->node, node, len);
+    memcpy(path, l->zk->root, n);
+    if (len > 0)
+        n = hf__zk_dir(l->zk, path, node + 1, len - 1);
+    ask(v, JUTE_GET_CHILDREN2, path, n, answer_children);
 }
 
 /* Not more than are still missing: each may be a line. */
@@ -262,7 +246,7 @@ void hf__zk_list(struct zk *z, struct look *look)
     l->prefix_len = look->name_len;
     memcpy(l->prefix, look->name, look->name_len);
     hf__listing_begin(&l->l, look);
-    hf__zk_sync(z, z->root, z->root_len, hf__zk_ignore);
+    hf__zk_sync(z, z->root, z->root_len);
     ask_children(l, "");
     go_on(l); /* if there was no memory to ask */
 }

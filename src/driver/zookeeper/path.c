@@ -30,16 +30,6 @@ enum { MARKS = sizeof marks / sizeof marks[0] };
 
 /* ---- levels ---------------------------------------------------------------------- */
 
-static size_t put_escaped(char *dst, unsigned char byte)
-{
-    static const char digits[] = "0123456789ABCDEF";
-
-    dst[0] = '=';
-    dst[1] = digits[byte >> 4];
-    dst[2] = digits[byte & 15];
-    return 3;
-}
-
 static bool mark_at(const char *s, size_t len)
 {
     for (size_t i = 0; i < MARKS; i++)
@@ -48,20 +38,15 @@ static bool mark_at(const char *s, size_t len)
     return false;
 }
 
-/* The bytes of the character here, which is UTF-8; *bad: the server would not take it. */
+/* The bytes of the character here; *bad: the server would not take it. */
 static size_t character(const char *s, size_t len, bool *bad)
 {
-    unsigned char c = (unsigned char)s[0];
-    size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    uint32_t code = n == 1 ? c : c & (0xffu >> (n + 1));
+    uint32_t code = 0;
+    size_t n = hf__utf8_char(s, len, &code);
 
-    if (n > len)
-        n = len;
-    for (size_t i = 1; i < n; i++)
-        code = code << 6 | ((unsigned char)s[i] & 0x3f);
-    *bad = code < 0x20 || (code >= 0x7f && code <= 0x9f) ||
+    *bad = n == 0 || code < 0x20 || (code >= 0x7f && code <= 0x9f) ||
            (code >= 0xd800 && code <= 0xf8ff) || code >= 0xfff0;
-    return n;
+    return n > 0 ? n : 1;
 }
 
 static size_t put_level(char *dst, const char *s, size_t len)
@@ -76,7 +61,7 @@ static size_t put_level(char *dst, const char *s, size_t len)
         if (bad || s[i] == '=' || s[i] == '/' || mark_at(s + i, len - i) ||
             (i == 0 && (s[0] == '_' || ((unsigned char)s[0] <= '9')))) {
             for (size_t k = 0; k < n; k++)
-                to += put_escaped(dst + to, (unsigned char)s[i + k]);
+                to += (size_t)sprintf(dst + to, "=%02X", (unsigned char)s[i + k]);
         } else {
             memcpy(dst + to, s + i, n);
             to += n;
@@ -85,31 +70,35 @@ static size_t put_level(char *dst, const char *s, size_t len)
     return to;
 }
 
-static int hex(char c)
+int hf__zk_byte(const char *digits, size_t left)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int high = left < 2 ? -1 : hf__hex_digit(digits[0]);
+    int low = high < 0 ? -1 : hf__hex_digit(digits[1]);
+
+    return low < 0 ? -1 : high << 4 | low;
 }
 
 /* Only what put_level gives is a level of ours: two nodes never mean the same name. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
 {
-    char again[3 * HF_NAME_MAX];
+    char again[3 * HF_NAME_MAX + 1];
     size_t n = 0;
 
-    if (len == 0 || len > sizeof again)
+    if (len == 0 || len >= sizeof again)
         return false;
-    for (size_t i = 0; i < len; i++) {
-        if (level[i] == '=' && len == 1)
-            break;
+    for (size_t i = len == 1 && level[0] == '='; i < len; i++) {
+        int byte;
+
         if (n == HF_NAME_MAX)
             return false;
         if (level[i] != '=') {
             dst[n++] = level[i];
             continue;
         }
-        if (i + 2 >= len || hex(level[i + 1]) < 0 || hex(level[i + 2]) < 0)
+        byte = hf__zk_byte(level + i + 1, len - i - 1);
+        if (byte < 0)
             return false;
-        dst[n++] = (char)(hex(level[i + 1]) << 4 | hex(level[i + 2]));
+        dst[n++] = (char)byte;
         i += 2;
     }
     *ret = n;
@@ -130,6 +119,19 @@ size_t hf__zk_dir(const struct zk *z, char path[DIR_MAX], const char *name, size
         to += put_level(path + to, name + i, n);
     }
     return to;
+}
+
+size_t hf__zk_path(char path[NODE_PATH_MAX], const char *dir, size_t dir_len,
+                   const char *node, size_t len)
+{
+    if (len > NODE_MAX - 1)
+        len = NODE_MAX - 1;
+    memmove(path, dir, dir_len);
+    if (len == 0)
+        return dir_len;
+    path[dir_len] = '/';
+    memcpy(path + dir_len + 1, node, len);
+    return dir_len + 1 + len;
 }
 
 /* The root as the URL gives it, which is not escaped: it may be another program's. */
@@ -165,30 +167,22 @@ int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns)
 
 /* ---- tickets --------------------------------------------------------------------- */
 
-void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN])
-{
-    char digits[2 * HF_TOKEN + 1];
-
-    hf__hex(digits, token, HF_TOKEN);
-    snprintf(text, UUID_TEXT + 1, "%.8s-%.4s-%.4s-%.4s-%.12s", digits, digits + 8,
-             digits + 12, digits + 16, digits + 20);
-}
-
 size_t hf__zk_node(const struct zk *z, char node[NODE_MAX], const struct ticket *t)
 {
-    char uuid[UUID_TEXT + 1];
+    bool full = t->weight == HF_FULL;
+    const char *mark = z->names == NAMES_RW ? (full ? "__WRIT__" : "__READ__")
+                                            : (full ? "lock-" : "read-lock-");
+    char digits[2 * HF_TOKEN + 1];
     int n;
 
-    hf__zk_uuid(uuid, t->token);
-    if (t->kind == LINE_PERMITS)
-        n = snprintf(node, NODE_MAX, "_c_%s-permits.%lld.%lld-lock-", uuid,
-                     (long long)t->weight, (long long)t->capacity);
-    else if (z->names == NAMES_RW)
-        n = snprintf(node, NODE_MAX, "_c_%s-%s", uuid,
-                     t->weight == HF_FULL ? "__WRIT__" : "__READ__");
+    hf__hex(digits, t->token, HF_TOKEN);
+    n = snprintf(node, NODE_MAX, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", digits, digits + 8,
+                 digits + 12, digits + 16, digits + 20);
+    if (t->kind == LINE_LOCK)
+        n += snprintf(node + n, (size_t)(NODE_MAX - n), "%s", mark);
     else
-        n = snprintf(node, NODE_MAX, "_c_%s-%s", uuid,
-                     t->weight == HF_FULL ? "lock-" : "read-lock-");
+        n += snprintf(node + n, (size_t)(NODE_MAX - n), "permits.%lld.%lld-lock-",
+                      (long long)t->weight, (long long)t->capacity);
     return (size_t)n;
 }
 

@@ -76,19 +76,14 @@ static void read_hint(struct record *rec, const char *s, size_t len)
     if (len == 0 || len > 3 * HF_NAME_MAX)
         return;
     for (size_t i = 0; i < len; i++) {
-        char digits[3] = { 0 };
+        int byte = s[i] == '%' ? hf__zk_byte(s + i + 1, len - i - 1) : s[i];
 
         if (n + 1 >= sizeof rec->hints || n - rec->hints_len == HF_NAME_MAX)
             return;
-        if (s[i] == '%' && i + 2 < len) {
-            memcpy(digits, s + i + 1, 2);
-            if (!hf__unhex(rec->hints + n, 1, digits) || rec->hints[n] == '\0')
-                return;
-            n++;
-            i += 2;
-        } else {
-            rec->hints[n++] = s[i];
-        }
+        if (s[i] == '%' && byte <= 0)
+            return;
+        rec->hints[n++] = (char)byte;
+        i += s[i] == '%' ? 2 : 0;
     }
     rec->hints[n++] = '\0';
     rec->hints_len = n;
@@ -129,7 +124,6 @@ void hf__zk_record_read(struct record *rec, const char *data, size_t len)
     rec->ttl_ms = -1;
     if (len < sizeof head - 1 || memcmp(data, head, sizeof head - 1) != 0)
         return;
-    rec->ours = true;
     for (const char *at = data + sizeof head - 1; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t n = (size_t)((stop ? stop : end) - at);

@@ -88,14 +88,6 @@
 
 enum { WATCHES_PER_MESSAGE = 64 << 10 };
 
-static void begin_special(struct zk *z, int32_t xid, enum jute_op op)
-{
-    z->out.len = 0;
-    z->out.failed = false;
-    hf__jute_begin(&z->out);
-    hf__jute_put_header(&z->out, xid, op);
-}
-
 /* ---- proof of life --------------------------------------------------------------- */
 
 static int64_t quarter_us(const struct zk *z)
@@ -135,7 +127,7 @@ static bool move_base(struct zk *z, int64_t at)
     return true;
 }
 
-void hf__zk_session_answered(struct zk *z, const struct request *q,
+void hf__zk_session_answered(struct zk *z, const struct zk_call *q,
                              const struct jute_reply *reply)
 {
     int64_t sent_at = q->call.sent_at, now = zk_now(z);
@@ -182,36 +174,61 @@ bool hf__zk_session_attach_if_stale(struct zk *z)
 /* A write that changes nothing. Also if it fails it has been through a majority, unless it
  * was refused because the session is over. That it was answered is counted for every write
  * (conn.c). */
-static void prove(struct zk *z,
-                  void (*answer)(struct zk *, struct request *, struct jute_reply *))
+static void prove(struct zk *z, void answer(struct zk_call *, struct jute_reply *),
+                  bool heartbeat)
 {
-    static const char top[] = "/";
-    struct request *q = hf__zk_request(z, answer, sizeof *q);
+    struct zk_call *q = hf__zk_request(z, answer, NULL);
     struct jute_out *o;
 
     if (!q)
         return;
-    q->renews = true;
-    o = hf__zk_begin(z, q, JUTE_MULTI);
+    q->flag = heartbeat;
+    o = hf__zk_begin(q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CHECK);
-    hf__jute_put_text(o, top, sizeof top - 1);
-    hf__jute_put_int(o, -1);
+    hf__jute_put_delete(o, "/", 1, -1);
     hf__jute_put_part(o, 0);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
-static void heard(struct zk *z, struct request *q, struct jute_reply *reply)
+static void heartbeat_later(struct zk *z)
 {
-    (void)q;
-    if (reply)
-        tell_if_asked(z);
+    struct env *env = z->store.env;
+
+    env->timer(env, &z->heartbeat, z->recent.heard_at + quarter_us(z));
 }
 
-static void confirm(struct zk *z, struct request *q, struct jute_reply *reply)
+static void heard(struct zk_call *q, struct jute_reply *reply)
 {
-    (void)q;
+    if (!reply)
+        return;
+    tell_if_asked(q->zk);
+    if (q->flag) {
+        q->zk->store.awaits = false;
+        heartbeat_later(q->zk);
+    }
+}
+
+/* The server answers a ping in its turn, as it does any request. */
+static void ask(struct zk *z, enum jute_op op, bool heartbeat)
+{
+    struct zk_call *q = hf__zk_request(z, heard, NULL);
+
+    if (!q)
+        return;
+    q->flag = heartbeat;
+    if (op == JUTE_SYNC) {
+        hf__zk_send_path(q, JUTE_SYNC, z->root, z->root_len, false);
+        return;
+    }
+    q->xid = JUTE_XID_PING;
+    hf__zk_begin_as(z, q->xid, JUTE_PING);
+    hf__zk_send(q);
+}
+
+static void confirm(struct zk_call *q, struct jute_reply *reply)
+{
     if (reply)
-        hf__zk_sync(z, z->root, z->root_len, heard);
+        ask(q->zk, JUTE_SYNC, q->flag);
 }
 
 /* A write only if it can move the base; else a sync confirms an earlier one, or says at
@@ -222,49 +239,13 @@ void hf__zk_session_renew(struct zk *z)
     if (hf__zk_session_attach_if_stale(z))
         return; /* up() tells */
     if (z->next.sent_at <= z->base_at && provable(z, zk_now(z)) > z->base_at)
-        prove(z, confirm);
+        prove(z, confirm, false);
     else
-        hf__zk_sync(z, z->root, z->root_len, heard);
-}
-
-static void pulse_later(struct zk *z)
-{
-    struct env *env = z->store.env;
-
-    env->timer(env, &z->pulse, z->recent.heard_at + quarter_us(z));
-}
-
-static void pulse_answered(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    (void)q;
-    if (!reply)
-        return;
-    z->store.awaits = false;
-    tell_if_asked(z);
-    pulse_later(z);
-}
-
-static void pulse_confirm(struct zk *z, struct request *q, struct jute_reply *reply)
-{
-    (void)q;
-    if (reply)
-        hf__zk_sync(z, z->root, z->root_len, pulse_answered);
-}
-
-/* The server answers it in its turn, as it does any request. */
-static void ping(struct zk *z)
-{
-    struct request *q = hf__zk_request(z, pulse_answered, sizeof *q);
-
-    if (!q)
-        return;
-    q->xid = JUTE_XID_PING;
-    begin_special(z, q->xid, JUTE_PING);
-    hf__zk_send(z, q);
+        ask(z, JUTE_SYNC, false);
 }
 
 /* Other requests are heard, too: only a write can use that. */
-static bool pulse_due(const struct zk *z)
+static bool heartbeat_due(const struct zk *z)
 {
     int64_t now = zk_now(z);
 
@@ -273,25 +254,26 @@ static bool pulse_due(const struct zk *z)
 }
 
 /* Also while nothing is held: the next acquire shall find a session. */
-void hf__zk_session_pulse(struct timer *t)
+void hf__zk_session_heartbeat(struct timer *t)
 {
-    struct zk *z = container_of(t, struct zk, pulse);
+    struct zk *z = container_of(t, struct zk, heartbeat);
 
     if (!zk_up(z))
         return;
     hf__ordered_erase_again(&z->ordered);
     if (zk_now(z) >= z->look_at) {
-        hf__zk_lines_look_again(z);
+        hf__ordered_look_again(&z->ordered);
+        hf__zk_alone_up(z);
         z->look_at = zk_now(z) + 3 * quarter_us(z);
     }
-    if (!z->store.awaits && pulse_due(z)) { /* conn.c has a limit for the answer */
+    if (!z->store.awaits && heartbeat_due(z)) { /* conn.c has a limit for the answer */
         z->store.awaits = true;
         if (z->life->ntickets > 0)
-            prove(z, pulse_confirm);
+            prove(z, confirm, true);
         else
-            ping(z);
+            ask(z, JUTE_PING, true);
     } else if (!z->store.awaits) {
-        pulse_later(z);
+        heartbeat_later(z);
     }
     hf__zk_flush(z);
 }
@@ -331,9 +313,9 @@ static void session_over(struct zk *z)
 
 /* ---- ending it ------------------------------------------------------------------- */
 
-static void ended(struct zk *z, struct request *q, struct jute_reply *reply)
+static void ended(struct zk_call *q, struct jute_reply *reply)
 {
-    (void)q;
+    struct zk *z = q->zk;
     if (reply)
         ev_shut(&z->store); /* else hf__zk_session_lost does, or nobody waits any more */
 }
@@ -344,21 +326,21 @@ static void ended(struct zk *z, struct request *q, struct jute_reply *reply)
 void hf__zk_session_end(struct zk *z)
 {
     struct env *env = z->store.env;
-    struct request *q = NULL;
+    struct zk_call *q = NULL;
 
     z->shut = true;
     z->link.wanted = false;
-    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
     if (link_open(&z->link) && z->link.state == LINK_GREETING)
         return;
     if (link_open(&z->link))
-        q = hf__zk_try_request(ended, sizeof *q);
+        q = hf__zk_try_request(z, ended, NULL, "", 0);
     if (!q) {
         ev_shut(&z->store);
         return;
     }
-    hf__zk_begin(z, q, JUTE_CLOSE);
-    hf__zk_send(z, q);
+    hf__zk_begin(q, JUTE_CLOSE);
+    hf__zk_send(q);
 }
 
 /* ---- coming and going ------------------------------------------------------------ */
@@ -381,7 +363,7 @@ void hf__zk_session_down(struct link *k, const hf_error *err)
     z->store.awaits = false;
     if (z->shut)
         return;
-    env->timer(env, &z->pulse, LOOP_NEVER);
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
     z->renew_asked = false;
     ev_store(&z->store, STORE_DOWN, err);
     if (z->life)
@@ -442,21 +424,22 @@ static void up(struct zk *z)
 {
     hf__link_up(&z->link);
     z->look_at = zk_now(z) + 3 * quarter_us(z);
-    pulse_later(z);
+    heartbeat_later(z);
     ev_store(&z->store, STORE_UP, NULL);
-    hf__zk_line_up(z);
+    hf__ordered_up(&z->ordered); /* what the watches had to tell has come */
+    hf__zk_alone_up(z);
     if (z->life->ntickets == 0) {
         tell_alive(z);
         return;
     }
     /* held again, when it is known whether somebody has broken something meanwhile */
     z->renew_asked = true;
-    hf__zk_sync(z, z->root, z->root_len, heard);
+    ask(z, JUTE_SYNC, false);
 }
 
 static void send_auth(struct zk *z)
 {
-    begin_special(z, JUTE_XID_AUTH, JUTE_AUTH);
+    hf__zk_begin_as(z, JUTE_XID_AUTH, JUTE_AUTH);
     hf__jute_put_auth(&z->out, "digest", z->login);
     hf__jute_end(&z->out, 0);
     write_out(z);
@@ -465,68 +448,62 @@ static void send_auth(struct zk *z)
         explicit_bzero(z->out.buf, z->out.len);
 }
 
-/* The next watch that was set, from *line and *entry on: on a ticket, or on the children of
- * a line. */
-static bool put_watch(struct zk *z, struct list **at, size_t *entry, bool children)
+/* A message has three lists: watches on the data of nodes, on what does not exist, which we
+ * have none of, and on children. Of these one is filled. */
+static void begin_watches(struct zk *z, bool children)
 {
-    char path[NODE_PATH_MAX];
+    hf__zk_begin_as(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
+    hf__jute_put_long(&z->out, z->last_zxid);
+    for (int i = 0; i < (children ? 3 : 1); i++)
+        hf__jute_put_int(&z->out, 0);
+}
 
-    for (; *at != &z->ordered.lines; *at = (*at)->next, *entry = 0) {
-        const struct zk_line *line = zk_line_in(*at);
-        const struct ordered_line *view = &line->line;
+static void end_watches(struct zk *z, bool children, uint32_t n)
+{
+    size_t counted = 20 + (children ? 8 : 0); /* behind length, xid, type, zxid */
 
-        if (children && (*entry)++ == 0 && view->watch == WATCH_SET) {
-            hf__jute_put_text(&z->out, line->dir, line->dir_len);
-            return true;
-        }
-        while (!children && *entry < view->n) {
-            const struct ordered_entry *e = view->entries[(*entry)++];
+    for (size_t i = 0; i < 4 && !z->out.failed; i++)
+        z->out.buf[counted + i] = (unsigned char)(n >> 8 * (3 - i));
+    for (int i = 0; i < (children ? 0 : 2); i++)
+        hf__jute_put_int(&z->out, 0);
+    hf__jute_end(&z->out, 0);
+    write_out(z);
+}
 
-            if (e->watch != WATCH_SET)
-                continue;
-            hf__jute_put_text(&z->out, path, hf__zk_line_path(line, path, e->name, e->len));
-            return true;
-        }
+/* In messages that are not too long: servers take no more than 1 MiB. */
+static void put_watch(struct zk *z, bool children, uint32_t *n, const char *path,
+                      size_t len)
+{
+    if (*n == 0)
+        begin_watches(z, children);
+    hf__jute_put_text(&z->out, path, len);
+    ++*n;
+    if (z->out.len >= WATCHES_PER_MESSAGE) {
+        end_watches(z, children, *n);
+        *n = 0;
     }
-    return false;
 }
 
-/* As many as a message may have: servers take no more than 1 MiB. */
-static void put_watches(struct zk *z, struct list **at, size_t *entry, bool children)
-{
-    size_t counted = z->out.len;
-    int32_t n = 0;
-
-    hf__jute_put_int(&z->out, 0);
-    while (z->out.len < WATCHES_PER_MESSAGE && put_watch(z, at, entry, children))
-        n++;
-    if (!z->out.failed)
-        for (int i = 0; i < 4; i++)
-            z->out.buf[counted + (size_t)i] = (unsigned char)((uint32_t)n >> 8 * (3 - i));
-}
-
-/* A message has three lists: on the data of nodes, on what does not exist, which we have
- * none of, and on children. */
 static void send_watches_on(struct zk *z, bool children)
 {
-    struct list *at = z->ordered.lines.next;
-    size_t entry = 0;
+    char path[NODE_PATH_MAX];
+    uint32_t n = 0;
 
-    while (at != &z->ordered.lines && link_open(&z->link)) {
-        begin_special(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
-        hf__jute_put_long(&z->out, z->last_zxid);
-        if (!children)
-            put_watches(z, &at, &entry, false);
-        else
-            hf__jute_put_int(&z->out, 0);
-        hf__jute_put_int(&z->out, 0);
-        if (children)
-            put_watches(z, &at, &entry, true);
-        else
-            hf__jute_put_int(&z->out, 0);
-        hf__jute_end(&z->out, 0);
-        write_out(z);
+    list_for(at, &z->ordered.lines) {
+        const struct zk_line *line = zk_line_in(at);
+
+        if (children && line->line.watch == WATCH_SET)
+            put_watch(z, true, &n, line->dir, line->dir_len);
+        for (size_t i = 0; i < line->line.n && !children; i++) {
+            const struct ordered_entry *e = line->line.entries[i];
+
+            if (e->watch == WATCH_SET)
+                put_watch(z, false, &n, path,
+                          hf__zk_line_path(line, path, e->name, e->len));
+        }
     }
+    if (n > 0)
+        end_watches(z, children, n);
 }
 
 static void send_watches(struct zk *z)
@@ -543,11 +520,11 @@ static void over(struct zk *z, const char *why)
     hf__zk_break(z, HF_EUNREACHABLE, "%s", why);
 }
 
-static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
+static void settled(struct zk_call *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     hf_error err;
 
-    (void)q;
     if (!reply || z->shut)
         return;
     if (!hf__zk_was_agreed(reply)) {
@@ -559,17 +536,11 @@ static void settled(struct zk *z, struct request *q, struct jute_reply *reply)
     } else if (z->seen_nothing) { /* now it has seen what we have */
         z->seen_nothing = false;
         send_watches(z);
-        prove(z, settled);
+        prove(z, settled, false);
     } else {
         z->last_zxid = reply->zxid;
         up(z);
     }
-}
-
-void hf__zk_session_auth(struct zk *z, int32_t err)
-{
-    if (err != 0)
-        hf__zk_break(z, HF_EAUTH, "the login was refused");
 }
 
 /* A longer time than was asked for would keep a dead owner's place for longer (G5). What
@@ -628,5 +599,5 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
         tell_alive(z);
     else if (!z->seen_nothing)
         send_watches(z);
-    prove(z, settled);
+    prove(z, settled, false);
 }

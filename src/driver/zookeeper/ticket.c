@@ -46,25 +46,22 @@ static void free_seat(struct ordered_seat *s)
     free(zk_seat(s));
 }
 
-struct request *hf__zk_seat_request(struct zk_seat *s,
-                                    void (*answer)(struct zk *, struct request *,
-                                                   struct jute_reply *))
+static void answer_seat(struct zk_call *q, struct jute_reply *reply)
 {
-    struct request *q =
-        hf__zk_request(zk_in(s->seat.of), answer, sizeof(struct seat_request));
+    if (hf__ordered_unpin(&((struct zk_seat *)q->about)->seat) && reply)
+        q->then(q, reply);
+}
+
+struct zk_call *hf__zk_seat_request(struct zk_seat *s,
+                                    void then(struct zk_call *, struct jute_reply *))
+{
+    struct zk_call *q = hf__zk_request(zk_in(s->seat.of), answer_seat, s);
 
     if (!q)
         return NULL;
-    container_of(q, struct seat_request, q)->seat = s;
+    q->then = then;
     hf__ordered_pin(&s->seat);
     return q;
-}
-
-struct zk_seat *hf__zk_seat_answered(struct request *q, const struct jute_reply *reply)
-{
-    struct zk_seat *s = container_of(q, struct seat_request, q)->seat;
-
-    return hf__ordered_unpin(&s->seat) && reply ? s : NULL;
 }
 
 size_t hf__zk_seat_path(const struct zk_seat *s, char path[NODE_PATH_MAX])
@@ -91,19 +88,17 @@ static void explain(const struct ordered_seat *s, int why, hf_error *err)
 
 /* ---- deleting -------------------------------------------------------------------- */
 
-static void answer_erase(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_erase(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
     hf_error err;
 
-    if (!s)
-        return;
     if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
         hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(z, reply, &err), &err);
         return;
     }
-    if (reply->err == 0 && container_of(q, struct seat_request, q)->placed &&
-        s->seat.state == SEAT_DELETING)
+    if (reply->err == 0 && q->flag && s->seat.state == SEAT_DELETING)
         hf__zk_quiet_left(s);
     hf__ordered_step(&s->seat, SEAT_DELETED, 0, NULL);
 }
@@ -111,27 +106,23 @@ static void answer_erase(struct zk *z, struct request *q, struct jute_reply *rep
 static void erase(struct ordered_seat *seat, bool placed)
 {
     struct zk_seat *s = zk_seat(seat);
-    struct zk *z = zk_in(s->seat.of);
     char path[NODE_PATH_MAX];
-    struct request *q = hf__zk_seat_request(s, answer_erase);
-    struct jute_out *o;
+    struct zk_call *q = hf__zk_seat_request(s, answer_erase);
 
     if (!q)
         return;
-    container_of(q, struct seat_request, q)->placed = placed;
-    q->renews = true;
-    o = hf__zk_begin(z, q, JUTE_DELETE);
-    hf__jute_put_text(o, path, hf__zk_seat_path(s, path));
-    hf__jute_put_int(o, -1);
-    hf__zk_send(z, q);
+    q->flag = placed;
+    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), path, hf__zk_seat_path(s, path), -1);
+    hf__zk_send(q);
 }
 
 /* ---- creating -------------------------------------------------------------------- */
 
-/* A level that is there makes good for those above it: they are there, too, and may have
- * been refused for want of rights. */
-static void level_made(struct zk *z, struct request *q, struct jute_reply *reply)
+/* If a level exists, those above it do, too: ignore earlier errors for them, which may have
+ * been for missing rights. */
+static void level_made(struct zk_call *q, struct jute_reply *reply)
 {
+    struct zk *z = q->zk;
     (void)q;
     if (!reply || reply->err == 0 || reply->err == JUTE_NODE_EXISTS)
         z->level_error = 0;
@@ -143,16 +134,16 @@ static void level_made(struct zk *z, struct request *q, struct jute_reply *reply
 void hf__zk_mkdirs(struct zk *z, const char *dir, size_t len)
 {
     for (size_t n = 1; n <= len; n++) {
-        struct request *q;
+        struct zk_call *q;
 
         if (n < len && dir[n] != '/')
             continue;
-        q = hf__zk_request(z, level_made, sizeof *q);
+        q = hf__zk_request(z, level_made, NULL);
         if (!q)
             return;
-        hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE_CONTAINER), dir, n, "", 0,
+        hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE_CONTAINER), dir, n, "", 0,
                             z->login != NULL, JUTE_CONTAINER);
-        hf__zk_send(z, q);
+        hf__zk_send(q);
     }
 }
 
@@ -220,14 +211,13 @@ static void create_failed(struct zk_seat *s, struct jute_reply *reply)
     }
 }
 
-static void answer_create(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_create(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
     struct ordered_place place;
     bool quiet, used_up;
 
-    if (!s)
-        return;
     if (reply->err != 0) {
         create_failed(s, reply);
     } else if (!take_created(z, s, reply, &place)) {
@@ -249,19 +239,18 @@ static void send_create(struct zk_seat *s, bool levels)
     struct zk_line *line = line_of(s);
     struct zk *z = zk_in(s->seat.of);
     char node[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct request *q;
+    struct zk_call *q;
 
     if (levels)
         hf__zk_mkdirs(z, line->dir, line->dir_len);
     q = hf__zk_seat_request(s, answer_create);
     if (!q)
         return;
-    q->renews = true;
-    hf__jute_put_create(hf__zk_begin(z, q, JUTE_CREATE2), path,
+    hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), path,
                         hf__zk_line_path(line, path, node, hf__zk_node(z, node, s->seat.t)),
                         data, hf__zk_record_write(data, z, s->seat.t, 0, false),
                         z->login != NULL, JUTE_EPHEMERAL_SEQUENTIAL);
-    hf__zk_send(z, q);
+    hf__zk_send(q);
 }
 
 static void create(struct ordered_seat *s)
@@ -301,13 +290,14 @@ static int would_hold(struct zk *z, const struct ticket *t, struct jute_reply *r
     return rc;
 }
 
-static void answer_try(struct zk *z, struct request *q, struct jute_reply *reply)
+static void answer_try(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk_seat *s = hf__zk_seat_answered(q, reply);
+    struct zk *z = q->zk;
+    struct zk_seat *s = q->about;
     hf_error err;
     int rc;
 
-    if (!s || s->seat.state != SEAT_TRYING)
+    if (s->seat.state != SEAT_TRYING)
         return;
     s->tries = reply->err == JUTE_NO_NODE; /* no levels: they are made first */
     rc = would_hold(z, s->seat.t, reply, &err);
@@ -319,13 +309,13 @@ static void try(struct ordered_seat *seat)
 {
     struct zk_line *line = zk_line(seat->line);
     struct zk *z = zk_in(seat->of);
-    struct request *q;
+    struct zk_call *q;
 
     /* what others have done through other servers counts */
-    hf__zk_sync(z, line->dir, line->dir_len, hf__zk_ignore);
+    hf__zk_sync(z, line->dir, line->dir_len);
     q = hf__zk_seat_request(zk_seat(seat), answer_try);
     if (q)
-        hf__zk_send_path(z, q, JUTE_GET_CHILDREN2, line->dir, line->dir_len);
+        hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */

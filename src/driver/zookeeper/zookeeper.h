@@ -1,7 +1,7 @@
 /* zookeeper.h: the objects of the zookeeper driver and what its files offer each other.
  *
  * zk       one opened store: what the URL said, the servers, the session, one connection
- * request  one message on the wire that is not answered yet
+ * zk_call  one message on the wire that is not answered yet
  * line     a line in which this client has seats, as kit/ordered.h keeps it, and its path
  * seat     one ticket of ours, as kit/ordered.h keeps it, and its node
  * job      a look, a list or an eviction: several reads, one answer
@@ -22,12 +22,12 @@
 #include "seam/seam.h"
 
 struct zk;
-struct request;
+struct zk_call;
 
 /* ---- names of nodes (path.c) ----------------------------------------------------- */
 
 enum { ROOT_MAX = 1024, DIR_MAX = ROOT_MAX + 2 * HF_NAME_MAX * 3, NODE_MAX = 1024 };
-enum { NODE_PATH_MAX = DIR_MAX + NODE_MAX, UUID_TEXT = 36 };
+enum { NODE_PATH_MAX = DIR_MAX + NODE_MAX };
 
 enum form_style {
     FORM_LOCK,  /* "-lock-": if it becomes shared, then as "-read-lock-" of the same uuid */
@@ -44,46 +44,56 @@ struct form { /* what the name of a ticket's node says */
 };
 
 size_t hf__zk_dir(const struct zk *, char path[DIR_MAX], const char *name, size_t len);
+/* A node below `dir`, which may be `path` itself; "" is `dir`. */
+size_t hf__zk_path(char path[NODE_PATH_MAX], const char *dir, size_t dir_len,
+                   const char *node, size_t len);
 int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns);
 /* The last level of `path` as a part of a name; false: it is none. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len);
+/* The byte that two hexadecimal digits of either case give; -1: they are none. */
+int hf__zk_byte(const char *digits, size_t left);
 bool hf__zk_form(struct form *, const char *node, size_t len); /* false: not a ticket's */
 void hf__zk_form_token(unsigned char token[HF_TOKEN], const char *node, size_t len);
-void hf__zk_uuid(char text[UUID_TEXT + 1], const unsigned char token[HF_TOKEN]);
 /* The node without its number; `weight` may be smaller than the ticket's. */
 size_t hf__zk_node(const struct zk *, char node[NODE_MAX], const struct ticket *);
 
 /* ---- requests and the connection (conn.c) ---------------------------------------- */
 
-struct request {
+struct zk_call {
     struct link_call call;
-    /* NULL: no answer will come. The request is freed afterwards. */
-    void (*answer)(struct zk *, struct request *, struct jute_reply *);
+    struct zk *zk;
+    /* reply NULL: no answer will come. The request is freed afterwards. */
+    void (*answer)(struct zk_call *, struct jute_reply *);
+    void *about; /* whom the answer concerns: a seat, a line, a job ... */
+    /* Its own handling of an answer, if there is one and somebody cares. */
+    void (*then)(struct zk_call *, struct jute_reply *);
+    size_t index;
+    bool flag;
     int32_t xid;
     bool renews; /* a write: answered it proves the session alive at the leader */
     bool sync;   /* the leader answers it, and need not be the leader any more */
     bool multi;  /* what failed stands in the body of its answer */
+    size_t len;
+    char name[]; /* of the node that is meant */
 };
 
 /* NULL: no memory. The second one gives the connection up then, and all is repeated. */
-struct request *hf__zk_try_request(void (*answer)(struct zk *, struct request *,
-                                                  struct jute_reply *),
-                                   size_t size);
-struct request *hf__zk_request(struct zk *,
-                               void (*answer)(struct zk *, struct request *,
-                                              struct jute_reply *),
-                               size_t size);
+struct zk_call *hf__zk_try_request(struct zk *,
+                                   void answer(struct zk_call *, struct jute_reply *),
+                                   void *about, const char *name, size_t len);
+struct zk_call *hf__zk_request(struct zk *,
+                               void answer(struct zk_call *, struct jute_reply *),
+                               void *about);
 /* begin, put the body, send. Nothing is answered inside (link.h). */
-struct jute_out *hf__zk_begin(struct zk *, struct request *, enum jute_op);
-void hf__zk_send(struct zk *, struct request *);
-void hf__zk_send_path(struct zk *, struct request *, enum jute_op, const char *path,
-                      size_t len); /* exists, getData, getChildren2 without a watch; sync */
-void hf__zk_send_watch(struct zk *, struct request *, enum jute_op, const char *path,
-                       size_t len);
-void hf__zk_sync(struct zk *, const char *path, size_t len,
-                 void (*answer)(struct zk *, struct request *, struct jute_reply *));
-void hf__zk_ignore(struct zk *, struct request *, struct jute_reply *); /* an answer */
-bool hf__zk_was_agreed(const struct jute_reply *);                      /* to a write */
+struct jute_out *hf__zk_begin(struct zk_call *, enum jute_op);
+struct jute_out *hf__zk_begin_as(struct zk *, int32_t xid, enum jute_op);
+void hf__zk_send(struct zk_call *);
+/* exists, getData, getChildren2; sync, which has no watch */
+void hf__zk_send_path(struct zk_call *, enum jute_op, const char *path, size_t len,
+                      bool watch);
+/* So that what is read afterwards is not older than this. */
+void hf__zk_sync(struct zk *, const char *path, size_t len);
+bool hf__zk_was_agreed(const struct jute_reply *); /* to a write */
 void hf__zk_flush(struct zk *);
 /* Gives the connection up at the next flush: code, format ... */
 #define hf__zk_break(z, ...) hf__link_fail(&(z)->link, __VA_ARGS__)
@@ -98,17 +108,16 @@ int hf__zk_error(const struct zk *, const struct jute_reply *, hf_error *);
 
 void hf__zk_session_greet(struct link *);
 void hf__zk_session_greeted(struct zk *, const void *message, size_t len);
-void hf__zk_session_auth(struct zk *, int32_t err);
 void hf__zk_session_down(struct link *, const hf_error *);
 void hf__zk_session_lost(struct link *, const hf_error *);
-void hf__zk_session_answered(struct zk *, const struct request *,
+void hf__zk_session_answered(struct zk *, const struct zk_call *,
                              const struct jute_reply *);
 void hf__zk_session_renew(struct zk *); /* will be answered to the core */
 /* If a grant would be at risk at once. True: what is to be sent waits for the next UP. */
 bool hf__zk_session_attach_if_stale(struct zk *);
 void hf__zk_session_tidy(struct zk *);
 void hf__zk_session_end(struct zk *); /* ends in ev_shut */
-void hf__zk_session_pulse(struct timer *);
+void hf__zk_session_heartbeat(struct timer *);
 
 /* ---- lines and seats (line.c, ticket.c, find.c, amend.c); see kit/ordered.h -------- */
 
@@ -116,6 +125,11 @@ struct zk_line {
     struct ordered_line line;
     struct map_node node; /* zk.lines */
     bool finding;         /* a list is under way for those that are looked for */
+    struct list quiet;    /* quiet.c: zk.quiets, the longest unused first; then pinned */
+    int64_t last;         /* the number after which the line was empty; -1: not known */
+    int64_t before;       /* the same without the watch: a hint */
+    bool alone;           /* nobody came before our last one */
+    bool same;            /* the node of the line is watched */
     size_t name_len, dir_len;
     char *name;
     char dir[];
@@ -132,21 +146,8 @@ struct zk_seat {
     char *becomes;        /* the name as shared while that is under way */
 };
 
-struct seat_request {
-    struct request q;
-    struct zk_seat *seat; /* pinned */
-    bool placed;
-};
-
-struct line_request {
-    struct request q;
-    struct zk_line *line; /* pinned */
-    bool watch;
-    size_t len;
-    char name[];
-};
-
-/* It counts, but its name is too long to ask for it: of its end only lists tell. */
+/* It counts as a ticket, but its name is too long to watch; only a list shows its removal.
+ */
 static inline bool entry_unreadable(const struct ordered_entry *e)
 {
     return e->len >= NODE_MAX;
@@ -173,9 +174,7 @@ struct zk_line *hf__zk_line_get(struct zk *, const char *name,
                                 size_t len); /* NULL: no memory */
 void hf__zk_line_event(struct zk *, enum jute_event, const char *path, size_t len);
 void hf__zk_line_down(struct zk *);
-void hf__zk_line_up(struct zk *);
 void hf__zk_lines_over(struct zk *, const struct life *); /* with the session of `life` */
-void hf__zk_lines_look_again(struct zk *); /* those where a seat of ours waits */
 size_t hf__zk_line_path(const struct zk_line *, char path[NODE_PATH_MAX], const char *node,
                         size_t len);
 /* The tickets among the children, in order; false: no memory, or a cut answer. */
@@ -183,6 +182,10 @@ bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, siz
 /* What the name of a ticket's node says of its place; false: not a ticket's. */
 bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
 void hf__zk_line_free_ops(struct ordered_line *);
+/* Pins the line, for an answer about this node of it. `then` comes only with one. */
+struct zk_call *hf__zk_line_request(struct ordered_line *,
+                                    void then(struct zk_call *, struct jute_reply *),
+                                    const char *name, size_t len);
 void hf__zk_line_list(struct ordered_line *, bool watch);
 bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
 enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordered_entry **);
@@ -190,20 +193,20 @@ enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordere
 bool hf__zk_quiet_expected(const struct zk_line *); /* a ticket needs no list, as a rule */
 bool hf__zk_quiet_created(struct zk_seat *);        /* nobody stands before it */
 void hf__zk_quiet_left(struct zk_seat *);
-void hf__zk_quiet_event(struct zk *, const char *path, size_t len);
-void hf__zk_quiet_forget(struct zk *); /* all, with the connection */
+void hf__zk_quiet_end(struct zk_line *); /* its node has changed; may free it */
+void hf__zk_quiet_forget(struct zk *);   /* all, with the connection */
 
 static inline struct zk_seat *zk_seat(struct ordered_seat *s)
 {
     return container_of(s, struct zk_seat, seat);
 }
 
-/* The seat of an answer, unpinned; NULL: nobody cares, or the connection was lost. */
-struct zk_seat *hf__zk_seat_answered(struct request *, const struct jute_reply *);
-struct request *hf__zk_seat_request(struct zk_seat *,
-                                    void (*)(struct zk *, struct request *,
-                                             struct jute_reply *));
+/* Pins the seat. `then` comes only if there is an answer, and the seat is still there. */
+struct zk_call *hf__zk_seat_request(struct zk_seat *,
+                                    void then(struct zk_call *, struct jute_reply *));
 size_t hf__zk_seat_path(const struct zk_seat *, char path[NODE_PATH_MAX]);
+/* What its own node says of it: THERE, MARKED, FOREIGN. */
+enum ordered_seen hf__zk_seat_read(struct zk_seat *, struct jute_reply *);
 void hf__zk_seat_find(struct ordered_seat *);
 void hf__zk_seat_check(struct ordered_seat *); /* amend.c */
 void hf__zk_mkdirs(struct zk *, const char *dir, size_t len);
@@ -216,6 +219,8 @@ void hf__zk_amend(struct store *, struct ticket *);
 void hf__zk_renew(struct store *, struct life *const *, size_t);
 
 /* ---- ?mode=ephemeral (ephemeral.c) ----------------------------------------------- */
+
+#define ALONE_NODE "_ephemeral" /* below the node of the line */
 
 void hf__zk_alone_join(struct zk *, struct ticket *);
 void hf__zk_alone_leave(struct zk *, struct ticket *);
@@ -233,7 +238,7 @@ struct record {
     bool has_token;
     int64_t pid, ttl_ms;
     uint64_t fence; /* 0: that of its node */
-    bool ours, broken;
+    bool broken;
     char host[256], note[HF_NOTE_MAX + 1], hints[HF_HINTS_MAX * (HF_NAME_MAX + 1)];
     size_t hints_len;
 };
@@ -253,8 +258,8 @@ void hf__zk_evict(struct store *, struct look *);
 char *hf__zk_admin(const struct url *, hf_error *); /* admin.c */
 void hf__zk_cell(struct store *, struct cell *);
 void hf__zk_stop(struct store *, struct look *, struct cell *);
-void hf__zk_brief(struct zk *, struct look *);
 void hf__zk_list(struct zk *, struct look *);
+int64_t hf__zk_age(const struct zk *, const struct jute_stat *); /* ms, by our clock */
 void hf__zk_follow_start(struct zk *, struct look *, struct cell *);
 void hf__zk_follow_event(struct zk *, const char *path, size_t len);
 
@@ -300,13 +305,12 @@ struct zk {
     bool renew_asked;  /* the core waits for an answer */
     bool attach_now;   /* the connection is given up for a new one, not for a fault */
     int32_t level_error;
-    struct timer pulse;
+    struct timer heartbeat;
 
     struct ordered ordered;
-    struct map lines;       /* zk_line.node, by dir */
-    struct map quiet_lines; /* quiet.c */
-    uint64_t hash_key[2];   /* for names */
-    struct list quiets;
+    struct map lines;     /* zk_line.node, by dir */
+    uint64_t hash_key[2]; /* for names */
+    struct list quiets;   /* zk_line.quiet */
     size_t nquiet;
     struct list alones;       /* ephemeral.c */
     struct list looks, cells; /* follows: drv_node */
