@@ -237,12 +237,15 @@ static int check_store(hf_client *client)
 
 static int acquire(struct cli *cli, int argc, char **argv)
 {
-    static struct job j = { .wait_ms = HF_FOREVER, .request = HF_REQUEST_INIT };
-    int at = cli_arguments(&verb_acquire, argc, argv, set, &j, 1, 1, "NAME"), rc;
+    static struct job j; /* large: what is all 0 takes no room in the file */
     hf_client *client = NULL;
     hf_lease *lease;
     hf_error err;
+    int at, rc;
 
+    j.wait_ms = HF_FOREVER;
+    j.request = (hf_request)HF_REQUEST_INIT;
+    at = cli_arguments(&verb_acquire, argc, argv, set, &j, 1, 1, "NAME");
     if (at < 0)
         return cli_ended(at);
     if (j.ttl_ms == 0)
