@@ -18,6 +18,7 @@ enum { HAND = 32, FLIGHT_MOST = 64, KEY_MOST = 1400 };
 
 struct raw {
     struct grpc_link *link;
+    int round; /* of hand-offs: watches stay, so no key is used twice */
     char base[KEY_MOST - 128];
 };
 
@@ -185,13 +186,14 @@ static int play(struct worker *w, int round)
 
 static int raw_turns(struct worker *w, int64_t until)
 {
+    struct raw *r = w->raw;
     char go = 'p';
     int status = 0;
 
-    for (int round = 0; status == 0 && go == 'p'; round++) {
-        status = deal(w, round);
+    for (; status == 0 && go == 'p'; r->round++) {
+        status = deal(w, r->round);
         if (status == 0)
-            status = play(w, round);
+            status = play(w, r->round);
         go = bench_now() < until ? 'p' : 'q';
         if (status == 0)
             status = bench_meet(w, &go);

@@ -187,10 +187,11 @@ static uint32_t position(const struct pend *p)
 }
 
 /* As it was told at joining; the head of the queue learns of that at its next look at the
- * latest, but on ZooKeeper, where a ticket hears only of the one before it. */
+ * latest, but on ZooKeeper and etcd, where a ticket hears only of the one before it. */
 static void own_position(void)
 {
-    bool looks = strncmp(rig.place->url, "zk", 2) != 0;
+    bool looks =
+        strncmp(rig.place->url, "zk", 2) != 0 && strncmp(rig.place->url, "etcd", 4) != 0;
     const hf_request *req = HF_REQUEST(.ttl_ms = ttl_of(SHORT_MS));
     hf_client *a = opened(), *b = opened();
     hf_lease *l = taken(a, nm("n"), req);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+int lease_s = TTL_MS / 1000;
 struct etcd_place *members;
 struct proxy *fronts[ETCD_SERVERS];
 
@@ -26,8 +27,8 @@ void use_members(size_t n, const char *params)
                  proxy_port(fronts[i]));
     }
     snprintf(rig.place->url, sizeof(rig.place->url), "etcd://%s/fault?ttl=%ds%s", hosts,
-             (int)TTL_MS / 1000, params);
-    snprintf(tail, sizeof(tail), "/fault?ttl=%ds%s", (int)TTL_MS / 1000, params);
+             lease_s, params);
+    snprintf(tail, sizeof(tail), "/fault?ttl=%ds%s", lease_s, params);
     etcd_url(members, direct, sizeof(direct), tail);
 }
 

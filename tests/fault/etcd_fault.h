@@ -10,6 +10,7 @@
 
 enum { TTL_MS = TEST_SANITIZED ? 8000 : 4000 };
 
+extern int lease_s; /* of the URLs; TTL_MS unless it is set before use_members */
 extern struct etcd_place *members;
 extern struct proxy *fronts[ETCD_SERVERS]; /* of each member, one also of one */
 

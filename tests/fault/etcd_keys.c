@@ -106,6 +106,31 @@ static void compacted(void)
     done();
 }
 
+/* A snapshot of before is restored under running clients: what it does not know is lost,
+ * and everybody goes on with new leases. */
+static void set_back(void)
+{
+    struct server *s;
+    char command[1024];
+    struct two t;
+
+    use_members(1, "");
+    s = &members->servers[0];
+    ctl("snapshot save '%s/snap' >&2", s->dir);
+    t = hold_and_wait();
+    server_kill(s);
+    snprintf(
+        command, sizeof(command),
+        "cd '%s' && rm -rf data && ETCDCTL_API=3 etcdctl snapshot restore snap --name m0 "
+        "--data-dir data --initial-cluster m0=http://127.0.0.1:%d "
+        "--initial-advertise-peer-urls http://127.0.0.1:%d >>log 2>&1",
+        s->dir, s->port + 10000, s->port + 10000);
+    CHECK_NUM(system(command), ==, 0);
+    etcd_start_all(members);
+    two_lost(&t);
+    done();
+}
+
 static void fill_up(void)
 {
     for (int i = 0; i < 40 && !strstr(ctl("alarm list"), "NOSPACE"); i++)
@@ -283,6 +308,7 @@ const struct test_case etcd_keys_cases[] = {
     { "waiter-lease-revoked", waiter_lease_revoked, ON_BLOCKING, 0, 0 },
     { "middle-cancels", middle_cancels, ON_BLOCKING, 0, 0 },
     { "compacted", compacted, ON_BLOCKING, 0, 0 },
+    { "set-back", set_back, ON_BLOCKING, 0, 0 },
     { "database-full", database_full, ON_BLOCKING, 0, 0 },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },

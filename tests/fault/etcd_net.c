@@ -170,6 +170,7 @@ static void member_killed(void)
 {
     struct two t;
 
+    lease_s = 15; /* a start may take a while */
     use_members(1, "");
     t = hold_and_wait();
     server_kill(&members->servers[0]);

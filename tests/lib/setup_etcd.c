@@ -273,7 +273,7 @@ static struct etcd_place *begin(struct place *p, size_t members)
     p->own = e;
     p->pid = 0;
     strcpy(p->dir, e->servers[0].dir);
-    etcd_url(e, p->url, sizeof(p->url), "/locks?ttl=6s");
+    etcd_url(e, p->url, sizeof(p->url), "/locks?ttl=9s&connect_timeout=12s");
     return e;
 }
 
@@ -293,16 +293,18 @@ static void auth_start(struct place *p)
 
     etcd_start_all(e);
     etcd_auth(e);
-    snprintf(p->url, sizeof(p->url), "etcd://locker:s3cr%%40t@127.0.0.1:%d/locks?ttl=6s",
+    snprintf(p->url, sizeof(p->url),
+             "etcd://locker:s3cr%%40t@127.0.0.1:%d/locks?ttl=9s&connect_timeout=12s",
              e->servers[0].port);
 }
 
 static void tls_url(struct place *p, int port, char *url, size_t size)
 {
-    int n = snprintf(url, size,
-                     "etcds://localhost:%d/locks?ttl=6s&tls_ca=%s/ca.crt"
-                     "&tls_cert=%s/client.crt",
-                     port, p->dir, p->dir);
+    int n =
+        snprintf(url, size,
+                 "etcds://localhost:%d/locks?ttl=9s&connect_timeout=12s&tls_ca=%s/ca.crt"
+                 "&tls_cert=%s/client.crt",
+                 port, p->dir, p->dir);
 
     n += snprintf(url + n, size - (size_t)n, "&tls_key=%s/client.key", p->dir);
     CHECK(n < (int)size);

@@ -238,7 +238,7 @@ static void list_watched(void *with)
 void hf__etcd_line_list_due(struct etcd_line *line)
 {
     if (!line->list_due || ((line->creating || !list_empty(&line->to_create)) &&
-                            !line->line.stale && line->made < 16 + line->line.n / 8))
+                            !line->line.stale && line->made < line->line.n / 8))
         return;
     line->list_due = false;
     line->made = 0;

@@ -14,8 +14,8 @@
  * link's pauses are the patience with it.
  *
  * The servers were set back (a backup was restored, or it is another cluster) if that
- * majority has a smaller revision than we have seen. Then leases and tickets, ours too,
- * belong to another history: all leases are over.
+ * majority has a smaller revision than we have seen, or the cluster another number. Then
+ * leases and tickets, ours too, belong to another history: all leases are over.
  *
  * Releases: below those in `good`, a leader that is none any more may answer keep-alives,
  * or a revoked lease may be renewed with success. HF_CAP_DEADLINE is promised only if every
@@ -123,15 +123,19 @@ void hf__etcd_settled(struct etcd *e)
 
 static void settled(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
+    const Hf__Etcd__ResponseHeader *h = a && a->status == GRPC_OK ? header_of(a) : NULL;
     struct etcd *e = etcd_at(c);
-    bool back = a && a->status == GRPC_OK && hf__etcd_revision(a) < e->revision;
+    bool back = h && (h->revision < e->revision ||
+                      (e->cluster != 0 && h->cluster_id != e->cluster));
     hf_error err;
 
     (void)q;
     if (hf__etcd_result(e, a, &err) > 0 || e->shut)
         return; /* refused for want of rights is an answer of a majority, too */
+    if (h)
+        e->cluster = h->cluster_id;
     if (back)
-        e->revision = hf__etcd_revision(a);
+        e->revision = h->revision;
     e->unproved = 1;
     list_for_safe(n, &e->leases) {
         struct etcd_lease *l = container_of(n, struct etcd_lease, node);
