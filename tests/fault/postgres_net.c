@@ -8,17 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static void release_is_under_way(void)
-{
-    hf_client *direct;
-
-    use_proxied_server("?" BROKEN_TIMEOUT);
-    direct = opened_directly();
-    release_breaks(&proxy, 1, direct);
-    closed(direct);
-    done();
-}
-
 /* It takes longer than the time-outs here. */
 static void make_schema(void)
 {
@@ -26,6 +15,18 @@ static void make_schema(void)
 
     given(taken(c, nm("first"), NULL));
     closed(c);
+}
+
+static void release_is_under_way(void)
+{
+    hf_client *direct;
+
+    use_proxied_server("?" BROKEN_TIMEOUT);
+    make_schema();
+    direct = opened_directly();
+    release_breaks(&proxy, 1, direct);
+    closed(direct);
+    done();
 }
 
 static void timeout_is_short(void)

@@ -1,4 +1,6 @@
-/* setup_postgres.c: one PostgreSQL server, in the clear.
+/* setup_postgres.c: one PostgreSQL server, in the clear. Its schema is there from the
+ * start, as an administrator makes it: clients that make it themselves are a matter of the
+ * fault tests.
  *
  * Restarting kills all its processes with SIGKILL: what was answered is recovered. Blocking
  * is SIGSTOP of all of them: the kernel goes on accepting connections, and nobody answers.
@@ -7,8 +9,9 @@
 #include "postgres.h"
 #include "setup.h"
 
-#include <holdfast/holdfast.h>
+#include <holdfast/tool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +28,7 @@ static struct server *server_of(struct place *p)
 static void start(struct place *p)
 {
     struct postgres_place *own = shared_new(sizeof(*own));
+    char *text = NULL;
 
     p->own = own;
     p->pid = 0;
@@ -33,6 +37,9 @@ static void start(struct place *p)
     strcpy(p->dir, own->server.dir);
     snprintf(p->url, sizeof(p->url), "postgres://holdfast@127.0.0.1:%d/postgres",
              own->server.port);
+    CHECK_RC(hf_admin_text(p->url, &text, E()), 0);
+    postgres_do(&own->server, "%s", text);
+    free(text);
 }
 
 static void stop(struct place *p)

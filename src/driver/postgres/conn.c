@@ -34,7 +34,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, INT8_LEN = 8, FLYING_MOST = 256 };
+enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, INT8_LEN = 8, FLYING_MOST = 128 };
 
 static const char *const texts[PG_VERBS] = {
     [SQL_JOIN] = "SELECT holdfast.join($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",

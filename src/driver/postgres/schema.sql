@@ -517,7 +517,8 @@ BEGIN
     v_now := holdfast.clock();
     SELECT t.number INTO v_last FROM holdfast.line l JOIN holdfast.ticket t ON t.line = l.id
         WHERE l.ns = p_ns AND l.name = p_name AND t.token = p_front AND t.state = 0;
-    RETURN QUERY SELECT v_now, l.kind, l.cap, t.token, t.state, t.flags, t.weight, t.fence, t.till,
+    -- the time of a row is read after its snapshot was taken: no expiry lies further ahead than its ttl
+    RETURN QUERY SELECT holdfast.clock(), l.kind, l.cap, t.token, t.state, t.flags, t.weight, t.fence, t.till,
         t.joined, t.granted, t.process, t.owner, t.pid, t.host,
         CASE WHEN p_notes > 0 THEN t.note ELSE ''::bytea END, t.hints
         FROM holdfast.line l LEFT JOIN
@@ -535,7 +536,7 @@ RETURNS TABLE (r_name bytea, r_kind int8, r_cap int8, r_holders int8, r_waiters 
 LANGUAGE plpgsql AS $$
 DECLARE v_now int8 := holdfast.clock();
 BEGIN
-    RETURN QUERY SELECT l.name, l.kind, l.cap, h.n, w.n, coalesce((v_now - h.oldest) / 1000, -1), h.sum
+    RETURN QUERY SELECT l.name, l.kind, l.cap, h.n, w.n, coalesce(greatest((v_now - h.oldest) / 1000, 0), -1), h.sum
         FROM holdfast.line l,
         LATERAL (SELECT count(*) n, min(t.granted) oldest, coalesce(sum(t.weight), 0)::int8 sum
             FROM holdfast.ticket t WHERE t.line = l.id AND t.state = 1 AND t.expiry > v_now) h,

@@ -105,6 +105,7 @@ static void build_look(struct sql *s, struct sql_call *q, struct sql_args *a)
     sql_int(a, !look->no_notes);
 }
 
+/* From then to now, in ms; not less than 0. */
 static int64_t since(int64_t now_us, int64_t then_us)
 {
     return now_us > then_us ? (now_us - then_us) / 1000 : 0;
@@ -148,7 +149,7 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
     row->pid = number(reply, i, LOOK_PID);
     row->joined = number(reply, i, LOOK_JOINED);
     row->age_ms = since(now, held ? number(reply, i, LOOK_GRANTED) : row->joined);
-    row->expires_ms = (number(reply, i, LOOK_EXPIRY) - now) / 1000;
+    row->expires_ms = since(number(reply, i, LOOK_EXPIRY), now);
     row->broken = held && (flags & FLAG_REVOKED);
     row->kept = held && (flags & FLAG_KEPT);
     row->note = text_at(s, reply, i, LOOK_NOTE, note, sizeof note);
@@ -180,7 +181,7 @@ static int show_all(const struct sql *s, const struct sql_reply *reply, struct l
         ms = since(now, s->wire->number(reply, i, LOOK_GRANTED));
         if (ms > row.oldest_ms)
             row.oldest_ms = ms;
-        ms = (s->wire->number(reply, i, LOOK_EXPIRY) - now) / 1000;
+        ms = since(s->wire->number(reply, i, LOOK_EXPIRY), now);
         if (*ret_expires_ms < 0 || ms < *ret_expires_ms)
             *ret_expires_ms = ms;
     }
