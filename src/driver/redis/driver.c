@@ -176,13 +176,17 @@ static void free_redis(struct redis *r)
     hf__redis_cluster_done(r);
     while ((n = list_first(&r->nodes)) != NULL)
         hf__redis_node_free(container_of(n, struct node, in_redis));
-    while ((n = list_pop(&r->later)) != NULL)
-        free(container_of(n, struct redis_call, call.node));
+    list_splice(&r->later, &r->unconfirmed);
+    while ((n = list_pop(&r->later)) != NULL) {
+        struct redis_call *q = container_of(n, struct redis_call, call.node);
+
+        freeReplyObject(q->reply);
+        free(q);
+    }
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     hf__opening_done(&r->open);
     hf__login_done(&r->sentinel_login);
-    hf__redis_confirm_done(r);
     hf__scripted_done(&r->scripted);
     free(r->command.buf);
     free(r->master);

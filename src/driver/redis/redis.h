@@ -76,9 +76,11 @@ struct request_type {
     /* NULL: no answer will come (the connection is lost, or there is no way to the node).
      * The request is freed afterwards. */
     void (*answer)(struct redis *, struct redis_call *, const redisReply *);
-    bool
-        /* of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT) */
-        line;
+    /* Of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT). */
+    bool line;
+    /* With replicas=N: does this answer grant or renew something? Then it waits for them
+     * (confirm.c). NULL: never. */
+    bool (*counts)(const redisReply *);
 };
 
 struct redis_call {
@@ -90,6 +92,12 @@ struct redis_call {
     bool hopped;     /* it was sent on to another node, without a pause */
     bool text;       /* send the script itself, not its name */
     bool divisible;  /* TRYAGAIN is an answer: it can be asked in parts */
+    /* While its answer waits for replicas: which, for how long, and whether the WAIT that
+     * is under way counts for it. */
+    redisReply *reply;
+    int64_t until;
+    bool counted;
+    const hf_error *unsafe; /* with the answer: too few replicas have what it grants */
 };
 
 struct conn {
@@ -117,6 +125,10 @@ void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct redis_call *hf__redis_request_new(const struct request_type *, size_t size,
                                          unsigned bucket);
+/* Tells the answer, and frees the request. */
+void hf__redis_request_end(struct redis *, struct redis_call *, const redisReply *);
+/* Tells that no answer will come, and that it is to be asked again. */
+void hf__redis_request_lost(struct redis *, struct redis_call *);
 /* To the node of its bucket. Nothing is answered inside; NULL soon if there is no way. */
 void hf__redis_request_send(struct redis *, struct redis_call *);
 /* EVALSHA or EVAL with so many keys and arguments to follow. */
@@ -232,28 +244,9 @@ unsigned hf__redis_shard(struct scripted *, const struct ticket *);
 void hf__redis_tell_first(struct redis *, struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
-/* What a script has answered to a join, a look or a renewal (confirm.c). */
-struct verdict {
-    /* one of these; each stays until the kit has its answer */
-    struct ticket *t;
-    struct wait_life *w;
-    struct scripted_renewal *k;
-    int64_t sent_at;
-    size_t n;
-    struct scripted_place *places; /* n of them; of a join: 1 */
-    struct scripted_looked look;
-    unsigned char *renewed; /* n of them */
-    /* while it waits for replicas */
-    struct list on; /* redis.unconfirmed */
-    struct node *node;
-    unsigned bucket;
-    int64_t until;
-    bool counted; /* by the WAIT that is under way */
-};
-
-/* Hands it to the kit: now, or when enough replicas have what this request has written. */
-void hf__redis_answered(struct redis *, struct verdict *, const struct redis_call *);
-void hf__redis_confirm_done(struct redis *); /* nothing is told */
+/* Ends a request whose answer, in .reply, counts on replicas: when enough of them have what
+ * it has written, or that is given up (confirm.c). */
+void hf__redis_confirm(struct redis *, struct redis_call *);
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
 void hf__redis_wake_login(struct conn *, const struct login *);
@@ -323,7 +316,7 @@ struct redis {
     char client[CLIENT_ID + 1];
     int64_t replicas, replica_ms;
     struct scripted scripted; /* tickets, also of redlock; waiting lives */
-    struct list unconfirmed;
+    struct list unconfirmed;  /* redis_call.call.node: answers that wait for replicas */
     struct list looks, cells; /* follows: drv_node */
     struct list nodes;
     struct list dirty; /* link.on_dirty */

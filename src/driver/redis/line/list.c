@@ -169,7 +169,7 @@ static void answer_scan(struct redis *r, struct redis_call *q, const redisReply 
 
 static void scan(struct redis_listing *l)
 {
-    static const struct request_type type = { build_scan, answer_scan, false };
+    static const struct request_type type = { .build = build_scan, .answer = answer_scan };
     struct list_request *k = new_request(l, &type, 0);
 
     if (k)
@@ -255,7 +255,7 @@ static void answer_batch(struct redis *r, struct redis_call *q, const redisReply
 
 static void ask_batch(struct redis *r, struct redis_listing *l, size_t from, size_t n)
 {
-    static const struct request_type type = { build_batch, answer_batch, true };
+    static const struct request_type type = { build_batch, answer_batch, .line = true };
     const char *name = l->l.names.at[from];
     struct list_request *k = new_request(l, &type, hf__redis_bucket(name, strlen(name)));
 

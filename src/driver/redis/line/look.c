@@ -35,7 +35,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 void hf__redis_query_send(struct redis *r, const struct query_type *type, struct look *look,
                           struct cell *cell)
 {
-    static const struct request_type request = { build, answer, true };
+    static const struct request_type request = { build, answer, .line = true };
     const char *name = look ? look->name : cell->name;
     size_t name_len = look ? look->name_len : cell->name_len;
     struct redis_call *q =

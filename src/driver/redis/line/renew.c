@@ -46,13 +46,22 @@ static bool is_moving(const redisReply *reply)
            strncmp(reply->str, "TRYAGAIN", 8) == 0;
 }
 
+static bool has_renewed(const redisReply *reply)
+{
+    for (size_t i = 0; i < reply->elements; i++)
+        if (hf__redis_reply_number(reply, i) == RENEWED ||
+            hf__redis_reply_number(reply, i) == SHORTENED)
+            return true;
+    return false;
+}
+
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_renewal *k = of(q)->k;
     unsigned char renewed[LINES_PER_SCRIPT];
-    struct verdict v = { .k = k, .sent_at = q->sent_at, .n = k->n, .renewed = renewed };
     struct env *env = r->store.env;
     hf_error err;
+    bool whole;
 
     if (k->n > 1 && (hf__redis_reply_apart(r, reply) || is_moving(reply))) {
         hf__scripted_split(&r->scripted, k);
@@ -62,23 +71,22 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         hf__redis_reply_error(r, reply, &err);
         env->log(env, HF_LOG_WARN, NULL, err.text);
     }
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != k->n) {
-        hf__scripted_renewed(&r->scripted, k, q->sent_at, NULL);
-        return;
-    }
-    for (size_t i = 0; i < k->n; i++) { /* renew.lua and the kit count alike */
+    whole = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == k->n;
+    for (size_t i = 0; whole && i < k->n; i++) { /* renew.lua and the kit count alike */
         renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
         if (renewed[i] == SHORTENED) {
             renewed[i] = RENEWED;
             hf__redis_tell_first(r, hf__scripted_holder(&r->scripted, k->holds[i].token));
         }
+        if (renewed[i] == RENEWED && q->unsafe)
+            renewed[i] = RENEWED_UNSAID;
     }
-    hf__redis_answered(r, &v, q);
+    hf__scripted_renewed(&r->scripted, k, q->sent_at, whole ? renewed : NULL);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
 {
-    static const struct request_type type = { build, answer, true };
+    static const struct request_type type = { build, answer, true, has_renewed };
     struct redis *r = redis_at(s);
     const struct ticket *t = hf__seat_find(&s->seats, k->holds[0].token);
     struct redis_call *q = NULL;

@@ -79,15 +79,22 @@ static void lost(struct node *by, const struct ticket *t)
         echo_lost(&by->echo, t->ttl_ms);
 }
 
+static bool is_granted(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_INTEGER;
+}
+
 static void answer_join(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_place p = { .kind = PLACE_REFUSED };
-    struct verdict v = { .t = of(q)->t, .sent_at = q->sent_at, .n = 1, .places = &p };
     hf_error err;
 
     if (!reply) {
         p.kind = q->at ? PLACE_NOTHING : PLACE_UNSENT;
         lost(q->at, of(q)->t);
+    } else if (q->unsafe) {
+        p.code = q->unsafe->code;
+        p.err = q->unsafe;
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
         p.fence = (uint64_t)reply->integer;
@@ -107,14 +114,14 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
         p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, of(q)->t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    hf__redis_answered(r, &v, q);
+    hf__scripted_joined(&r->scripted, of(q)->t, q->sent_at, &p);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }
 
 void hf__redis_send_join(struct scripted *s, struct ticket *t)
 {
-    static const struct request_type type = { build_join, answer_join, true };
+    static const struct request_type type = { build_join, answer_join, true, is_granted };
     struct redis_call *q = request_for(&type, t);
     hf_error err;
     struct scripted_place p = { .kind = PLACE_REFUSED, .code = HF_ENOMEM, .err = &err };
@@ -151,7 +158,7 @@ static void answer_leave(struct redis *r, struct redis_call *q, const redisReply
 
 void hf__redis_send_leave(struct scripted *s, struct ticket *t)
 {
-    static const struct request_type type = { build_leave, answer_leave, true };
+    static const struct request_type type = { build_leave, answer_leave, .line = true };
     struct redis_call *q = request_for(&type, t);
 
     if (q)
@@ -198,7 +205,7 @@ static void answer_amend(struct redis *r, struct redis_call *q, const redisReply
 
 void hf__redis_amend(struct store *s, struct ticket *t)
 {
-    static const struct request_type type = { build_amend, answer_amend, true };
+    static const struct request_type type = { build_amend, answer_amend, .line = true };
     struct redis_call *q = request_for(&type, t);
 
     if (q)
@@ -211,7 +218,8 @@ void hf__redis_amend(struct store *s, struct ticket *t)
  * NOSCRIPT. If it is lost, who waits finds out by its safety look. */
 void hf__redis_tell_first(struct redis *r, struct ticket *t)
 {
-    static const struct request_type type = { build_amend, hf__redis_answer_ignored, true };
+    static const struct request_type type = { build_amend, hf__redis_answer_ignored,
+                                              .line = true };
     struct redis_call *q = t ? request_for(&type, t) : NULL;
 
     if (q) {

@@ -349,7 +349,7 @@ static struct node *next_teller(struct redis *r)
 
 static void ask(struct redis *r)
 {
-    static const struct request_type type = { build, answer, false };
+    static const struct request_type type = { .build = build, .answer = answer };
     struct redis_call *q;
     struct node *teller;
 

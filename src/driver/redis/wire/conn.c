@@ -109,10 +109,18 @@ struct redis_call *hf__redis_request_new(const struct request_type *type, size_t
     return q;
 }
 
-static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
+void hf__redis_request_end(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     q->type->answer(r, q, reply);
+    freeReplyObject(q->reply);
     free(q);
+}
+
+void hf__redis_request_lost(struct redis *r, struct redis_call *q)
+{
+    if (r->cluster && q->type->line)
+        hf__redis_cluster_owes(r, q->bucket);
+    hf__redis_request_end(r, q, NULL);
 }
 
 void hf__redis_request_script(struct command *c, const struct redis_call *q,
@@ -197,7 +205,7 @@ void hf__redis_conn_later_lost(struct redis *r)
     struct list *n;
 
     while ((n = list_pop(&r->later)) != NULL)
-        answer(r, container_of(n, struct redis_call, call.node), NULL);
+        hf__redis_request_end(r, container_of(n, struct redis_call, call.node), NULL);
 }
 
 /* "MOVED 3999 127.0.0.1:6381"; the host may be empty: that of the server that says so. */
@@ -236,8 +244,8 @@ static void build_asking(struct redis *r, struct redis_call *q, struct command *
 /* The next command may touch a slot that is on its way here. */
 static bool send_asking(struct conn *conn)
 {
-    static const struct request_type asking = { build_asking, hf__redis_answer_ignored,
-                                                false };
+    static const struct request_type asking = { .build = build_asking,
+                                                .answer = hf__redis_answer_ignored };
     struct redis_call *q = hf__redis_request_new(&asking, sizeof *q, 0);
 
     if (q)
@@ -313,6 +321,17 @@ static void take_message(struct conn *conn, const redisReply *reply)
     conn->message(conn, reply);
 }
 
+/* What it grants may have to wait for replicas. */
+static void finish(struct redis *r, struct redis_call *q, redisReply *reply)
+{
+    q->reply = reply;
+    if (r->replicas > 0 && q->type->counts && q->type->counts(reply))
+        hf__redis_confirm(r, q);
+    else
+        hf__redis_request_end(r, q, reply);
+}
+
+/* The reply is its own from now on. */
 static void take(struct conn *conn, redisReply *reply)
 {
     struct redis *r = conn->node->redis;
@@ -333,9 +352,12 @@ static void take(struct conn *conn, redisReply *reply)
         hf__redis_conn_drop(conn, &err); /* it stays unanswered */
     } else {
         hf__link_answered(&conn->link);
-        if (!repeated(conn, q, reply))
-            answer(r, q, reply);
+        if (!repeated(conn, q, reply)) {
+            finish(r, q, reply);
+            return;
+        }
     }
+    freeReplyObject(reply);
 }
 
 /* ---- the transport --------------------------------------------------------------- */
@@ -365,7 +387,6 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
         if (!reply)
             break;
         take(conn, reply);
-        freeReplyObject(reply);
     }
     hf__redis_conn_flush(conn->node->redis);
 }
@@ -468,12 +489,8 @@ static void down(struct link *k, const hf_error *err)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    struct redis *r = conn_at(k)->node->redis;
-    struct redis_call *q = container_of(c, struct redis_call, call);
-
-    if (r->cluster && q->type->line)
-        hf__redis_cluster_owes(r, q->bucket);
-    answer(r, q, NULL);
+    hf__redis_request_lost(conn_at(k)->node->redis,
+                           container_of(c, struct redis_call, call));
 }
 
 static void lost(struct link *k, const hf_error *err)

@@ -326,7 +326,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 
 static void say(struct conn *conn, enum stage stage, enum script_id script)
 {
-    static const struct request_type type = { build, answer, false };
+    static const struct request_type type = { .build = build, .answer = answer };
     struct redis_call *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
 
     if (!q) {

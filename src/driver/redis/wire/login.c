@@ -74,7 +74,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 
 void hf__redis_login(struct conn *conn, const struct login *as)
 {
-    static const struct request_type type = { build, answer, false };
+    static const struct request_type type = { .build = build, .answer = answer };
     struct redis *r = conn->node->redis;
     char password[PASSWORD_MAX + 1];
     struct redis_call *q = NULL;

@@ -98,7 +98,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 
 void hf__redis_sentinel_lost(struct redis *r)
 {
-    static const struct request_type type = { build, answer, false };
+    static const struct request_type type = { .build = build, .answer = answer };
     struct sentinel *s = r->sentinel;
     struct redis_call *q;
 
