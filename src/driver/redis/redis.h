@@ -86,6 +86,7 @@ struct request_type {
 struct redis_call {
     struct link_call call;
     const struct request_type *type;
+    void *about; /* the type's own: it stays until the answer */
     unsigned bucket;
     struct node *at; /* the node it was sent to; NULL: it waits to be sent */
     int64_t sent_at; /* call.sent_at of that sending */
@@ -125,6 +126,11 @@ void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct redis_call *hf__redis_request_new(const struct request_type *, size_t size,
                                          unsigned bucket);
+/* Makes a request and sends it: to the node of its bucket, or on this connection. Nothing
+ * is answered inside. False: no memory. */
+bool hf__redis_ask(struct redis *, const struct request_type *, void *about,
+                   unsigned bucket);
+bool hf__redis_ask_on(struct conn *, const struct request_type *, void *about);
 /* Tells the answer, and frees the request. */
 void hf__redis_request_end(struct redis *, struct redis_call *, const redisReply *);
 /* Tells that no answer will come, and that it is to be asked again. */
@@ -241,7 +247,7 @@ void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
 bool hf__redis_echoes(struct scripted *, const struct ticket *);
 unsigned hf__redis_shard(struct scripted *, const struct ticket *);
 /* A hold ends sooner: the first that waits is told to look. NULL: nothing is done. */
-void hf__redis_tell_first(struct redis *, struct ticket *);
+void hf__redis_tell_first(struct redis *, const struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
 /* Ends a request whose answer, in .reply, counts on replicas: when enough of them have what

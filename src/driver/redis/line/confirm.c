@@ -95,7 +95,6 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 static void send_wait(struct redis *r, struct node *node)
 {
     static const struct request_type type = { .build = build, .answer = answer };
-    struct redis_call *q;
     bool any = false;
     hf_error err;
 
@@ -106,8 +105,7 @@ static void send_wait(struct redis *r, struct node *node)
     }
     if (!any)
         return;
-    q = hf__redis_request_new(&type, sizeof *q, 0);
-    if (!q) {
+    if (!hf__redis_ask_on(&node->commands, &type, NULL)) {
         hf__fail(&err, HF_EUNREACHABLE, 0, r->shown, "no memory for a request");
         hf__redis_conn_drop(&node->commands, &err); /* then everything is repeated */
         tell(r, node, 0, &err);
@@ -116,7 +114,6 @@ static void send_wait(struct redis *r, struct node *node)
     list_for(n, &r->unconfirmed)
         if (call_on(n)->at == node)
             call_on(n)->counted = true;
-    hf__redis_conn_send(&node->commands, q);
 }
 
 void hf__redis_confirm(struct redis *r, struct redis_call *q)

@@ -9,19 +9,9 @@
 
 enum { SHORTENED = 4 }; /* of renew.lua */
 
-struct renew_request {
-    struct redis_call q;
-    struct scripted_renewal *k;
-};
-
-static struct renew_request *of(struct redis_call *q)
-{
-    return container_of(q, struct renew_request, q);
-}
-
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
-    struct scripted_renewal *k = of(q)->k;
+    struct scripted_renewal *k = q->about;
     size_t n = hf__scripted_trim(&r->scripted, k);
     char key[KEY_MAX];
 
@@ -57,7 +47,7 @@ static bool has_renewed(const redisReply *reply)
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct scripted_renewal *k = of(q)->k;
+    struct scripted_renewal *k = q->about;
     unsigned char renewed[LINES_PER_SCRIPT];
     struct env *env = r->store.env;
     hf_error err;
@@ -87,19 +77,10 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
 {
     static const struct request_type type = { build, answer, true, has_renewed };
-    struct redis *r = redis_at(s);
     const struct ticket *t = hf__seat_find(&s->seats, k->holds[0].token);
-    struct redis_call *q = NULL;
 
-    if (t)
-        q = hf__redis_request_new(&type, sizeof(struct renew_request),
-                                  hf__redis_bucket(t->name, t->name_len));
-    if (q) {
-        of(q)->k = k;
-        hf__redis_request_send(r, q);
-    } else {
+    if (!t || !hf__redis_ask(redis_at(s), &type, k, hf__redis_bucket(t->name, t->name_len)))
         hf__scripted_renewed(s, k, 0, NULL);
-    }
 }
 
 unsigned hf__redis_shard(struct scripted *s, const struct ticket *t)

@@ -3,19 +3,9 @@
 
 enum { LOST = 0, REVOKED = 1, FIXED = 3 }; /* of wait.lua */
 
-struct look_request {
-    struct redis_call q;
-    struct wait_life *w; /* it stays until the look is answered */
-};
-
-static struct look_request *of(struct redis_call *q)
-{
-    return container_of(q, struct look_request, q);
-}
-
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct wait_life *w = of(q)->w;
+    const struct wait_life *w = q->about;
 
     hf__redis_line_script(r, c, q, SCRIPT_WAIT, w->name, w->name_len, 2 + w->n);
     hf__redis_command_arg(c, r->client, CLIENT_ID);
@@ -53,7 +43,7 @@ static bool has_grant(const redisReply *reply)
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct wait_life *w = of(q)->w;
+    struct wait_life *w = q->about;
     struct scripted_place places[WAIT_CHUNK];
     struct scripted_looked l = { .places = places };
     hf_error err;
@@ -75,14 +65,9 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)
 {
     static const struct request_type type = { build, answer, true, has_grant };
-    struct redis_call *q = hf__redis_request_new(&type, sizeof(struct look_request),
-                                                 hf__redis_bucket(w->name, w->name_len));
 
-    if (q) {
-        of(q)->w = w;
-        hf__redis_request_send(redis_at(s), q);
+    if (hf__redis_ask(redis_at(s), &type, w, hf__redis_bucket(w->name, w->name_len)))
         return;
-    }
     hf__redis_conn_look_later(redis_at(s)); /* what a message said does not come again */
     hf__scripted_looked(s, w, 0, NULL);
 }

@@ -284,11 +284,6 @@ static void repeat(struct redis *r)
 
 /* ---- the question ---------------------------------------------------------------- */
 
-struct question {
-    struct redis_call q;
-    struct node *teller;
-};
-
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
@@ -300,7 +295,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct node *teller = container_of(q, struct question, q)->teller;
+    struct node *teller = q->at;
     struct cluster *c = r->cluster;
     hf_error err;
 
@@ -350,7 +345,6 @@ static struct node *next_teller(struct redis *r)
 static void ask(struct redis *r)
 {
     static const struct request_type type = { .build = build, .answer = answer };
-    struct redis_call *q;
     struct node *teller;
 
     if (r->cluster->asked) {
@@ -360,14 +354,9 @@ static void ask(struct redis *r)
     teller = next_teller(r);
     if (!teller)
         return; /* the next that is greeted is asked */
-    q = hf__redis_request_new(&type, sizeof(struct question), 0);
-    if (!q) {
+    r->cluster->asked = hf__redis_ask_on(&teller->commands, &type, NULL);
+    if (!r->cluster->asked)
         hf__redis_cluster_ask_later(r);
-        return;
-    }
-    container_of(q, struct question, q)->teller = teller;
-    r->cluster->asked = true;
-    hf__redis_conn_send(&teller->commands, q);
 }
 
 void hf__redis_cluster_ready(struct node *n)

@@ -159,6 +159,29 @@ void hf__redis_request_send(struct redis *r, struct redis_call *q)
         hf__link_refuse(&any->commands.link, &q->call);
 }
 
+bool hf__redis_ask(struct redis *r, const struct request_type *type, void *about,
+                   unsigned bucket)
+{
+    struct redis_call *q = hf__redis_request_new(type, sizeof *q, bucket);
+
+    if (q) {
+        q->about = about;
+        hf__redis_request_send(r, q);
+    }
+    return q != NULL;
+}
+
+bool hf__redis_ask_on(struct conn *conn, const struct request_type *type, void *about)
+{
+    struct redis_call *q = hf__redis_request_new(type, sizeof *q, 0);
+
+    if (q) {
+        q->about = about;
+        hf__redis_conn_send(conn, q);
+    }
+    return q != NULL;
+}
+
 void hf__redis_conn_flush(struct redis *r)
 {
     hf__scripted_flush(&r->scripted);
@@ -233,6 +256,7 @@ static bool parse_place(const struct conn *conn, const char *text, unsigned *slo
     return true;
 }
 
+/* The next command may touch a slot that is on its way here. */
 static void build_asking(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
@@ -241,22 +265,12 @@ static void build_asking(struct redis *r, struct redis_call *q, struct command *
     hf__redis_command_text(c, "ASKING");
 }
 
-/* The next command may touch a slot that is on its way here. */
-static bool send_asking(struct conn *conn)
-{
-    static const struct request_type asking = { .build = build_asking,
-                                                .answer = hf__redis_answer_ignored };
-    struct redis_call *q = hf__redis_request_new(&asking, sizeof *q, 0);
-
-    if (q)
-        hf__redis_conn_send(conn, q);
-    return q != NULL;
-}
-
 /* The first redirection is followed at once, the next after a pause, and so on, for as long
  * as it takes: two nodes may name each other while a slot is being handed over. */
 static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisReply *reply)
 {
+    static const struct request_type asking = { .build = build_asking,
+                                                .answer = hf__redis_answer_ignored };
     struct redis *r = conn->node->redis;
     bool ask = starts(reply, "ASK ");
     struct node *node = NULL;
@@ -271,8 +285,8 @@ static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisRep
             hf__redis_cluster_moved(r, slot, host, port);
         node = hf__redis_cluster_node(r, host, port);
     }
-    q->hopped =
-        !q->hopped && node && node_up(node) && (!ask || send_asking(&node->commands));
+    q->hopped = !q->hopped && node && node_up(node) &&
+                (!ask || hf__redis_ask_on(&node->commands, &asking, NULL));
     if (q->hopped)
         hf__redis_conn_send(&node->commands, q);
     else

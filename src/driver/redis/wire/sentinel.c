@@ -100,17 +100,12 @@ void hf__redis_sentinel_lost(struct redis *r)
 {
     static const struct request_type type = { .build = build, .answer = answer };
     struct sentinel *s = r->sentinel;
-    struct redis_call *q;
 
     if (!s || s->asked || !link_open(&s->talker->commands.link))
         return;
-    q = hf__redis_request_new(&type, sizeof *q, 0);
-    if (!q) {
+    s->asked = hf__redis_ask_on(&s->talker->commands, &type, NULL);
+    if (!s->asked)
         ask_again(s);
-        return;
-    }
-    s->asked = true;
-    hf__redis_conn_send(&s->talker->commands, q);
 }
 
 /* ---- the connections to it ------------------------------------------------------- */
