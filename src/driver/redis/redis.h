@@ -40,6 +40,8 @@ struct command { /* RESP, being built */
 };
 
 void hf__redis_command_begin(struct command *, size_t args);
+/* Begins it with these words, separated by spaces; so many arguments follow. */
+void hf__redis_command_words(struct command *, const char *words, size_t more);
 void hf__redis_command_arg(struct command *, const void *, size_t);
 void hf__redis_command_text(struct command *, const char *);
 void hf__redis_command_number(struct command *, int64_t);
@@ -106,7 +108,7 @@ struct conn {
     struct stream stream;
     struct link link;
     redisReader *reader;
-    bool messages; /* what comes while no request is unanswered is a message */
+    const struct login *login; /* as whom; it may have none */
     bool confirms; /* of messages: a subscription was sent, and will be confirmed */
     void (*greet)(struct conn *);
     void (*lost)(struct conn *); /* after every request was answered NULL; may be NULL */
@@ -197,11 +199,17 @@ void hf__redis_node_move(struct node *, const char *host, uint16_t port);
 void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
-void hf__redis_login(struct conn *, const struct login *); /* login.c; if it has one */
+void hf__redis_login(struct conn *);                             /* login.c */
 
 /* In a cluster: messages of a slot stay at its node (SPUBLISH). Who publishes and who
  * subscribes both ask the node of the slot, so they agree while a cluster is upgraded. */
 bool hf__redis_node_sharded(const struct node *);
+
+/* What comes there while no request is unanswered is a message. */
+static inline bool conn_hears(const struct conn *conn)
+{
+    return conn == &conn->node->messages;
+}
 
 static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
 {
@@ -255,7 +263,6 @@ void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket
 void hf__redis_confirm(struct redis *, struct redis_call *);
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-void hf__redis_wake_login(struct conn *, const struct login *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */

@@ -32,8 +32,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
         if (call_on(n)->at == q->at && left < ms)
             ms = left < 1 ? 1 : left;
     }
-    hf__redis_command_begin(c, 3);
-    hf__redis_command_text(c, "WAIT");
+    hf__redis_command_words(c, "WAIT", 2);
     hf__redis_command_number(c, r->replicas);
     hf__redis_command_number(c, ms);
 }

@@ -86,8 +86,7 @@ static void build_scan(struct redis *r, struct redis_call *q, struct command *c)
     n += 8;
     n += glob(pattern + n, l->prefix, l->prefix_len);
     pattern[n++] = '*';
-    hf__redis_command_begin(c, 6);
-    hf__redis_command_text(c, "SCAN");
+    hf__redis_command_words(c, "SCAN", 5);
     hf__redis_command_text(c, l->cursor);
     hf__redis_command_text(c, "MATCH");
     hf__redis_command_arg(c, pattern, n);

@@ -38,12 +38,11 @@ void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel
     struct redis *r = conn->node->redis;
     struct command *c = &r->command;
 
-    if (!link_open(&conn->link) || !conn->messages)
+    if (!link_open(&conn->link))
         return;
     c->len = 0;
     c->failed = false;
-    hf__redis_command_begin(c, 2);
-    hf__redis_command_text(c, word);
+    hf__redis_command_words(c, word, 1);
     hf__redis_command_arg(c, channel, len);
     conn->confirms = true;
     if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0)
@@ -67,18 +66,11 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
                        name, own_channel(r, name, bucket));
 }
 
-void hf__redis_wake_login(struct conn *conn, const struct login *as)
-{
-    hf__redis_login(conn, as);
-    conn->messages = true;
-}
-
 void hf__redis_wake_greet(struct conn *conn)
 {
     struct node *n = conn->node;
     struct redis *r = n->redis;
 
-    hf__redis_wake_login(conn, &r->open.login);
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)

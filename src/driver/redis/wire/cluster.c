@@ -288,9 +288,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
-    hf__redis_command_begin(c, 2);
-    hf__redis_command_text(c, "CLUSTER");
-    hf__redis_command_text(c, "SLOTS");
+    hf__redis_command_words(c, "CLUSTER SLOTS", 0);
 }
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)

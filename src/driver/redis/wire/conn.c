@@ -261,8 +261,7 @@ static void build_asking(struct redis *r, struct redis_call *q, struct command *
 {
     (void)r;
     (void)q;
-    hf__redis_command_begin(c, 1);
-    hf__redis_command_text(c, "ASKING");
+    hf__redis_command_words(c, "ASKING", 0);
 }
 
 /* The first redirection is followed at once, the next after a pause, and so on, for as long
@@ -353,7 +352,7 @@ static void take(struct conn *conn, redisReply *reply)
     struct redis_call *q = c ? container_of(c, struct redis_call, call) : NULL;
     hf_error err;
 
-    if (!q && conn->messages) {
+    if (!q && conn_hears(conn)) {
         take_message(conn, reply);
     } else if (!q) { /* "ERR max number of clients reached" comes before any command is read
                       */
@@ -425,7 +424,7 @@ static int open_stream(struct link *k, int64_t ms, hf_error *err)
                                 .tls_context = r->open.tls_context,
                                 .shown = node->shown };
 
-    conn->messages = conn->confirms = false;
+    conn->confirms = false;
     conn->reader = redisReaderCreate();
     if (!conn->reader || (!node->host && !node->path)) /* no memory for its name */
         return hf__fail(err, HF_ENOMEM, 0, node->shown, "no memory for a connection");
@@ -481,8 +480,9 @@ static void greet(struct link *k)
 {
     struct conn *conn = conn_at(k);
 
+    hf__redis_login(conn);
     conn->greet(conn);
-    if (conn->messages && !conn->confirms && link_open(k))
+    if (conn_hears(conn) && !conn->confirms && link_open(k))
         hf__link_up(k); /* there is nothing to hear, so far */
 }
 
@@ -544,6 +544,7 @@ void hf__redis_conn_init(struct conn *conn, struct node *node)
     struct redis *r = node->redis;
 
     conn->node = node;
+    conn->login = &r->open.login;
     hf__stream_init(&conn->stream, r->store.env, &stream_events);
     hf__link_init(&conn->link, r->store.env, &transport, &events, &r->dirty,
                   r->open.connect_ms);
