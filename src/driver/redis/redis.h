@@ -54,6 +54,10 @@ enum { BUCKETS = 1024, SLOTS = 16384, CLIENT_ID = 16, PREFIX_MAX = 420 };
 enum { KEY_MAX = PREFIX_MAX + 16 + HF_NAME_MAX };
 
 unsigned hf__redis_bucket(const char *name, size_t len);
+static inline unsigned ticket_bucket(const struct ticket *t)
+{
+    return hf__redis_bucket(t->name, t->name_len);
+}
 unsigned hf__redis_bucket_slot(unsigned bucket);
 /* "holdfast:NS:{3f1}:l:NAME"; kind l, w, q, c. Returns the length. */
 size_t hf__redis_bucket_key(const struct redis *, char key[KEY_MAX], char kind,
@@ -116,13 +120,12 @@ struct conn {
 };
 
 void hf__redis_conn_init(struct conn *, struct node *);
-void hf__redis_conn_done(struct conn *);                   /* nothing is told */
-void hf__redis_conn_drop(struct conn *, const hf_error *); /* at the next flush */
+void hf__redis_conn_done(struct conn *); /* nothing is told */
 void hf__redis_conn_lose_all(
     struct node *); /* answers NULL to every request; before it is freed */
 void hf__redis_conn_send(struct conn *, struct redis_call *);
 void hf__redis_conn_flush(struct redis *);
-void hf__redis_conn_later(struct redis *); /* repeats what a server wanted repeated later */
+void hf__redis_conn_later(struct timer *); /* repeats what a server wanted repeated later */
 /* there was no memory: all who wait look soon */
 void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
@@ -180,6 +183,7 @@ struct node {
     struct echo echo;
     unsigned version;             /* 0x070000 */
     int64_t started_at;           /* on our clock; not after then */
+    bool counts;                  /* a WAIT is under way */
     bool always;                  /* appendfsync always */
     unsigned warned;              /* WARN_*, of this run */
     bool aof, may_look, same_run; /* of the last greeting */
@@ -239,10 +243,10 @@ struct node *hf__redis_cluster_of(const struct redis *, unsigned bucket);
 /* Something that was asked about a ticket of this bucket has no answer. */
 void hf__redis_cluster_owes(struct redis *, unsigned bucket);
 void hf__redis_cluster_read(struct redis *, const redisReply *, const struct node *teller);
-void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
-                             uint16_t port);
-struct node *hf__redis_cluster_node(struct redis *, const char *host,
-                                    uint16_t port); /* or a new one */
+/* Where "MOVED 3999 127.0.0.1:6381", or ASK, leads; NULL: not known. No host: that of the
+ * server that says so. MOVED is believed at once. */
+struct node *hf__redis_cluster_place(struct redis *, const struct node *teller,
+                                     const char *text);
 
 /* ---- tickets and waiting --------------------------------------------------------- */
 
@@ -266,7 +270,7 @@ void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
-void hf__redis_wake_holders(struct redis *);
+void hf__redis_wake_holders(struct timer *);
 void hf__redis_wake_again(struct redis *, struct node *,
                           unsigned bucket); /* it has moved there */
 /* Subscribes to the bucket's channel, then re-checks every waiter in that bucket. */
@@ -303,7 +307,6 @@ bool hf__redis_query_failed(const redisReply *);
 /* Asks; if there is no memory the core is told. */
 void hf__redis_query_send(struct redis *, const struct query_type *, struct look *,
                           struct cell *);
-void hf__redis_brief(struct redis *, struct look *);
 void hf__redis_list(struct redis *, struct look *);
 void hf__redis_follow_start(struct redis *, struct look *, struct cell *);
 void hf__redis_follow_end(struct redis *, struct look *, struct cell *);
@@ -359,6 +362,11 @@ struct redis {
     bool served; /* it has been up: a refusal may pass, and is waited out */
 };
 
+#define node_in(list) container_of(list, struct node, in_redis)
+#define node_for(n, r)                                                                     \
+    for (struct node *n = node_in((r)->nodes.next); &n->in_redis != &(r)->nodes;           \
+         n = node_in(n->in_redis.next))
+
 static inline struct redis *redis_of(struct store *s)
 {
     return container_of(s, struct redis, store);
@@ -382,6 +390,7 @@ extern const struct hf_driver hf__driver_redis;
 /* `params`: the parameters that are known, besides tls_*. */
 int hf__redis_read_opening(struct redis *, const struct url *, const char *params,
                            hf_error *);
+/* text NULL: it is not given, and *ret stays. */
 int hf__redis_read_number(const struct url *, const char *what, const char *text,
                           int64_t most, int64_t *ret, hf_error *);
 void hf__redis_close(struct store *);
@@ -397,6 +406,5 @@ void hf__redis_look(struct store *, struct look *);
 void hf__redis_cell(struct store *, struct cell *);
 void hf__redis_evict(struct store *, struct look *);
 void hf__redis_stop(struct store *, struct look *, struct cell *);
-const char *hf__redis_publish(const struct redis *);
 
 #endif

@@ -81,6 +81,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     bool refused = reply && reply->type == REDIS_REPLY_ERROR;
     hf_error why = { 0 };
 
+    node->counts = false;
     if (!reply || refused)
         hf__redis_reply_error(r, reply, &why);
     if (refused)
@@ -97,28 +98,22 @@ static void send_wait(struct redis *r, struct node *node)
     bool any = false;
     hf_error err;
 
-    list_for(n, &r->unconfirmed) {
-        if (call_on(n)->at == node && call_on(n)->counted)
-            return;
-        any = any || call_on(n)->at == node;
-    }
-    if (!any)
+    if (node->counts)
         return;
-    if (!hf__redis_ask_on(&node->commands, &type, NULL)) {
-        hf__fail(&err, HF_EUNREACHABLE, 0, r->shown, "no memory for a request");
-        hf__redis_conn_drop(&node->commands, &err); /* then everything is repeated */
-        tell(r, node, 0, &err);
-        return;
-    }
     list_for(n, &r->unconfirmed)
         if (call_on(n)->at == node)
-            call_on(n)->counted = true;
+            any = call_on(n)->counted = true;
+    node->counts = any && hf__redis_ask_on(&node->commands, &type, NULL);
+    if (any && !node->counts) {
+        hf__fail(&err, HF_EUNREACHABLE, 0, r->shown, "no memory for a request");
+        hf__link_break(&node->commands.link, &err); /* then everything is repeated */
+        tell(r, node, 0, &err);
+    }
 }
 
 void hf__redis_confirm(struct redis *r, struct redis_call *q)
 {
     q->until = redis_now(r) + r->replica_ms * 1000;
-    q->counted = false;
     list_push(&r->unconfirmed, &q->call.node);
     send_wait(r, q->at);
 }

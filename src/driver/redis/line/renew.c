@@ -79,13 +79,13 @@ void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
     static const struct request_type type = { build, answer, true, has_renewed };
     const struct ticket *t = hf__seat_find(&s->seats, k->holds[0].token);
 
-    if (!t || !hf__redis_ask(redis_at(s), &type, k, hf__redis_bucket(t->name, t->name_len)))
+    if (!t || !hf__redis_ask(redis_at(s), &type, k, ticket_bucket(t)))
         hf__scripted_renewed(s, k, 0, NULL);
 }
 
 unsigned hf__redis_shard(struct scripted *s, const struct ticket *t)
 {
-    return redis_at(s)->apart ? hf__redis_bucket(t->name, t->name_len) : 0;
+    return redis_at(s)->apart ? ticket_bucket(t) : 0;
 }
 
 void hf__redis_still_there(struct redis *r, int bucket)
@@ -94,8 +94,7 @@ void hf__redis_still_there(struct redis *r, int bucket)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (!t->own.marked &&
-                (bucket < 0 || hf__redis_bucket(t->name, t->name_len) == (unsigned)bucket))
+            if (!t->own.marked && (bucket < 0 || ticket_bucket(t) == (unsigned)bucket))
                 hf__scripted_ask(&r->scripted, t);
         }
 }

@@ -7,11 +7,6 @@
 
 enum { HEAD_LEN = 34 };
 
-static unsigned bucket_of(const struct ticket *t)
-{
-    return hf__redis_bucket(t->name, t->name_len);
-}
-
 /* ---- joining --------------------------------------------------------------------- */
 
 /* The header of a line in which nobody else is, as far as it is known before the server's
@@ -107,7 +102,7 @@ void hf__redis_send_join(struct scripted *s, struct ticket *t)
     hf_error err;
     struct scripted_place p = { .kind = PLACE_REFUSED, .code = HF_ENOMEM, .err = &err };
 
-    if (hf__redis_ask(redis_at(s), &type, t, bucket_of(t)))
+    if (hf__redis_ask(redis_at(s), &type, t, ticket_bucket(t)))
         return;
     hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
     hf__scripted_joined(s, t, 0, &p);
@@ -139,14 +134,14 @@ void hf__redis_send_leave(struct scripted *s, struct ticket *t)
 {
     static const struct request_type type = { build_leave, answer_leave, .line = true };
 
-    if (!hf__redis_ask(redis_at(s), &type, t, bucket_of(t)))
+    if (!hf__redis_ask(redis_at(s), &type, t, ticket_bucket(t)))
         hf__scripted_left(s, t, LEFT_UNKNOWN);
 }
 
 bool hf__redis_echoes(struct scripted *s, const struct ticket *t)
 {
     struct redis *r = redis_at(s);
-    const struct node *n = hf__redis_node_of(r, bucket_of(t));
+    const struct node *n = hf__redis_node_of(r, ticket_bucket(t));
 
     return n && redis_now(r) < n->echo.until;
 }
@@ -195,7 +190,7 @@ static bool amend(struct redis *r, const struct request_type *type, const struct
                   bool text)
 {
     struct redis_call *q =
-        hf__redis_request_new(type, sizeof(struct amend_request), bucket_of(t));
+        hf__redis_request_new(type, sizeof(struct amend_request), ticket_bucket(t));
 
     if (!q)
         return false;

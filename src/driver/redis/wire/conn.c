@@ -150,7 +150,7 @@ void hf__redis_conn_send(struct conn *conn, struct redis_call *q)
 void hf__redis_request_send(struct redis *r, struct redis_call *q)
 {
     struct node *node = hf__redis_node_of(r, q->bucket);
-    struct node *any = container_of(list_first(&r->nodes), struct node, in_redis);
+    struct node *any = node_in(list_first(&r->nodes));
 
     q->at = NULL;
     if (node)
@@ -208,8 +208,9 @@ void hf__redis_conn_look_later(struct redis *r)
     env->timer(env, &r->later_timer, redis_now(r) + LATER_US);
 }
 
-void hf__redis_conn_later(struct redis *r)
+void hf__redis_conn_later(struct timer *t)
 {
+    struct redis *r = container_of(t, struct redis, later_timer);
     struct list todo, *n;
     bool owed = r->looks_owed;
 
@@ -231,31 +232,6 @@ void hf__redis_conn_later_lost(struct redis *r)
         hf__redis_request_end(r, container_of(n, struct redis_call, call.node), NULL);
 }
 
-/* "MOVED 3999 127.0.0.1:6381"; the host may be empty: that of the server that says so. */
-static bool parse_place(const struct conn *conn, const char *text, unsigned *slot,
-                        char host[256], uint16_t *port)
-{
-    const char *place = strchr(text, ' '), *colon = strrchr(text, ':');
-    unsigned long number;
-    size_t n;
-
-    if (!place || !colon || sscanf(place, "%u", slot) != 1 || *slot >= SLOTS)
-        return false;
-    place = strchr(place + 1, ' ');
-    number = strtoul(colon + 1, NULL, 10);
-    if (!place || colon < place || number == 0 || number > 65535)
-        return false;
-    n = (size_t)(colon - ++place);
-    if (n >= 256)
-        return false;
-    if (n == 0)
-        snprintf(host, 256, "%s", conn->node->host ? conn->node->host : "");
-    else
-        snprintf(host, 256, "%.*s", (int)n, place);
-    *port = (uint16_t)number;
-    return true;
-}
-
 /* The next command may touch a slot that is on its way here. */
 static void build_asking(struct redis *r, struct redis_call *q, struct command *c)
 {
@@ -271,19 +247,9 @@ static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisRep
     static const struct request_type asking = { .build = build_asking,
                                                 .answer = hf__redis_answer_ignored };
     struct redis *r = conn->node->redis;
+    struct node *node = hf__redis_cluster_place(r, conn->node, reply->str);
     bool ask = starts(reply, "ASK ");
-    struct node *node = NULL;
-    char host[256];
-    unsigned slot;
-    uint16_t port;
 
-    if (!parse_place(conn, reply->str, &slot, host, &port)) {
-        hf__redis_cluster_ask_later(r);
-    } else {
-        if (!ask)
-            hf__redis_cluster_moved(r, slot, host, port);
-        node = hf__redis_cluster_node(r, host, port);
-    }
     q->hopped = !q->hopped && node && node_up(node) &&
                 (!ask || hf__redis_ask_on(&node->commands, &asking, NULL));
     if (q->hopped)
@@ -357,12 +323,12 @@ static void take(struct conn *conn, redisReply *reply)
     } else if (!q) { /* "ERR max number of clients reached" comes before any command is read
                       */
         hf__redis_reply_error(r, reply, &err);
-        hf__redis_conn_drop(conn, &err);
+        hf__link_break(&conn->link, &err);
     } else if (reply->type == REDIS_REPLY_ERROR && q->type->line &&
                as_good_as_gone(reply)) {
         hf__redis_reply_error(r, reply, &err);
         err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
-        hf__redis_conn_drop(conn, &err); /* it stays unanswered */
+        hf__link_break(&conn->link, &err); /* it stays unanswered */
     } else {
         hf__link_answered(&conn->link);
         if (!repeated(conn, q, reply)) {
@@ -517,11 +483,6 @@ static void lost(struct link *k, const hf_error *err)
 static const struct link_events events = { limit_ms, greet, down, unanswered, lost };
 
 /* ---- life ------------------------------------------------------------------------ */
-
-void hf__redis_conn_drop(struct conn *conn, const hf_error *err)
-{
-    hf__link_break(&conn->link, err);
-}
 
 /* The node is not needed any more. */
 void hf__redis_conn_lose_all(struct node *node)

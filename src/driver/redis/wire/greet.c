@@ -21,7 +21,7 @@ enum stage { SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, MINIMUM, SAVE, KILL, LOAD 
 struct greeting {
     struct redis_call q;
     enum stage stage;
-    enum script_id script; /* LOAD */
+    const struct script *script; /* LOAD */
 };
 
 /* Settings are told once for each run of a server, which may have been given others, or be
@@ -209,7 +209,7 @@ static void finish(struct node *n)
     hf__redis_node_ready(n);
 }
 
-static void say(struct conn *, enum stage, enum script_id);
+static void say(struct conn *, enum stage, const struct script *);
 
 static void check_save(struct node *n, const char *value)
 {
@@ -230,7 +230,7 @@ static void learn_save(struct node *n, const redisReply *reply)
 {
     check_save(n, setting(reply));
     if (n->old_id != 0 && n->same_run) {
-        say(&n->commands, KILL, 0);
+        say(&n->commands, KILL, NULL);
         return;
     }
     if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run || !n->run_id[0]))
@@ -272,7 +272,6 @@ static const struct {
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     const struct greeting *g = container_of(q, struct greeting, q);
-    const struct script *script = &hf__redis_scripts[g->script];
 
     hf__redis_command_words(c, stages[g->stage].words,
                             g->stage == SELECT || g->stage == KILL || g->stage == LOAD);
@@ -281,7 +280,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
     if (g->stage == KILL)
         hf__redis_command_number(c, q->at->old_id);
     if (g->stage == LOAD)
-        hf__redis_command_arg(c, script->text, script->len);
+        hf__redis_command_arg(c, g->script->text, g->script->len);
 }
 
 static bool fatal(enum stage stage, const redisReply *reply)
@@ -310,7 +309,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     }
 }
 
-static void say(struct conn *conn, enum stage stage, enum script_id script)
+static void say(struct conn *conn, enum stage stage, const struct script *script)
 {
     static const struct request_type type = { .build = build, .answer = answer };
     struct redis_call *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
@@ -339,8 +338,8 @@ void hf__redis_greet(struct conn *conn)
     conn->node->may_look = conn->node->same_run = false;
     for (enum stage s = SELECT; s < KILL; s++)
         if (wanted(r, s))
-            say(conn, s, 0);
+            say(conn, s, NULL);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
         if (r->topology == TOPOLOGY_REDLOCK)
-            say(conn, LOAD, i);
+            say(conn, LOAD, &hf__redis_scripts[i]);
 }

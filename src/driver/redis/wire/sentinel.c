@@ -91,7 +91,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     else
         hf__fail(&err, HF_EUNREACHABLE, 0, s->talker->shown,
                  "this sentinel knows no master '%s'", r->master);
-    hf__redis_conn_drop(&s->talker->commands, &err);
+    hf__link_break(&s->talker->commands.link, &err);
 }
 
 void hf__redis_sentinel_lost(struct redis *r)
