@@ -126,8 +126,6 @@ void hf__redis_conn_lose_all(
 void hf__redis_conn_send(struct conn *, struct redis_call *);
 void hf__redis_conn_flush(struct redis *);
 void hf__redis_conn_later(struct timer *); /* repeats what a server wanted repeated later */
-/* there was no memory: all who wait look soon */
-void hf__redis_conn_look_later(struct redis *);
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct redis_call *hf__redis_request_new(const struct request_type *, size_t size,
                                          unsigned bucket);
@@ -338,7 +336,6 @@ struct redis {
     struct list dirty; /* link.on_dirty */
     struct list later; /* request.call.node */
     struct timer later_timer;
-    bool looks_owed;
     struct timer listen_timer; /* holders begin to listen: wake.c */
     struct node *one;          /* not in a cluster */
     struct node *voters[32];   /* redlock: its nodes */

@@ -65,10 +65,13 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)
 {
     static const struct request_type type = { build, answer, true, has_grant };
+    unsigned bucket = hf__redis_bucket(w->name, w->name_len);
+    struct node *n = hf__redis_node_of(redis_at(s), bucket);
 
-    if (hf__redis_ask(redis_at(s), &type, w, hf__redis_bucket(w->name, w->name_len)))
+    if (hf__redis_ask(redis_at(s), &type, w, bucket))
         return;
-    hf__redis_conn_look_later(redis_at(s)); /* what a message said does not come again */
+    if (n) /* what a message said does not come again; after UP all is asked again */
+        hf__redis_node_fail(n, HF_ENOMEM, "no memory for a request");
     hf__scripted_looked(s, w, 0, NULL);
 }
 

@@ -200,27 +200,15 @@ static void send_later(struct redis *r, struct redis_call *q)
     list_push(&r->later, &q->call.node);
 }
 
-void hf__redis_conn_look_later(struct redis *r)
-{
-    struct env *env = r->store.env;
-
-    r->looks_owed = true;
-    env->timer(env, &r->later_timer, redis_now(r) + LATER_US);
-}
-
 void hf__redis_conn_later(struct timer *t)
 {
     struct redis *r = container_of(t, struct redis, later_timer);
     struct list todo, *n;
-    bool owed = r->looks_owed;
 
-    r->looks_owed = false;
     list_init(&todo);
     list_splice(&todo, &r->later);
     while ((n = list_pop(&todo)) != NULL)
         hf__redis_request_send(r, container_of(n, struct redis_call, call.node));
-    if (owed)
-        hf__redis_wait_look_all(r, -1);
     hf__redis_conn_flush(r);
 }
 
