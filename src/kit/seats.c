@@ -35,17 +35,3 @@ void hf__seat_out(struct map *m, struct ticket *t)
     if (hf__seat_find(m, t->token) == t)
         hf__map_remove(m, &t->drv_node);
 }
-
-bool hf__seat_allowed(const struct seat_flags *s)
-{
-    static const struct {
-        bool joining, leave, woken, leaving;
-    } table[] = { { 0, 0, 0, 0 }, { 1, 0, 0, 0 }, { 1, 0, 1, 0 },
-                  { 1, 1, 0, 0 }, { 1, 1, 1, 0 }, { 0, 0, 0, 1 } };
-
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (s->joining == table[i].joining && s->leave == table[i].leave &&
-            s->woken == table[i].woken && s->leaving == table[i].leaving)
-            return true;
-    return false;
-}

@@ -24,7 +24,8 @@ void hf__seat_out(struct map *, struct ticket *); /* nothing happens if it is no
  *       x      x     -/x    -     and a leave came, which waits for the answer (G7)
  *       -      -     -      x     the leave is not answered
  *
- * No other combination is possible. `sent` and `echo` go with each of them. */
+ * No other combination is possible (the simulator checks it). `sent` and `echo` go with
+ * each of them. */
 struct seat_flags {
     uint64_t number; /* order in the queue, as the store numbers it */
     bool joining, leave, woken, leaving;
@@ -43,7 +44,5 @@ static inline bool seat_idle(const struct ticket *t) /* nothing is under way for
 {
     return !seat_of(t)->joining && !seat_of(t)->leaving;
 }
-
-bool hf__seat_allowed(const struct seat_flags *); /* is it in the table? */
 
 #endif

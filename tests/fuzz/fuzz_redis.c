@@ -316,7 +316,7 @@ static void lose(struct conn *conn)
     hf_error err;
 
     hf__fail(&err, HF_EUNREACHABLE, 0, NULL, "lost");
-    hf__redis_conn_drop(conn, &err);
+    hf__link_break(&conn->link, &err);
 }
 
 static void step(unsigned what)

@@ -29,6 +29,8 @@ int hf__redis_read_number(const struct url *url, const char *what, const char *t
     char *end;
     long long number;
 
+    if (!text)
+        return 0;
     errno = 0;
     number = strtoll(text, &end, 10);
     if (*text == '\0' || *end != '\0' || errno != 0 || number < 0 || number > most)
@@ -41,27 +43,25 @@ int hf__redis_read_number(const struct url *url, const char *what, const char *t
 
 static int read_options(struct redis *r, const struct url *url, hf_error *err)
 {
-    const char *replicas = hf__url_param(url, "replicas");
     const char *timeout = hf__url_param(url, "replica_timeout");
-    const char *db = hf__url_param(url, "db"), *mode = hf__url_param(url, "mode");
-    int rc = 0;
+    const char *mode = hf__url_param(url, "mode");
 
-    r->replica_ms = 100;
     if (mode) /* mode=plain has not come here */
-        rc = hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: only plain is known",
-                      mode);
-    if (rc == 0 && replicas)
-        rc = hf__redis_read_number(url, "replicas=", replicas, 64, &r->replicas, err);
-    if (rc == 0 && timeout &&
-        (!hf__parse_time(timeout, &r->replica_ms) || r->replica_ms <= 0))
-        rc = hf__fail(err, HF_EINVAL, 0, url->shown,
-                      "URL: replica_timeout=%s is not a time", timeout);
-    if (rc == 0 && db)
-        rc = hf__redis_read_number(url, "db=", db, 1 << 20, &r->db, err);
-    if (rc == 0 && r->db > 0 && r->topology == TOPOLOGY_CLUSTER)
-        rc = hf__fail(err, HF_EINVAL, 0, url->shown,
-                      "URL: a cluster has no numbered databases");
-    return rc;
+        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: only plain is known",
+                        mode);
+    r->replica_ms = 100;
+    if (timeout && (!hf__parse_time(timeout, &r->replica_ms) || r->replica_ms <= 0))
+        return hf__fail(err, HF_EINVAL, 0, url->shown,
+                        "URL: replica_timeout=%s is not a time", timeout);
+    if (hf__redis_read_number(url, "replicas=", hf__url_param(url, "replicas"), 64,
+                              &r->replicas, err) < 0 ||
+        hf__redis_read_number(url, "db=", hf__url_param(url, "db"), 1 << 20, &r->db, err) <
+            0)
+        return HF_EINVAL;
+    if (r->db > 0 && r->topology == TOPOLOGY_CLUSTER)
+        return hf__fail(err, HF_EINVAL, 0, url->shown,
+                        "URL: a cluster has no numbered databases");
+    return 0;
 }
 
 /* "/0", or under Sentinel "/master" and "/master/0". */
@@ -155,19 +155,6 @@ static int read_url(struct redis *r, const struct url *url, hf_error *err)
 
 /* ---- opening --------------------------------------------------------------------- */
 
-static void later_fired(struct timer *t)
-{
-    hf__redis_conn_later(container_of(t, struct redis, later_timer));
-}
-
-static void listen_fired(struct timer *t)
-{
-    struct redis *r = container_of(t, struct redis, listen_timer);
-
-    hf__redis_wake_holders(r);
-    hf__redis_conn_flush(r);
-}
-
 static void free_redis(struct redis *r)
 {
     struct list *n;
@@ -175,14 +162,18 @@ static void free_redis(struct redis *r)
     hf__redis_sentinel_done(r);
     hf__redis_cluster_done(r);
     while ((n = list_first(&r->nodes)) != NULL)
-        hf__redis_node_free(container_of(n, struct node, in_redis));
-    while ((n = list_pop(&r->later)) != NULL)
-        free(container_of(n, struct redis_call, call.node));
+        hf__redis_node_free(node_in(n));
+    list_splice(&r->later, &r->unconfirmed);
+    while ((n = list_pop(&r->later)) != NULL) {
+        struct redis_call *q = container_of(n, struct redis_call, call.node);
+
+        freeReplyObject(q->reply);
+        free(q);
+    }
     r->store.env->timer(r->store.env, &r->later_timer, LOOP_NEVER);
     r->store.env->timer(r->store.env, &r->listen_timer, LOOP_NEVER);
     hf__opening_done(&r->open);
     hf__login_done(&r->sentinel_login);
-    hf__redis_confirm_done(r);
     hf__scripted_done(&r->scripted);
     free(r->command.buf);
     free(r->master);
@@ -210,8 +201,8 @@ static struct redis *new_redis(struct env *env)
     list_init(&r->nodes);
     list_init(&r->dirty);
     list_init(&r->later);
-    timer_init(&r->later_timer, later_fired);
-    timer_init(&r->listen_timer, listen_fired);
+    timer_init(&r->later_timer, hf__redis_conn_later);
+    timer_init(&r->listen_timer, hf__redis_wake_holders);
     r->store.env = env;
     r->store.driver = &hf__driver_redis;
     r->store.starts_down = true;
@@ -307,9 +298,7 @@ void hf__redis_forked(struct store *s)
 {
     struct redis *r = redis_of(s);
 
-    list_for(l, &r->nodes) {
-        struct node *n = container_of(l, struct node, in_redis);
-
+    node_for(n, r) {
         hf__stream_forked(&n->commands.stream);
         hf__stream_forked(&n->messages.stream);
     }

@@ -40,6 +40,8 @@ struct command { /* RESP, being built */
 };
 
 void hf__redis_command_begin(struct command *, size_t args);
+/* Begins it with these words, separated by spaces; so many arguments follow. */
+void hf__redis_command_words(struct command *, const char *words, size_t more);
 void hf__redis_command_arg(struct command *, const void *, size_t);
 void hf__redis_command_text(struct command *, const char *);
 void hf__redis_command_number(struct command *, int64_t);
@@ -52,6 +54,10 @@ enum { BUCKETS = 1024, SLOTS = 16384, CLIENT_ID = 16, PREFIX_MAX = 420 };
 enum { KEY_MAX = PREFIX_MAX + 16 + HF_NAME_MAX };
 
 unsigned hf__redis_bucket(const char *name, size_t len);
+static inline unsigned ticket_bucket(const struct ticket *t)
+{
+    return hf__redis_bucket(t->name, t->name_len);
+}
 unsigned hf__redis_bucket_slot(unsigned bucket);
 /* "holdfast:NS:{3f1}:l:NAME"; kind l, w, q, c. Returns the length. */
 size_t hf__redis_bucket_key(const struct redis *, char key[KEY_MAX], char kind,
@@ -76,20 +82,29 @@ struct request_type {
     /* NULL: no answer will come (the connection is lost, or there is no way to the node).
      * The request is freed afterwards. */
     void (*answer)(struct redis *, struct redis_call *, const redisReply *);
-    bool
-        /* of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT) */
-        line;
+    /* Of one bucket, by script: may be repeated elsewhere (MOVED, ASK, NOSCRIPT). */
+    bool line;
+    /* With replicas=N: does this answer grant or renew something? Then it waits for them
+     * (confirm.c). NULL: never. */
+    bool (*counts)(const redisReply *);
 };
 
 struct redis_call {
     struct link_call call;
     const struct request_type *type;
+    void *about; /* the type's own: it stays until the answer */
     unsigned bucket;
     struct node *at; /* the node it was sent to; NULL: it waits to be sent */
     int64_t sent_at; /* call.sent_at of that sending */
     bool hopped;     /* it was sent on to another node, without a pause */
     bool text;       /* send the script itself, not its name */
     bool divisible;  /* TRYAGAIN is an answer: it can be asked in parts */
+    /* While its answer waits for replicas: which, for how long, and whether the WAIT that
+     * is under way counts for it. */
+    redisReply *reply;
+    int64_t until;
+    bool counted;
+    const hf_error *unsafe; /* with the answer: too few replicas have what it grants */
 };
 
 struct conn {
@@ -97,7 +112,7 @@ struct conn {
     struct stream stream;
     struct link link;
     redisReader *reader;
-    bool messages; /* what comes while no request is unanswered is a message */
+    const struct login *login; /* as whom; it may have none */
     bool confirms; /* of messages: a subscription was sent, and will be confirmed */
     void (*greet)(struct conn *);
     void (*lost)(struct conn *); /* after every request was answered NULL; may be NULL */
@@ -105,18 +120,24 @@ struct conn {
 };
 
 void hf__redis_conn_init(struct conn *, struct node *);
-void hf__redis_conn_done(struct conn *);                   /* nothing is told */
-void hf__redis_conn_drop(struct conn *, const hf_error *); /* at the next flush */
+void hf__redis_conn_done(struct conn *); /* nothing is told */
 void hf__redis_conn_lose_all(
     struct node *); /* answers NULL to every request; before it is freed */
 void hf__redis_conn_send(struct conn *, struct redis_call *);
 void hf__redis_conn_flush(struct redis *);
-void hf__redis_conn_later(struct redis *); /* repeats what a server wanted repeated later */
-/* there was no memory: all who wait look soon */
-void hf__redis_conn_look_later(struct redis *);
+void hf__redis_conn_later(struct timer *); /* repeats what a server wanted repeated later */
 void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
 struct redis_call *hf__redis_request_new(const struct request_type *, size_t size,
                                          unsigned bucket);
+/* Makes a request and sends it: to the node of its bucket, or on this connection. Nothing
+ * is answered inside. False: no memory. */
+bool hf__redis_ask(struct redis *, const struct request_type *, void *about,
+                   unsigned bucket);
+bool hf__redis_ask_on(struct conn *, const struct request_type *, void *about);
+/* Tells the answer, and frees the request. */
+void hf__redis_request_end(struct redis *, struct redis_call *, const redisReply *);
+/* Tells that no answer will come, and that it is to be asked again. */
+void hf__redis_request_lost(struct redis *, struct redis_call *);
 /* To the node of its bucket. Nothing is answered inside; NULL soon if there is no way. */
 void hf__redis_request_send(struct redis *, struct redis_call *);
 /* EVALSHA or EVAL with so many keys and arguments to follow. */
@@ -160,6 +181,7 @@ struct node {
     struct echo echo;
     unsigned version;             /* 0x070000 */
     int64_t started_at;           /* on our clock; not after then */
+    bool counts;                  /* a WAIT is under way */
     bool always;                  /* appendfsync always */
     unsigned warned;              /* WARN_*, of this run */
     bool aof, may_look, same_run; /* of the last greeting */
@@ -179,11 +201,17 @@ void hf__redis_node_move(struct node *, const char *host, uint16_t port);
 void hf__redis_node_aim(struct node *, const char *host, uint16_t port);
 struct node *hf__redis_node_of(struct redis *, unsigned bucket); /* NULL: none that is up */
 void hf__redis_greet(struct conn *);                             /* commands */
-void hf__redis_login(struct conn *, const struct login *); /* login.c; if it has one */
+void hf__redis_login(struct conn *);                             /* login.c */
 
 /* In a cluster: messages of a slot stay at its node (SPUBLISH). Who publishes and who
  * subscribes both ask the node of the slot, so they agree while a cluster is upgraded. */
 bool hf__redis_node_sharded(const struct node *);
+
+/* What comes there while no request is unanswered is a message. */
+static inline bool conn_hears(const struct conn *conn)
+{
+    return conn == &conn->node->messages;
+}
 
 static inline bool node_up(const struct node *n) /* greeted; old requests are impossible */
 {
@@ -213,10 +241,10 @@ struct node *hf__redis_cluster_of(const struct redis *, unsigned bucket);
 /* Something that was asked about a ticket of this bucket has no answer. */
 void hf__redis_cluster_owes(struct redis *, unsigned bucket);
 void hf__redis_cluster_read(struct redis *, const redisReply *, const struct node *teller);
-void hf__redis_cluster_moved(struct redis *, unsigned slot, const char *host,
-                             uint16_t port);
-struct node *hf__redis_cluster_node(struct redis *, const char *host,
-                                    uint16_t port); /* or a new one */
+/* Where "MOVED 3999 127.0.0.1:6381", or ASK, leads; NULL: not known. No host: that of the
+ * server that says so. MOVED is believed at once. */
+struct node *hf__redis_cluster_place(struct redis *, const struct node *teller,
+                                     const char *text);
 
 /* ---- tickets and waiting --------------------------------------------------------- */
 
@@ -229,38 +257,18 @@ void hf__redis_send_renewal(struct scripted *, struct scripted_renewal *);
 bool hf__redis_echoes(struct scripted *, const struct ticket *);
 unsigned hf__redis_shard(struct scripted *, const struct ticket *);
 /* A hold ends sooner: the first that waits is told to look. NULL: nothing is done. */
-void hf__redis_tell_first(struct redis *, struct ticket *);
+void hf__redis_tell_first(struct redis *, const struct ticket *);
 void hf__redis_wait_look_all(struct redis *, int bucket); /* -1: of every bucket */
 
-/* What a script has answered to a join, a look or a renewal (confirm.c). */
-struct verdict {
-    /* one of these; each stays until the kit has its answer */
-    struct ticket *t;
-    struct wait_life *w;
-    struct scripted_renewal *k;
-    int64_t sent_at;
-    size_t n;
-    struct scripted_place *places; /* n of them; of a join: 1 */
-    struct scripted_looked look;
-    unsigned char *renewed; /* n of them */
-    /* while it waits for replicas */
-    struct list on; /* redis.unconfirmed */
-    struct node *node;
-    unsigned bucket;
-    int64_t until;
-    bool counted; /* by the WAIT that is under way */
-};
-
-/* Hands it to the kit: now, or when enough replicas have what this request has written. */
-void hf__redis_answered(struct redis *, struct verdict *, const struct redis_call *);
-void hf__redis_confirm_done(struct redis *); /* nothing is told */
+/* Ends a request whose answer, in .reply, counts on replicas: when enough of them have what
+ * it has written, or that is given up (confirm.c). */
+void hf__redis_confirm(struct redis *, struct redis_call *);
 
 void hf__redis_wake(struct conn *, const redisReply *); /* a message came */
-void hf__redis_wake_login(struct conn *, const struct login *);
 void hf__redis_wake_say(struct conn *, const char *word, const char *channel, size_t);
 void hf__redis_wake_greet(struct conn *);
 void hf__redis_wake_holder(struct redis *, const struct ticket *); /* it has been granted */
-void hf__redis_wake_holders(struct redis *);
+void hf__redis_wake_holders(struct timer *);
 void hf__redis_wake_again(struct redis *, struct node *,
                           unsigned bucket); /* it has moved there */
 /* Subscribes to the bucket's channel, then re-checks every waiter in that bucket. */
@@ -297,7 +305,6 @@ bool hf__redis_query_failed(const redisReply *);
 /* Asks; if there is no memory the core is told. */
 void hf__redis_query_send(struct redis *, const struct query_type *, struct look *,
                           struct cell *);
-void hf__redis_brief(struct redis *, struct look *);
 void hf__redis_list(struct redis *, struct look *);
 void hf__redis_follow_start(struct redis *, struct look *, struct cell *);
 void hf__redis_follow_end(struct redis *, struct look *, struct cell *);
@@ -323,13 +330,12 @@ struct redis {
     char client[CLIENT_ID + 1];
     int64_t replicas, replica_ms;
     struct scripted scripted; /* tickets, also of redlock; waiting lives */
-    struct list unconfirmed;
+    struct list unconfirmed;  /* redis_call.call.node: answers that wait for replicas */
     struct list looks, cells; /* follows: drv_node */
     struct list nodes;
     struct list dirty; /* link.on_dirty */
     struct list later; /* request.call.node */
     struct timer later_timer;
-    bool looks_owed;
     struct timer listen_timer; /* holders begin to listen: wake.c */
     struct node *one;          /* not in a cluster */
     struct node *voters[32];   /* redlock: its nodes */
@@ -352,6 +358,11 @@ struct redis {
     bool apart;  /* lines of different slots do not share a script */
     bool served; /* it has been up: a refusal may pass, and is waited out */
 };
+
+#define node_in(list) container_of(list, struct node, in_redis)
+#define node_for(n, r)                                                                     \
+    for (struct node *n = node_in((r)->nodes.next); &n->in_redis != &(r)->nodes;           \
+         n = node_in(n->in_redis.next))
 
 static inline struct redis *redis_of(struct store *s)
 {
@@ -376,6 +387,7 @@ extern const struct hf_driver hf__driver_redis;
 /* `params`: the parameters that are known, besides tls_*. */
 int hf__redis_read_opening(struct redis *, const struct url *, const char *params,
                            hf_error *);
+/* text NULL: it is not given, and *ret stays. */
 int hf__redis_read_number(const struct url *, const char *what, const char *text,
                           int64_t most, int64_t *ret, hf_error *);
 void hf__redis_close(struct store *);
@@ -391,6 +403,5 @@ void hf__redis_look(struct store *, struct look *);
 void hf__redis_cell(struct store *, struct cell *);
 void hf__redis_evict(struct store *, struct look *);
 void hf__redis_stop(struct store *, struct look *, struct cell *);
-const char *hf__redis_publish(const struct redis *);
 
 #endif

@@ -16,7 +16,7 @@ static void build(struct redis *r, const struct redis_query *k, struct command *
     hf__redis_request_script(c, &k->q, SCRIPT_CELL, 2, 6);
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', k->name, k->name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, k->q.bucket));
-    hf__redis_command_text(c, hf__redis_publish(r));
+    hf__redis_command_text(c, r->sharded ? "SPUBLISH" : "PUBLISH");
     hf__redis_command_text(c, verbs[cell->verb]);
     if (cell->if_any)
         hf__redis_command_text(c, "");

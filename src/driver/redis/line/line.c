@@ -5,6 +5,7 @@
 #include "driver/redis/redis.h"
 #include "util/bytes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +52,10 @@ struct redis_seen { /* one ticket */
 };
 
 struct reading {
-    const char *name;
-    size_t name_len;
     int64_t now_us;
     struct redis_seen *seen;
     const redisReply *holding, *waiting; /* the hashes L and W */
-    size_t n, holders, waiters;
+    size_t n;
     struct row row; /* what is the same in every row */
     int64_t earliest;
 };
@@ -165,8 +164,8 @@ static int add(struct reading *k, const redisReply *token, const redisReply *val
     if (s->expiry <= k->now_us / 1000)
         return 0; /* over: whoever changes the line next drops it */
     k->n++;
-    k->holders += holds;
-    k->waiters += !holds;
+    k->row.holders += holds;
+    k->row.waiters += !holds;
     if (holds && (k->earliest == 0 || s->expiry < k->earliest))
         k->earliest = s->expiry;
     if (holds && since(k->now_us, s->bytes + 32) > k->row.oldest_ms)
@@ -211,14 +210,12 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
 
     if (hf__owner_record_read(&rec, s->whose, s->whose_len) < 0)
         return hf__fail(err, HF_EDAMAGED, 0, NULL, "a damaged ticket");
-    memcpy(host, rec.host, rec.host_len);
-    host[rec.host_len] = '\0';
-    memcpy(note, rec.note, rec.note_len);
-    note[rec.note_len] = '\0';
+    snprintf(host, sizeof host, "%.*s", (int)rec.host_len, rec.host);
+    snprintf(note, sizeof note, "%.*s", (int)rec.note_len, rec.note);
     row.has_ticket = true;
     memcpy(row.token, s->token, HF_TOKEN);
     row.fence = s->holds ? s->order : 0;
-    row.position = s->holds ? 0 : (uint32_t)(i - k->holders + 1);
+    row.position = s->holds ? 0 : (uint32_t)(i - k->row.holders + 1);
     row.weight = (int64_t)bytes_get(s->bytes, 8);
     row.owner = rec.owner;
     row.host = host;
@@ -238,7 +235,7 @@ static int show(struct look *look, const struct reading *k, size_t i, hf_error *
 int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *reply,
                         struct look *look, int64_t *ret_next_ms, hf_error *err)
 {
-    struct reading k = { .name = name, .name_len = name_len };
+    struct reading k = { .row = { .name = name, .name_len = name_len, .oldest_ms = -1 } };
     int rc;
 
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
@@ -249,15 +246,10 @@ int hf__redis_line_rows(const char *name, size_t name_len, const redisReply *rep
     sort_fields(k.holding);
     sort_fields(k.waiting);
     k.now_us = hf__redis_reply_number(reply, 0);
-    k.row.name = name;
-    k.row.name_len = name_len;
-    k.row.oldest_ms = -1;
     k.seen = calloc((k.holding->elements + k.waiting->elements) / 2 + 1, sizeof *k.seen);
     if (!k.seen)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory");
     rc = read_all(&k, err);
-    k.row.holders = k.holders;
-    k.row.waiters = k.waiters;
     for (size_t i = 0; i < k.n && rc == 0; i++)
         rc = show(look, &k, i, err);
     *ret_next_ms = k.earliest > 0 ? k.earliest - k.now_us / 1000 : -1;

@@ -27,32 +27,17 @@ struct redis_listing {
     char prefix[];
 };
 
-struct list_request {
+struct list_batch { /* q.about: the listing */
     struct redis_call q;
-    struct redis_listing *of;
-    size_t from, n; /* of the names: of a batch */
+    size_t from, n; /* of the names */
 };
 
-static struct list_request *list_request_of(struct redis_call *q)
+static struct list_batch *batch_of(struct redis_call *q)
 {
-    return container_of(q, struct list_request, q);
+    return container_of(q, struct list_batch, q);
 }
 
 static void go_on(struct redis *, struct redis_listing *);
-
-static struct list_request *new_request(struct redis_listing *l,
-                                        const struct request_type *type, unsigned bucket)
-{
-    struct redis_call *q = hf__redis_request_new(type, sizeof(struct list_request), bucket);
-
-    if (!q) {
-        hf__listing_no_memory(&l->l);
-        return NULL;
-    }
-    list_request_of(q)->of = l;
-    l->l.open++;
-    return list_request_of(q);
-}
 
 static void failed(struct redis *r, struct redis_listing *l, const redisReply *reply)
 {
@@ -77,7 +62,7 @@ static size_t glob(char *to, const char *name, size_t len)
 
 static void build_scan(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct redis_listing *l = list_request_of(q)->of;
+    const struct redis_listing *l = q->about;
     char pattern[KEY_MAX + HF_NAME_MAX];
     size_t n = r->prefix_len;
 
@@ -86,8 +71,7 @@ static void build_scan(struct redis *r, struct redis_call *q, struct command *c)
     n += 8;
     n += glob(pattern + n, l->prefix, l->prefix_len);
     pattern[n++] = '*';
-    hf__redis_command_begin(c, 6);
-    hf__redis_command_text(c, "SCAN");
+    hf__redis_command_words(c, "SCAN", 5);
     hf__redis_command_text(c, l->cursor);
     hf__redis_command_text(c, "MATCH");
     hf__redis_command_arg(c, pattern, n);
@@ -149,7 +133,7 @@ static void scanned(struct redis *r, struct redis_listing *l)
 
 static void answer_scan(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct redis_listing *l = list_request_of(q)->of;
+    struct redis_listing *l = q->about;
 
     hf__listing_answered(&l->l);
     if (hf__redis_query_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
@@ -169,11 +153,12 @@ static void answer_scan(struct redis *r, struct redis_call *q, const redisReply 
 
 static void scan(struct redis_listing *l)
 {
-    static const struct request_type type = { build_scan, answer_scan, false };
-    struct list_request *k = new_request(l, &type, 0);
+    static const struct request_type type = { .build = build_scan, .answer = answer_scan };
 
-    if (k)
-        hf__redis_conn_send(&l->node->commands, &k->q);
+    if (hf__redis_ask_on(&l->node->commands, &type, l))
+        l->l.open++;
+    else
+        hf__listing_no_memory(&l->l);
 }
 
 static void scan_all(struct redis *r, struct redis_listing *l)
@@ -193,16 +178,17 @@ static void scan_all(struct redis *r, struct redis_listing *l)
 
 static void build_batch(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct list_request *k = list_request_of(q);
+    const struct redis_listing *l = q->about;
+    const struct list_batch *k = batch_of(q);
     char key[KEY_MAX];
 
-    if (!listing_goes_on(&k->of->l)) {
+    if (!listing_goes_on(&l->l)) {
         c->nothing = true;
         return;
     }
     hf__redis_request_script(c, q, SCRIPT_LIST, 2 * k->n, 0);
     for (size_t i = 0; i < k->n; i++) {
-        const char *name = k->of->l.names.at[k->from + i];
+        const char *name = l->l.names.at[k->from + i];
         size_t len = strlen(name);
 
         hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'l', name, len));
@@ -234,8 +220,8 @@ static void ask_batch(struct redis *, struct redis_listing *, size_t from, size_
 
 static void answer_batch(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    const struct list_request *k = list_request_of(q);
-    struct redis_listing *l = k->of;
+    const struct list_batch *k = batch_of(q);
+    struct redis_listing *l = q->about;
 
     hf__listing_answered(&l->l);
     if (k->n > 1 && hf__redis_reply_apart(r, reply)) {
@@ -255,15 +241,20 @@ static void answer_batch(struct redis *r, struct redis_call *q, const redisReply
 
 static void ask_batch(struct redis *r, struct redis_listing *l, size_t from, size_t n)
 {
-    static const struct request_type type = { build_batch, answer_batch, true };
+    static const struct request_type type = { build_batch, answer_batch, .line = true };
     const char *name = l->l.names.at[from];
-    struct list_request *k = new_request(l, &type, hf__redis_bucket(name, strlen(name)));
+    struct redis_call *q = hf__redis_request_new(&type, sizeof(struct list_batch),
+                                                 hf__redis_bucket(name, strlen(name)));
 
-    if (!k)
+    if (!q) {
+        hf__listing_no_memory(&l->l);
         return;
-    k->from = from;
-    k->n = n;
-    hf__redis_request_send(r, &k->q);
+    }
+    q->about = l;
+    batch_of(q)->from = from;
+    batch_of(q)->n = n;
+    l->l.open++;
+    hf__redis_request_send(r, q);
 }
 
 static void ask_next(struct redis *r, struct redis_listing *l)

@@ -9,19 +9,9 @@
 
 enum { SHORTENED = 4 }; /* of renew.lua */
 
-struct renew_request {
-    struct redis_call q;
-    struct scripted_renewal *k;
-};
-
-static struct renew_request *of(struct redis_call *q)
-{
-    return container_of(q, struct renew_request, q);
-}
-
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
-    struct scripted_renewal *k = of(q)->k;
+    struct scripted_renewal *k = q->about;
     size_t n = hf__scripted_trim(&r->scripted, k);
     char key[KEY_MAX];
 
@@ -46,13 +36,22 @@ static bool is_moving(const redisReply *reply)
            strncmp(reply->str, "TRYAGAIN", 8) == 0;
 }
 
+static bool has_renewed(const redisReply *reply)
+{
+    for (size_t i = 0; i < reply->elements; i++)
+        if (hf__redis_reply_number(reply, i) == RENEWED ||
+            hf__redis_reply_number(reply, i) == SHORTENED)
+            return true;
+    return false;
+}
+
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct scripted_renewal *k = of(q)->k;
+    struct scripted_renewal *k = q->about;
     unsigned char renewed[LINES_PER_SCRIPT];
-    struct verdict v = { .k = k, .sent_at = q->sent_at, .n = k->n, .renewed = renewed };
     struct env *env = r->store.env;
     hf_error err;
+    bool whole;
 
     if (k->n > 1 && (hf__redis_reply_apart(r, reply) || is_moving(reply))) {
         hf__scripted_split(&r->scripted, k);
@@ -62,41 +61,31 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         hf__redis_reply_error(r, reply, &err);
         env->log(env, HF_LOG_WARN, NULL, err.text);
     }
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != k->n) {
-        hf__scripted_renewed(&r->scripted, k, q->sent_at, NULL);
-        return;
-    }
-    for (size_t i = 0; i < k->n; i++) { /* renew.lua and the kit count alike */
+    whole = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == k->n;
+    for (size_t i = 0; whole && i < k->n; i++) { /* renew.lua and the kit count alike */
         renewed[i] = (unsigned char)hf__redis_reply_number(reply, i);
         if (renewed[i] == SHORTENED) {
             renewed[i] = RENEWED;
             hf__redis_tell_first(r, hf__scripted_holder(&r->scripted, k->holds[i].token));
         }
+        if (renewed[i] == RENEWED && q->unsafe)
+            renewed[i] = RENEWED_UNSAID;
     }
-    hf__redis_answered(r, &v, q);
+    hf__scripted_renewed(&r->scripted, k, q->sent_at, whole ? renewed : NULL);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
 {
-    static const struct request_type type = { build, answer, true };
-    struct redis *r = redis_at(s);
+    static const struct request_type type = { build, answer, true, has_renewed };
     const struct ticket *t = hf__seat_find(&s->seats, k->holds[0].token);
-    struct redis_call *q = NULL;
 
-    if (t)
-        q = hf__redis_request_new(&type, sizeof(struct renew_request),
-                                  hf__redis_bucket(t->name, t->name_len));
-    if (q) {
-        of(q)->k = k;
-        hf__redis_request_send(r, q);
-    } else {
+    if (!t || !hf__redis_ask(redis_at(s), &type, k, ticket_bucket(t)))
         hf__scripted_renewed(s, k, 0, NULL);
-    }
 }
 
 unsigned hf__redis_shard(struct scripted *s, const struct ticket *t)
 {
-    return redis_at(s)->apart ? hf__redis_bucket(t->name, t->name_len) : 0;
+    return redis_at(s)->apart ? ticket_bucket(t) : 0;
 }
 
 void hf__redis_still_there(struct redis *r, int bucket)
@@ -105,8 +94,7 @@ void hf__redis_still_there(struct redis *r, int bucket)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (!t->own.marked &&
-                (bucket < 0 || hf__redis_bucket(t->name, t->name_len) == (unsigned)bucket))
+            if (!t->own.marked && (bucket < 0 || ticket_bucket(t) == (unsigned)bucket))
                 hf__scripted_ask(&r->scripted, t);
         }
 }

@@ -7,30 +7,6 @@
 
 enum { HEAD_LEN = 34 };
 
-struct ticket_request {
-    struct redis_call q;
-    struct ticket *t;              /* join, leave: it stays until they are answered */
-    unsigned char token[HF_TOKEN]; /* amend: it may have left */
-};
-
-static struct ticket_request *of(struct redis_call *q)
-{
-    return container_of(q, struct ticket_request, q);
-}
-
-/* NULL: no memory */
-static struct redis_call *request_for(const struct request_type *type, struct ticket *t)
-{
-    struct redis_call *q = hf__redis_request_new(type, sizeof(struct ticket_request),
-                                                 hf__redis_bucket(t->name, t->name_len));
-
-    if (q) {
-        of(q)->t = t;
-        memcpy(of(q)->token, t->token, HF_TOKEN);
-    }
-    return q;
-}
-
 /* ---- joining --------------------------------------------------------------------- */
 
 /* The header of a line in which nobody else is, as far as it is known before the server's
@@ -47,7 +23,7 @@ static void build_head(unsigned char head[HEAD_LEN], const struct ticket *t)
 
 static void build_join(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct ticket *t = of(q)->t;
+    const struct ticket *t = q->about;
     const char *flags = t->try_only ? t->barge ? "tb" : "t" : t->barge ? "b" : "";
     unsigned char head[HEAD_LEN], whose[CLIENT_ID + OWNER_RECORD_MAX];
 
@@ -79,19 +55,27 @@ static void lost(struct node *by, const struct ticket *t)
         echo_lost(&by->echo, t->ttl_ms);
 }
 
+static bool is_granted(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_INTEGER;
+}
+
 static void answer_join(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct scripted_place p = { .kind = PLACE_REFUSED };
-    struct verdict v = { .t = of(q)->t, .sent_at = q->sent_at, .n = 1, .places = &p };
+    struct ticket *t = q->about;
     hf_error err;
 
     if (!reply) {
         p.kind = q->at ? PLACE_NOTHING : PLACE_UNSENT;
-        lost(q->at, of(q)->t);
+        lost(q->at, t);
+    } else if (q->unsafe) {
+        p.code = q->unsafe->code;
+        p.err = q->unsafe;
     } else if (reply->type == REDIS_REPLY_INTEGER) {
         p.kind = PLACE_HELD;
         p.fence = (uint64_t)reply->integer;
-        hf__redis_wake_holder(r, of(q)->t);
+        hf__redis_wake_holder(r, t);
     } else if (hf__redis_reply_is(reply, 0, "w")) {
         p.kind = PLACE_WAITS;
         p.stamp = hf__redis_reply_number(reply, 1);
@@ -104,25 +88,22 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
         p.code = HF_EEVICTED;
     } else {
         p.err = &err;
-        p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, of(q)->t, reply, &err)
+        p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    hf__redis_answered(r, &v, q);
+    hf__scripted_joined(&r->scripted, t, q->sent_at, &p);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }
 
 void hf__redis_send_join(struct scripted *s, struct ticket *t)
 {
-    static const struct request_type type = { build_join, answer_join, true };
-    struct redis_call *q = request_for(&type, t);
+    static const struct request_type type = { build_join, answer_join, true, is_granted };
     hf_error err;
     struct scripted_place p = { .kind = PLACE_REFUSED, .code = HF_ENOMEM, .err = &err };
 
-    if (q) {
-        hf__redis_request_send(redis_at(s), q);
+    if (hf__redis_ask(redis_at(s), &type, t, ticket_bucket(t)))
         return;
-    }
     hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a request");
     hf__scripted_joined(s, t, 0, &p);
 }
@@ -131,7 +112,7 @@ void hf__redis_send_join(struct scripted *s, struct ticket *t)
 
 static void build_leave(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct ticket *t = of(q)->t;
+    const struct ticket *t = q->about;
 
     hf__redis_line_script(r, c, q, SCRIPT_LEAVE, t->name, t->name_len,
                           t->keep_ms > 0 ? 2 : 1);
@@ -142,7 +123,7 @@ static void build_leave(struct redis *r, struct redis_call *q, struct command *c
 
 static void answer_leave(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    hf__scripted_left(&r->scripted, of(q)->t,
+    hf__scripted_left(&r->scripted, q->about,
                       !reply                               ? LEFT_NOTHING
                       : reply->type != REDIS_REPLY_INTEGER ? LEFT_UNKNOWN
                       : reply->integer == 1                ? LEFT_OUT
@@ -151,21 +132,28 @@ static void answer_leave(struct redis *r, struct redis_call *q, const redisReply
 
 void hf__redis_send_leave(struct scripted *s, struct ticket *t)
 {
-    static const struct request_type type = { build_leave, answer_leave, true };
-    struct redis_call *q = request_for(&type, t);
+    static const struct request_type type = { build_leave, answer_leave, .line = true };
 
-    if (q)
-        hf__redis_request_send(redis_at(s), q);
-    else
+    if (!hf__redis_ask(redis_at(s), &type, t, ticket_bucket(t)))
         hf__scripted_left(s, t, LEFT_UNKNOWN);
 }
 
 bool hf__redis_echoes(struct scripted *s, const struct ticket *t)
 {
     struct redis *r = redis_at(s);
-    const struct node *n = hf__redis_node_of(r, hf__redis_bucket(t->name, t->name_len));
+    const struct node *n = hf__redis_node_of(r, ticket_bucket(t));
 
     return n && redis_now(r) < n->echo.until;
+}
+
+struct amend_request {
+    struct redis_call q;
+    unsigned char token[HF_TOKEN]; /* the ticket may have left */
+};
+
+static struct amend_request *of(struct redis_call *q)
+{
+    return container_of(q, struct amend_request, q);
 }
 
 static void build_amend(struct redis *r, struct redis_call *q, struct command *c)
@@ -196,28 +184,38 @@ static void answer_amend(struct redis *r, struct redis_call *q, const redisReply
                                                : HF_ELOST);
 }
 
+/* With the text of the script, if nobody may be there to read a NOSCRIPT. False: no memory
+ */
+static bool amend(struct redis *r, const struct request_type *type, const struct ticket *t,
+                  bool text)
+{
+    struct redis_call *q =
+        hf__redis_request_new(type, sizeof(struct amend_request), ticket_bucket(t));
+
+    if (!q)
+        return false;
+    memcpy(of(q)->token, t->token, HF_TOKEN);
+    q->text = text;
+    hf__redis_request_send(r, q);
+    return true;
+}
+
 void hf__redis_amend(struct store *s, struct ticket *t)
 {
-    static const struct request_type type = { build_amend, answer_amend, true };
-    struct redis_call *q = request_for(&type, t);
+    static const struct request_type type = { build_amend, answer_amend, .line = true };
 
-    if (q)
-        hf__redis_request_send(redis_of(s), q);
-    else
+    if (!amend(redis_of(s), &type, t, false))
         ev_amended(t, HF_ENOMEM);
 }
 
-/* By amending nothing; with the text of the script, because nobody may be there to read a
- * NOSCRIPT. If it is lost, who waits finds out by its safety look. */
-void hf__redis_tell_first(struct redis *r, struct ticket *t)
+/* By amending nothing. If it is lost, who waits finds out by its safety look. */
+void hf__redis_tell_first(struct redis *r, const struct ticket *t)
 {
-    static const struct request_type type = { build_amend, hf__redis_answer_ignored, true };
-    struct redis_call *q = t ? request_for(&type, t) : NULL;
+    static const struct request_type type = { build_amend, hf__redis_answer_ignored,
+                                              .line = true };
 
-    if (q) {
-        q->text = true;
-        hf__redis_request_send(r, q);
-    }
+    if (t)
+        amend(r, &type, t, true);
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */

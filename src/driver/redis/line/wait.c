@@ -1,21 +1,11 @@
 /* wait.c: the safety look: how it is asked, and what wait.lua answers. */
 #include "driver/redis/redis.h"
 
-enum { LOST = 0, REVOKED = 1 }; /* of wait.lua */
-
-struct look_request {
-    struct redis_call q;
-    struct wait_life *w; /* it stays until the look is answered */
-};
-
-static struct look_request *of(struct redis_call *q)
-{
-    return container_of(q, struct look_request, q);
-}
+enum { LOST = 0, REVOKED = 1, FIXED = 3 }; /* of wait.lua */
 
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct wait_life *w = of(q)->w;
+    const struct wait_life *w = q->about;
 
     hf__redis_line_script(r, c, q, SCRIPT_WAIT, w->name, w->name_len, 2 + w->n);
     hf__redis_command_arg(c, r->client, CLIENT_ID);
@@ -24,53 +14,64 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
         hf__redis_command_arg(c, w->tokens[i], HF_TOKEN);
 }
 
-static void read_place(struct scripted_place *p, int64_t state)
+/* unsafe: why a grant is given back; NULL: it is not. */
+static struct scripted_place read_place(int64_t state, const hf_error *unsafe)
 {
-    p->kind = state < 0          ? PLACE_WAITS
-              : state == LOST    ? PLACE_LOST
-              : state == REVOKED ? PLACE_REFUSED
-                                 : PLACE_HELD;
-    p->code = HF_EEVICTED;
-    p->err = NULL;
-    p->position = state < 0 ? (uint32_t)-state : 0;
-    p->fence = state > 0 ? (uint64_t)state : 0;
+    struct scripted_place p = { .kind = PLACE_LOST };
+
+    if (state < 0) {
+        p.kind = PLACE_WAITS;
+        p.position = (uint32_t)-state;
+    } else if (state == REVOKED || (state != LOST && unsafe)) {
+        p.kind = PLACE_REFUSED;
+        p.code = state == REVOKED ? HF_EEVICTED : unsafe->code;
+        p.err = state == REVOKED ? NULL : unsafe;
+    } else if (state != LOST) {
+        p.kind = PLACE_HELD;
+        p.fence = (uint64_t)state;
+    }
+    return p;
+}
+
+static bool has_grant(const redisReply *reply)
+{
+    for (size_t i = FIXED; i < reply->elements; i++)
+        if (hf__redis_reply_number(reply, i) > REVOKED)
+            return true;
+    return false;
 }
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct wait_life *w = of(q)->w;
+    struct wait_life *w = q->about;
     struct scripted_place places[WAIT_CHUNK];
-    struct verdict v = { .w = w, .sent_at = q->sent_at, .n = w->n, .places = places };
-    struct scripted_looked refused = { 0 };
+    struct scripted_looked l = { .places = places };
     hf_error err;
 
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 + w->n) {
-        refused.code = reply ? hf__redis_reply_error(r, reply, &err) : 0;
-        refused.err = &err;
-        hf__scripted_looked(&r->scripted, w, q->sent_at, reply ? &refused : NULL);
-        return;
+    if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == FIXED + w->n) {
+        l.stamp = hf__redis_reply_number(reply, 0);
+        l.renewed = l.stamp > 0;
+        l.count = (size_t)hf__redis_reply_number(reply, 1);
+        l.recheck_ms = hf__redis_reply_number(reply, 2);
+        for (size_t i = 0; i < w->n; i++)
+            places[i] = read_place(hf__redis_reply_number(reply, FIXED + i), q->unsafe);
+    } else if (reply) {
+        l.code = hf__redis_reply_error(r, reply, &err);
+        l.err = &err;
     }
-    v.look.stamp = hf__redis_reply_number(reply, 0);
-    v.look.renewed = v.look.stamp > 0;
-    v.look.count = (size_t)hf__redis_reply_number(reply, 1);
-    v.look.recheck_ms = hf__redis_reply_number(reply, 2);
-    for (size_t i = 0; i < w->n; i++)
-        read_place(&places[i], hf__redis_reply_number(reply, 3 + i));
-    hf__redis_answered(r, &v, q);
+    hf__scripted_looked(&r->scripted, w, q->sent_at, reply ? &l : NULL);
 }
 
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)
 {
-    static const struct request_type type = { build, answer, true };
-    struct redis_call *q = hf__redis_request_new(&type, sizeof(struct look_request),
-                                                 hf__redis_bucket(w->name, w->name_len));
+    static const struct request_type type = { build, answer, true, has_grant };
+    unsigned bucket = hf__redis_bucket(w->name, w->name_len);
+    struct node *n = hf__redis_node_of(redis_at(s), bucket);
 
-    if (q) {
-        of(q)->w = w;
-        hf__redis_request_send(redis_at(s), q);
+    if (hf__redis_ask(redis_at(s), &type, w, bucket))
         return;
-    }
-    hf__redis_conn_look_later(redis_at(s)); /* what a message said does not come again */
+    if (n) /* what a message said does not come again; after UP all is asked again */
+        hf__redis_node_fail(n, HF_ENOMEM, "no memory for a request");
     hf__scripted_looked(s, w, 0, NULL);
 }
 

@@ -20,11 +20,6 @@
 
 enum { ENTRY = 1 + HF_TOKEN + 8 + 8, HOLDERS_LISTEN_US = 500000, HOLDERS_LOOK_MOST = 1000 };
 
-const char *hf__redis_publish(const struct redis *r)
-{
-    return r->sharded ? "SPUBLISH" : "PUBLISH";
-}
-
 static bool is_cluster(const struct redis *r)
 {
     return r->topology == TOPOLOGY_CLUSTER;
@@ -38,12 +33,11 @@ void hf__redis_wake_say(struct conn *conn, const char *word, const char *channel
     struct redis *r = conn->node->redis;
     struct command *c = &r->command;
 
-    if (!link_open(&conn->link) || !conn->messages)
+    if (!link_open(&conn->link))
         return;
     c->len = 0;
     c->failed = false;
-    hf__redis_command_begin(c, 2);
-    hf__redis_command_text(c, word);
+    hf__redis_command_words(c, word, 1);
     hf__redis_command_arg(c, channel, len);
     conn->confirms = true;
     if (c->failed || hf__stream_write(&conn->stream, c->buf, c->len) < 0)
@@ -67,18 +61,11 @@ static void subscribe(struct redis *r, struct node *n, unsigned bucket)
                        name, own_channel(r, name, bucket));
 }
 
-void hf__redis_wake_login(struct conn *conn, const struct login *as)
-{
-    hf__redis_login(conn, as);
-    conn->messages = true;
-}
-
 void hf__redis_wake_greet(struct conn *conn)
 {
     struct node *n = conn->node;
     struct redis *r = n->redis;
 
-    hf__redis_wake_login(conn, &r->open.login);
     if (!is_cluster(r))
         subscribe(r, n, 0);
     for (unsigned b = 0; is_cluster(r) && b < BUCKETS; b++)
@@ -120,19 +107,22 @@ void hf__redis_wake_holder(struct redis *r, const struct ticket *t)
     struct env *env = r->store.env;
 
     if (!timer_armed(&r->listen_timer) &&
-        !is_heard(r, is_cluster(r) ? hf__redis_bucket(t->name, t->name_len) : 0))
+        !is_heard(r, is_cluster(r) ? ticket_bucket(t) : 0))
         env->timer(env, &r->listen_timer, env->now(env) + HOLDERS_LISTEN_US);
 }
 
-void hf__redis_wake_holders(struct redis *r)
+void hf__redis_wake_holders(struct timer *timer)
 {
+    struct redis *r = container_of(timer, struct redis, listen_timer);
+
     for (size_t i = 0; i <= r->scripted.seats.mask; i++)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
 
             if (t->life == &t->own)
-                hf__redis_wake_listen(r, hf__redis_bucket(t->name, t->name_len));
+                hf__redis_wake_listen(r, ticket_bucket(t));
         }
+    hf__redis_conn_flush(r);
 }
 
 void hf__redis_wake_channel(struct redis *r, unsigned bucket, const char *channel,
@@ -233,7 +223,7 @@ void hf__redis_wake(struct conn *conn, const redisReply *reply)
     if (reply->type == REDIS_REPLY_ERROR) {
         hf__redis_reply_error(r, reply, &err);
         r->store.env->log(r->store.env, HF_LOG_WARN, NULL, err.text);
-        hf__redis_conn_drop(conn, &err);
+        hf__link_break(&conn->link, &err);
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||

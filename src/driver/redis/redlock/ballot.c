@@ -137,7 +137,7 @@ static void note_mark(struct redis *r, const struct ballot *k, const redisReply 
 
 static void answer(struct redis *, struct redis_call *, const redisReply *);
 
-static const struct request_type type = { build, answer, true };
+static const struct request_type type = { build, answer, .line = true };
 
 /* Not if the key is of another type: then it is not ours. The bid may be gone: a majority
  * that let it go is enough for that. */
@@ -317,7 +317,8 @@ static void build_news(struct redis *r, struct redis_call *q, struct command *c)
 
 static void publish(struct conn *conn, unsigned i, const char *channel, size_t len)
 {
-    static const struct request_type news = { build_news, hf__redis_answer_ignored, false };
+    static const struct request_type news = { .build = build_news,
+                                              .answer = hf__redis_answer_ignored };
     struct redis_call *q = hf__redis_request_new(&news, sizeof(struct news) + len, i);
 
     if (!q)

@@ -176,7 +176,7 @@ static void answer(struct redis *, struct redis_call *, const redisReply *);
 
 static void send(struct sight *s, unsigned i, const char *value)
 {
-    static const struct request_type type = { build, answer, true };
+    static const struct request_type type = { build, answer, .line = true };
     struct redis *r = s->redis;
     struct node *n = hf__redis_node_of(r, i);
     char key[KEY_MAX];

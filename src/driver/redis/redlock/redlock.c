@@ -237,7 +237,6 @@ static void hears_greets(struct conn *conn)
 {
     struct redis *r = conn->node->redis;
 
-    hf__redis_wake_login(conn, &conn->node->redis->open.login);
     for (size_t i = 0; i <= r->scripted.seats.mask; i++)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);

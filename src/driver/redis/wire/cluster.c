@@ -42,6 +42,7 @@
  * subscribed to again by repeat(), for every node with a bucket that owed. */
 #include "driver/redis/redis.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,15 +75,14 @@ void hf__redis_cluster_ask_later(struct redis *r)
         env->timer(env, &r->cluster->again, env->now(env) + AGAIN_US);
 }
 
-struct node *hf__redis_cluster_node(struct redis *r, const char *host, uint16_t port)
+/* It, or a new one; NULL: no memory. */
+static struct node *node_at(struct redis *r, const char *host, uint16_t port)
 {
     struct node *n;
 
-    list_for(l, &r->nodes) {
-        n = container_of(l, struct node, in_redis);
-        if (n->port == port && strcmp(n->host, host) == 0)
-            return n;
-    }
+    node_for(old, r)
+        if (old->port == port && strcmp(old->host, host) == 0)
+            return old;
     n = hf__redis_node_new(r, host, port, NULL);
     if (n)
         hf__link_start(&n->commands.link);
@@ -114,8 +114,7 @@ static struct node *entry_node(struct redis *r, const redisReply *e,
             : teller->host;
     long long port = master->element[1]->integer;
 
-    return port > 0 && port < 65536 ? hf__redis_cluster_node(r, host, (uint16_t)port)
-                                    : NULL;
+    return port > 0 && port < 65536 ? node_at(r, host, (uint16_t)port) : NULL;
 }
 
 struct node *hf__redis_cluster_of(const struct redis *r, unsigned bucket)
@@ -152,8 +151,8 @@ void hf__redis_cluster_read(struct redis *r, const redisReply *reply,
 
     for (unsigned b = 0; b < BUCKETS; b++)
         was[b] = hf__redis_cluster_of(r, b);
-    list_for(l, &r->nodes)
-        container_of(l, struct node, in_redis)->wanted = false;
+    node_for(n, r)
+        n->wanted = false;
     for (size_t i = 0; i < reply->elements; i++) {
         const redisReply *e = reply->element[i];
         struct node *n = slots_entry(e) ? entry_node(r, e, teller) : NULL;
@@ -183,7 +182,7 @@ static bool drop_unwanted(struct redis *r, const struct node *teller)
     bool left = false;
 
     list_for_safe(l, &r->nodes) {
-        struct node *n = container_of(l, struct node, in_redis);
+        struct node *n = node_in(l);
 
         if (n->wanted || n == teller)
             continue;
@@ -202,23 +201,17 @@ static bool drop_unwanted(struct redis *r, const struct node *teller)
 
 static bool all_tried(const struct redis *r)
 {
-    list_for(l, &r->nodes) {
-        const struct node *n = container_of(l, struct node, in_redis);
-
+    node_for(n, r)
         if (n->wanted && !node_up(n) && !n->tried)
             return false;
-    }
     return true;
 }
 
 static bool any_away(const struct redis *r)
 {
-    list_for(l, &r->nodes) {
-        const struct node *n = container_of(l, struct node, in_redis);
-
+    node_for(n, r)
         if (n->wanted && !node_up(n))
             return true;
-    }
     for (unsigned b = 0; b < BUCKETS; b++)
         if (!hf__redis_cluster_of(r, b))
             return true;
@@ -229,12 +222,9 @@ bool hf__redis_cluster_up(const struct redis *r)
 {
     if (!r->cluster || !r->cluster->loaded || (!r->up && !all_tried(r)))
         return false;
-    list_for(l, &r->nodes) {
-        const struct node *n = container_of(l, struct node, in_redis);
-
+    node_for(n, r)
         if (n->wanted && node_up(n))
             return true;
-    }
     return false;
 }
 
@@ -254,7 +244,7 @@ static bool is_owed(struct redis *r, unsigned bucket)
 
 static bool concerns(struct store *s, const struct ticket *t)
 {
-    return is_owed(redis_of(s), hf__redis_bucket(t->name, t->name_len));
+    return is_owed(redis_of(s), ticket_bucket(t));
 }
 
 /* A node or a map has come. */
@@ -265,8 +255,7 @@ static void repeat(struct redis *r)
     hf__redis_state(r, NULL);
     if (!r->up)
         return;
-    list_for(l, &r->nodes) {
-        struct node *n = container_of(l, struct node, in_redis);
+    node_for(n, r) {
         bool owed = false;
 
         for (unsigned b = 0; b < BUCKETS && !owed; b++)
@@ -284,23 +273,16 @@ static void repeat(struct redis *r)
 
 /* ---- the question ---------------------------------------------------------------- */
 
-struct question {
-    struct redis_call q;
-    struct node *teller;
-};
-
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
-    hf__redis_command_begin(c, 2);
-    hf__redis_command_text(c, "CLUSTER");
-    hf__redis_command_text(c, "SLOTS");
+    hf__redis_command_words(c, "CLUSTER SLOTS", 0);
 }
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct node *teller = container_of(q, struct question, q)->teller;
+    struct node *teller = q->at;
     struct cluster *c = r->cluster;
     hf_error err;
 
@@ -333,24 +315,20 @@ static struct node *next_teller(struct redis *r)
 {
     unsigned n = 0, turn;
 
-    list_for(l, &r->nodes)
-        n += node_up(container_of(l, struct node, in_redis));
+    node_for(node, r)
+        n += node_up(node);
     if (n == 0)
         return NULL;
     turn = r->cluster->turn++ % n;
-    list_for(l, &r->nodes) {
-        struct node *node = container_of(l, struct node, in_redis);
-
+    node_for(node, r)
         if (node_up(node) && turn-- == 0)
             return node;
-    }
     return NULL;
 }
 
 static void ask(struct redis *r)
 {
-    static const struct request_type type = { build, answer, false };
-    struct redis_call *q;
+    static const struct request_type type = { .build = build, .answer = answer };
     struct node *teller;
 
     if (r->cluster->asked) {
@@ -360,14 +338,9 @@ static void ask(struct redis *r)
     teller = next_teller(r);
     if (!teller)
         return; /* the next that is greeted is asked */
-    q = hf__redis_request_new(&type, sizeof(struct question), 0);
-    if (!q) {
+    r->cluster->asked = hf__redis_ask_on(&teller->commands, &type, NULL);
+    if (!r->cluster->asked)
         hf__redis_cluster_ask_later(r);
-        return;
-    }
-    container_of(q, struct question, q)->teller = teller;
-    r->cluster->asked = true;
-    hf__redis_conn_send(&teller->commands, q);
 }
 
 void hf__redis_cluster_ready(struct node *n)
@@ -384,13 +357,8 @@ void hf__redis_cluster_ready(struct node *n)
     repeat(r);
 }
 
-void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
-                             uint16_t port)
+static void slot_moved(struct redis *r, unsigned slot, struct node *n)
 {
-    struct node *n = hf__redis_cluster_node(r, host, port);
-
-    if (!n)
-        return;
     n->wanted = true;
     if (r->cluster->slots[slot] != n) {
         r->cluster->slots[slot] = n;
@@ -401,6 +369,28 @@ void hf__redis_cluster_moved(struct redis *r, unsigned slot, const char *host,
     hf__redis_cluster_ask_later(r);
 }
 
+struct node *hf__redis_cluster_place(struct redis *r, const struct node *teller,
+                                     const char *text)
+{
+    char word[8], place[256], *colon;
+    struct node *n = NULL;
+    unsigned slot;
+    long port = 0;
+
+    if (sscanf(text, "%7s %u %255s", word, &slot, place) == 3 && slot < SLOTS &&
+        (colon = strrchr(place, ':')) != NULL) {
+        port = strtol(colon + 1, NULL, 10);
+        *colon = '\0';
+    }
+    if (port > 0 && port < 65536)
+        n = node_at(r, place[0] ? place : teller->host, (uint16_t)port);
+    if (!n)
+        hf__redis_cluster_ask_later(r);
+    else if (strcmp(word, "MOVED") == 0)
+        slot_moved(r, slot, n);
+    return n;
+}
+
 int hf__redis_cluster_start(struct redis *r, hf_error *err)
 {
     r->cluster = calloc(1, sizeof *r->cluster);
@@ -409,7 +399,7 @@ int hf__redis_cluster_start(struct redis *r, hf_error *err)
     r->cluster->redis = r;
     timer_init(&r->cluster->again, fired);
     for (size_t i = 0; i < r->open.nhosts; i++)
-        if (!hf__redis_cluster_node(r, r->open.hosts[i].host, r->open.hosts[i].port))
+        if (!node_at(r, r->open.hosts[i].host, r->open.hosts[i].port))
             return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
     return 0;
 }

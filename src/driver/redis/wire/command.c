@@ -64,6 +64,21 @@ void hf__redis_command_arg(struct command *c, const void *bytes, size_t n)
     c->len += n + 2;
 }
 
+void hf__redis_command_words(struct command *c, const char *words, size_t more)
+{
+    size_t n = 1;
+
+    for (const char *p = words; (p = strchr(p, ' ')) != NULL; p++)
+        n++;
+    hf__redis_command_begin(c, n + more);
+    for (; n > 0; n--) {
+        size_t len = strcspn(words, " ");
+
+        hf__redis_command_arg(c, words, len);
+        words += len + 1;
+    }
+}
+
 void hf__redis_command_text(struct command *c, const char *text)
 {
     hf__redis_command_arg(c, text, strlen(text));

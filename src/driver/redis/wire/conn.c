@@ -109,10 +109,18 @@ struct redis_call *hf__redis_request_new(const struct request_type *type, size_t
     return q;
 }
 
-static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
+void hf__redis_request_end(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     q->type->answer(r, q, reply);
+    freeReplyObject(q->reply);
     free(q);
+}
+
+void hf__redis_request_lost(struct redis *r, struct redis_call *q)
+{
+    if (r->cluster && q->type->line)
+        hf__redis_cluster_owes(r, q->bucket);
+    hf__redis_request_end(r, q, NULL);
 }
 
 void hf__redis_request_script(struct command *c, const struct redis_call *q,
@@ -142,13 +150,36 @@ void hf__redis_conn_send(struct conn *conn, struct redis_call *q)
 void hf__redis_request_send(struct redis *r, struct redis_call *q)
 {
     struct node *node = hf__redis_node_of(r, q->bucket);
-    struct node *any = container_of(list_first(&r->nodes), struct node, in_redis);
+    struct node *any = node_in(list_first(&r->nodes));
 
     q->at = NULL;
     if (node)
         hf__redis_conn_send(&node->commands, q);
     else
         hf__link_refuse(&any->commands.link, &q->call);
+}
+
+bool hf__redis_ask(struct redis *r, const struct request_type *type, void *about,
+                   unsigned bucket)
+{
+    struct redis_call *q = hf__redis_request_new(type, sizeof *q, bucket);
+
+    if (q) {
+        q->about = about;
+        hf__redis_request_send(r, q);
+    }
+    return q != NULL;
+}
+
+bool hf__redis_ask_on(struct conn *conn, const struct request_type *type, void *about)
+{
+    struct redis_call *q = hf__redis_request_new(type, sizeof *q, 0);
+
+    if (q) {
+        q->about = about;
+        hf__redis_conn_send(conn, q);
+    }
+    return q != NULL;
 }
 
 void hf__redis_conn_flush(struct redis *r)
@@ -169,26 +200,15 @@ static void send_later(struct redis *r, struct redis_call *q)
     list_push(&r->later, &q->call.node);
 }
 
-void hf__redis_conn_look_later(struct redis *r)
+void hf__redis_conn_later(struct timer *t)
 {
-    struct env *env = r->store.env;
-
-    r->looks_owed = true;
-    env->timer(env, &r->later_timer, redis_now(r) + LATER_US);
-}
-
-void hf__redis_conn_later(struct redis *r)
-{
+    struct redis *r = container_of(t, struct redis, later_timer);
     struct list todo, *n;
-    bool owed = r->looks_owed;
 
-    r->looks_owed = false;
     list_init(&todo);
     list_splice(&todo, &r->later);
     while ((n = list_pop(&todo)) != NULL)
         hf__redis_request_send(r, container_of(n, struct redis_call, call.node));
-    if (owed)
-        hf__redis_wait_look_all(r, -1);
     hf__redis_conn_flush(r);
 }
 
@@ -197,74 +217,29 @@ void hf__redis_conn_later_lost(struct redis *r)
     struct list *n;
 
     while ((n = list_pop(&r->later)) != NULL)
-        answer(r, container_of(n, struct redis_call, call.node), NULL);
+        hf__redis_request_end(r, container_of(n, struct redis_call, call.node), NULL);
 }
 
-/* "MOVED 3999 127.0.0.1:6381"; the host may be empty: that of the server that says so. */
-static bool parse_place(const struct conn *conn, const char *text, unsigned *slot,
-                        char host[256], uint16_t *port)
-{
-    const char *place = strchr(text, ' '), *colon = strrchr(text, ':');
-    unsigned long number;
-    size_t n;
-
-    if (!place || !colon || sscanf(place, "%u", slot) != 1 || *slot >= SLOTS)
-        return false;
-    place = strchr(place + 1, ' ');
-    number = strtoul(colon + 1, NULL, 10);
-    if (!place || colon < place || number == 0 || number > 65535)
-        return false;
-    n = (size_t)(colon - ++place);
-    if (n >= 256)
-        return false;
-    if (n == 0)
-        snprintf(host, 256, "%s", conn->node->host ? conn->node->host : "");
-    else
-        snprintf(host, 256, "%.*s", (int)n, place);
-    *port = (uint16_t)number;
-    return true;
-}
-
+/* The next command may touch a slot that is on its way here. */
 static void build_asking(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)r;
     (void)q;
-    hf__redis_command_begin(c, 1);
-    hf__redis_command_text(c, "ASKING");
-}
-
-/* The next command may touch a slot that is on its way here. */
-static bool send_asking(struct conn *conn)
-{
-    static const struct request_type asking = { build_asking, hf__redis_answer_ignored,
-                                                false };
-    struct redis_call *q = hf__redis_request_new(&asking, sizeof *q, 0);
-
-    if (q)
-        hf__redis_conn_send(conn, q);
-    return q != NULL;
+    hf__redis_command_words(c, "ASKING", 0);
 }
 
 /* The first redirection is followed at once, the next after a pause, and so on, for as long
  * as it takes: two nodes may name each other while a slot is being handed over. */
 static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisReply *reply)
 {
+    static const struct request_type asking = { .build = build_asking,
+                                                .answer = hf__redis_answer_ignored };
     struct redis *r = conn->node->redis;
+    struct node *node = hf__redis_cluster_place(r, conn->node, reply->str);
     bool ask = starts(reply, "ASK ");
-    struct node *node = NULL;
-    char host[256];
-    unsigned slot;
-    uint16_t port;
 
-    if (!parse_place(conn, reply->str, &slot, host, &port)) {
-        hf__redis_cluster_ask_later(r);
-    } else {
-        if (!ask)
-            hf__redis_cluster_moved(r, slot, host, port);
-        node = hf__redis_cluster_node(r, host, port);
-    }
-    q->hopped =
-        !q->hopped && node && node_up(node) && (!ask || send_asking(&node->commands));
+    q->hopped = !q->hopped && node && node_up(node) &&
+                (!ask || hf__redis_ask_on(&node->commands, &asking, NULL));
     if (q->hopped)
         hf__redis_conn_send(&node->commands, q);
     else
@@ -313,6 +288,17 @@ static void take_message(struct conn *conn, const redisReply *reply)
     conn->message(conn, reply);
 }
 
+/* What it grants may have to wait for replicas. */
+static void finish(struct redis *r, struct redis_call *q, redisReply *reply)
+{
+    q->reply = reply;
+    if (r->replicas > 0 && q->type->counts && q->type->counts(reply))
+        hf__redis_confirm(r, q);
+    else
+        hf__redis_request_end(r, q, reply);
+}
+
+/* The reply is its own from now on. */
 static void take(struct conn *conn, redisReply *reply)
 {
     struct redis *r = conn->node->redis;
@@ -320,22 +306,25 @@ static void take(struct conn *conn, redisReply *reply)
     struct redis_call *q = c ? container_of(c, struct redis_call, call) : NULL;
     hf_error err;
 
-    if (!q && conn->messages) {
+    if (!q && conn_hears(conn)) {
         take_message(conn, reply);
     } else if (!q) { /* "ERR max number of clients reached" comes before any command is read
                       */
         hf__redis_reply_error(r, reply, &err);
-        hf__redis_conn_drop(conn, &err);
+        hf__link_break(&conn->link, &err);
     } else if (reply->type == REDIS_REPLY_ERROR && q->type->line &&
                as_good_as_gone(reply)) {
         hf__redis_reply_error(r, reply, &err);
         err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
-        hf__redis_conn_drop(conn, &err); /* it stays unanswered */
+        hf__link_break(&conn->link, &err); /* it stays unanswered */
     } else {
         hf__link_answered(&conn->link);
-        if (!repeated(conn, q, reply))
-            answer(r, q, reply);
+        if (!repeated(conn, q, reply)) {
+            finish(r, q, reply);
+            return;
+        }
     }
+    freeReplyObject(reply);
 }
 
 /* ---- the transport --------------------------------------------------------------- */
@@ -365,7 +354,6 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
         if (!reply)
             break;
         take(conn, reply);
-        freeReplyObject(reply);
     }
     hf__redis_conn_flush(conn->node->redis);
 }
@@ -390,7 +378,7 @@ static int open_stream(struct link *k, int64_t ms, hf_error *err)
                                 .tls_context = r->open.tls_context,
                                 .shown = node->shown };
 
-    conn->messages = conn->confirms = false;
+    conn->confirms = false;
     conn->reader = redisReaderCreate();
     if (!conn->reader || (!node->host && !node->path)) /* no memory for its name */
         return hf__fail(err, HF_ENOMEM, 0, node->shown, "no memory for a connection");
@@ -446,8 +434,9 @@ static void greet(struct link *k)
 {
     struct conn *conn = conn_at(k);
 
+    hf__redis_login(conn);
     conn->greet(conn);
-    if (conn->messages && !conn->confirms && link_open(k))
+    if (conn_hears(conn) && !conn->confirms && link_open(k))
         hf__link_up(k); /* there is nothing to hear, so far */
 }
 
@@ -468,12 +457,8 @@ static void down(struct link *k, const hf_error *err)
 
 static void unanswered(struct link *k, struct link_call *c)
 {
-    struct redis *r = conn_at(k)->node->redis;
-    struct redis_call *q = container_of(c, struct redis_call, call);
-
-    if (r->cluster && q->type->line)
-        hf__redis_cluster_owes(r, q->bucket);
-    answer(r, q, NULL);
+    hf__redis_request_lost(conn_at(k)->node->redis,
+                           container_of(c, struct redis_call, call));
 }
 
 static void lost(struct link *k, const hf_error *err)
@@ -486,11 +471,6 @@ static void lost(struct link *k, const hf_error *err)
 static const struct link_events events = { limit_ms, greet, down, unanswered, lost };
 
 /* ---- life ------------------------------------------------------------------------ */
-
-void hf__redis_conn_drop(struct conn *conn, const hf_error *err)
-{
-    hf__link_break(&conn->link, err);
-}
 
 /* The node is not needed any more. */
 void hf__redis_conn_lose_all(struct node *node)
@@ -513,6 +493,7 @@ void hf__redis_conn_init(struct conn *conn, struct node *node)
     struct redis *r = node->redis;
 
     conn->node = node;
+    conn->login = &r->open.login;
     hf__stream_init(&conn->stream, r->store.env, &stream_events);
     hf__link_init(&conn->link, r->store.env, &transport, &events, &r->dirty,
                   r->open.connect_ms);

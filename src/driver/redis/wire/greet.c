@@ -20,56 +20,9 @@ enum stage { SELECT, SETNAME, ID, INFO, FSYNC, KNOWS, MINIMUM, SAVE, KILL, LOAD 
 
 struct greeting {
     struct redis_call q;
-    struct node *node;
     enum stage stage;
-    enum script_id script; /* LOAD */
+    const struct script *script; /* LOAD */
 };
-
-enum { WORDS = 4 };
-static const char *const plain[][WORDS] = {
-    [SETNAME] = { "CLIENT", "SETNAME", "holdfast" },
-    [ID] = { "CLIENT", "ID" },
-    [INFO] = { "INFO" },
-    [FSYNC] = { "CONFIG", "GET", "appendfsync" },
-    [KNOWS] = { "COMMAND", "INFO", "DELIFEQ", "DELEX" }, /* Valkey 9.0, Redis 8.4 */
-    [MINIMUM] = { "CONFIG", "GET", "min-replicas-to-write" },
-    [SAVE] = { "CONFIG", "GET", "save" },
-};
-
-static void build(struct redis *r, struct redis_call *q, struct command *c)
-{
-    const struct greeting *g = container_of(q, struct greeting, q);
-    size_t n = 0;
-
-    switch (g->stage) {
-    case SELECT:
-        hf__redis_command_begin(c, 2);
-        hf__redis_command_text(c, "SELECT");
-        hf__redis_command_number(c, r->db);
-        break;
-    case LOAD:
-        hf__redis_command_begin(c, 3);
-        hf__redis_command_text(c, "SCRIPT");
-        hf__redis_command_text(c, "LOAD");
-        hf__redis_command_arg(c, hf__redis_scripts[g->script].text,
-                              hf__redis_scripts[g->script].len);
-        break;
-    case KILL:
-        hf__redis_command_begin(c, 4);
-        hf__redis_command_text(c, "CLIENT");
-        hf__redis_command_text(c, "KILL");
-        hf__redis_command_text(c, "ID");
-        hf__redis_command_number(c, g->node->old_id);
-        break;
-    default:
-        while (n < WORDS && plain[g->stage][n])
-            n++;
-        hf__redis_command_begin(c, n);
-        for (size_t i = 0; i < n; i++)
-            hf__redis_command_text(c, plain[g->stage][i]);
-        break;
-    }
-}
 
 /* Settings are told once for each run of a server, which may have been given others, or be
  * another server by now. What we may not see or do is told once. */
@@ -115,6 +68,13 @@ static const char *info(const char *text, const char *name, char *buf, size_t si
     return buf;
 }
 
+static bool info_is(const char *text, const char *name, const char *value)
+{
+    char found[48];
+
+    return strcmp(info(text, name, found, sizeof found), value) == 0;
+}
+
 /* In seconds, at least. The server counts the whole seconds of its clock that began since
  * its start:
  * 1 may be a moment. */
@@ -149,11 +109,10 @@ static bool unfit(struct node *n, const char *text)
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "Redis %u.%u.%u is too old: 6.2 or later is needed", a, b, c);
     else if (r->topology != TOPOLOGY_CLUSTER && /* there it knows the map */
-             strcmp(info(text, "role", value, sizeof value), "slave") == 0)
+             info_is(text, "role", "slave"))
         hf__redis_node_fail(n, replica_code(r),
                             "it is a read-only replica: locks need the master");
-    else if (r->topology != TOPOLOGY_CLUSTER &&
-             strcmp(info(text, "cluster_enabled", value, sizeof value), "1") == 0)
+    else if (r->topology != TOPOLOGY_CLUSTER && info_is(text, "cluster_enabled", "1"))
         hf__redis_node_fail(n, HF_ENOTSUP,
                             "it is a node of a cluster: use redis+cluster://");
     else
@@ -163,11 +122,16 @@ static bool unfit(struct node *n, const char *text)
 
 /* Of a server that is refused nothing is remembered: behind the same address there may be
  * the one of before again, with our old connection on it. */
-static void learn(struct node *n, const char *text)
+static void learn_info(struct node *n, const redisReply *reply)
 {
+    const char *text = reply->str;
     char value[48], line[300];
 
-    if (unfit(n, text))
+    if (reply->type != REDIS_REPLY_STRING)
+        warn(n, WARN_NO_INFO,
+             "INFO is refused: it was not checked which version it is, whether it is a "
+             "master, whether it has persistence, and whether it evicts locks");
+    if (reply->type != REDIS_REPLY_STRING || unfit(n, text))
         return;
     info(text, "run_id", value, sizeof value);
     n->same_run = value[0] != '\0' && strcmp(value, n->run_id) == 0;
@@ -178,7 +142,7 @@ static void learn(struct node *n, const char *text)
     snprintf(n->run_id, sizeof n->run_id, "%s", value);
     info(text, "maxmemory_policy", value, sizeof value);
     if (value[0] != '\0' && strcmp(value, "noeviction") != 0 &&
-        strcmp(info(text, "maxmemory", line, sizeof line), "0") != 0) {
+        !info_is(text, "maxmemory", "0")) {
         snprintf(line, sizeof line,
                  "maxmemory-policy is %s: Redis may throw locks away; set it to noeviction",
                  value);
@@ -186,7 +150,7 @@ static void learn(struct node *n, const char *text)
     }
     n->may_look = true;
     n->started_at = redis_now(n->redis) - 1000000 * age(text);
-    n->aof = strcmp(info(text, "aof_enabled", value, sizeof value), "1") == 0;
+    n->aof = info_is(text, "aof_enabled", "1");
 }
 
 /* The value in an answer to CONFIG GET; NULL: refused, or unknown to the server. */
@@ -198,28 +162,18 @@ static const char *setting(const redisReply *reply)
                : NULL;
 }
 
-static void learn_fsync(struct node *n, const char *value)
+static void learn_fsync(struct node *n, const redisReply *reply)
 {
+    const char *value = setting(reply);
+
     n->always = n->aof && value && strcmp(value, "always") == 0;
 }
 
-static void learn_save(struct node *n, const char *value)
-{
-    if (n->aof || !n->may_look)
-        return;
-    if (!value)
-        warn(n, WARN_NO_SAVE,
-             "CONFIG GET is refused: it was not checked whether the server has "
-             "persistence, or forgets every lock when it is restarted");
-    else if (value[0] == '\0')
-        warn(n, WARN_FORGETS,
-             "it has no persistence: a restart forgets every lock while its holder "
-             "believes in it");
-}
-
 /* With replicas=N we ask for replicas ourselves. */
-static void learn_minimum(struct node *n, const char *value)
+static void learn_minimum(struct node *n, const redisReply *reply)
 {
+    const char *value = setting(reply);
+
     if (n->redis->replicas > 0)
         return;
     if (!value)
@@ -257,18 +211,78 @@ static void finish(struct node *n)
     hf__redis_node_ready(n);
 }
 
-static void say(struct conn *, enum stage, enum script_id);
+static void say(struct conn *, enum stage, const struct script *);
 
-/* Everything is known: is there an old connection whose requests may still be executed? */
-static void settle(struct node *n)
+static void check_save(struct node *n, const char *value)
 {
+    if (n->aof || !n->may_look)
+        return;
+    if (!value)
+        warn(n, WARN_NO_SAVE,
+             "CONFIG GET is refused: it was not checked whether the server has "
+             "persistence, or forgets every lock when it is restarted");
+    else if (value[0] == '\0')
+        warn(n, WARN_FORGETS,
+             "it has no persistence: a restart forgets every lock while its holder "
+             "believes in it");
+}
+
+/* The last answer. Is there an old connection whose requests may still be executed? */
+static void learn_save(struct node *n, const redisReply *reply)
+{
+    check_save(n, setting(reply));
     if (n->old_id != 0 && n->same_run) {
-        say(&n->commands, KILL, 0);
-    } else {
-        if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run || !n->run_id[0]))
-            echoes(n);
-        finish(n);
+        say(&n->commands, KILL, NULL);
+        return;
     }
+    if (n->echo.lost_ms > 0 && (!n->may_look || n->same_run || !n->run_id[0]))
+        echoes(n);
+    finish(n);
+}
+
+static void learn_kill(struct node *n, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR && n->echo.lost_ms > 0)
+        echoes(n);
+    finish(n);
+}
+
+static void learn_id(struct node *n, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER)
+        n->id = reply->integer;
+}
+
+/* ---- asking ---------------------------------------------------------------------- */
+
+static const struct {
+    const char *words;
+    void (*learn)(struct node *, const redisReply *); /* NULL: nothing */
+} stages[] = {
+    [SELECT] = { "SELECT", NULL },
+    [SETNAME] = { "CLIENT SETNAME holdfast", NULL },
+    [ID] = { "CLIENT ID", learn_id },
+    [INFO] = { "INFO", learn_info },
+    [FSYNC] = { "CONFIG GET appendfsync", learn_fsync },
+    [KNOWS] = { "COMMAND INFO DELIFEQ DELEX", learn_commands }, /* Valkey 9.0, Redis 8.4 */
+    [MINIMUM] = { "CONFIG GET min-replicas-to-write", learn_minimum },
+    [SAVE] = { "CONFIG GET save", learn_save },
+    [KILL] = { "CLIENT KILL ID", learn_kill },
+    [LOAD] = { "SCRIPT LOAD", NULL },
+};
+
+static void build(struct redis *r, struct redis_call *q, struct command *c)
+{
+    const struct greeting *g = container_of(q, struct greeting, q);
+
+    hf__redis_command_words(c, stages[g->stage].words,
+                            g->stage == SELECT || g->stage == KILL || g->stage == LOAD);
+    if (g->stage == SELECT)
+        hf__redis_command_number(c, r->db);
+    if (g->stage == KILL)
+        hf__redis_command_number(c, q->at->old_id);
+    if (g->stage == LOAD)
+        hf__redis_command_arg(c, g->script->text, g->script->len);
 }
 
 static bool fatal(enum stage stage, const redisReply *reply)
@@ -279,63 +293,33 @@ static bool fatal(enum stage stage, const redisReply *reply)
             strstr(reply->str, "max number of clients"));
 }
 
-static void refused(struct redis *r, const struct greeting *g, const redisReply *reply)
-{
-    hf_error err;
-    int code = hf__redis_reply_error(r, reply, &err);
-
-    if (code == HF_EPROTO)
-        code = g->stage == SELECT ? HF_EINVAL : HF_EUNREACHABLE;
-    hf__redis_node_fail(g->node, code, "%s", reply->str);
-}
-
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    struct greeting *g = container_of(q, struct greeting, q);
-    struct node *n = g->node;
+    enum stage stage = container_of(q, struct greeting, q)->stage;
+    hf_error err;
+    int code;
 
     if (!reply)
         return;
-    if (fatal(g->stage, reply)) {
-        refused(r, g, reply);
-        return;
-    }
-    if (g->stage == ID && reply->type == REDIS_REPLY_INTEGER)
-        n->id = reply->integer;
-    if (g->stage == INFO && reply->type == REDIS_REPLY_STRING)
-        learn(n, reply->str);
-    else if (g->stage == INFO)
-        warn(n, WARN_NO_INFO,
-             "INFO is refused: it was not checked which version it is, whether it is a "
-             "master, whether it has persistence, and whether it evicts locks");
-    if (!link_open(&n->commands.link))
-        return; /* learn did not like it */
-    if (g->stage == FSYNC)
-        learn_fsync(n, setting(reply));
-    if (g->stage == KNOWS)
-        learn_commands(n, reply);
-    if (g->stage == MINIMUM)
-        learn_minimum(n, setting(reply));
-    if (g->stage == SAVE) {
-        learn_save(n, setting(reply));
-        settle(n);
-    } else if (g->stage == KILL) {
-        if (reply->type == REDIS_REPLY_ERROR && n->echo.lost_ms > 0)
-            echoes(n);
-        finish(n);
+    if (fatal(stage, reply)) {
+        code = hf__redis_reply_error(r, reply, &err);
+        if (code == HF_EPROTO)
+            code = stage == SELECT ? HF_EINVAL : HF_EUNREACHABLE;
+        hf__redis_node_fail(q->at, code, "%s", reply->str);
+    } else if (stages[stage].learn) {
+        stages[stage].learn(q->at, reply);
     }
 }
 
-static void say(struct conn *conn, enum stage stage, enum script_id script)
+static void say(struct conn *conn, enum stage stage, const struct script *script)
 {
-    static const struct request_type type = { build, answer, false };
+    static const struct request_type type = { .build = build, .answer = answer };
     struct redis_call *q = hf__redis_request_new(&type, sizeof(struct greeting), 0);
 
     if (!q) {
         hf__redis_node_fail(conn->node, HF_ENOMEM, "no memory for a connection");
         return;
     }
-    container_of(q, struct greeting, q)->node = conn->node;
     container_of(q, struct greeting, q)->stage = stage;
     container_of(q, struct greeting, q)->script = script;
     hf__redis_conn_send(conn, q);
@@ -354,11 +338,10 @@ void hf__redis_greet(struct conn *conn)
     const struct redis *r = conn->node->redis;
 
     conn->node->may_look = conn->node->same_run = false;
-    hf__redis_login(conn, &r->open.login);
     for (enum stage s = SELECT; s < KILL; s++)
         if (wanted(r, s))
-            say(conn, s, 0);
+            say(conn, s, NULL);
     for (enum script_id i = SCRIPT_LOCK; i <= SCRIPT_FREE; i++)
         if (r->topology == TOPOLOGY_REDLOCK)
-            say(conn, LOAD, i);
+            say(conn, LOAD, &hf__redis_scripts[i]);
 }

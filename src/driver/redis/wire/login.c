@@ -14,45 +14,41 @@
 
 #include <string.h>
 
-struct login_request {
-    struct redis_call q;
-    struct conn *conn;
-    const struct login *as;
-    const char *password; /* while it is being sent */
-};
-
-static struct login_request *of(struct redis_call *q)
+/* Nobody else would hear why there are no messages. */
+static void fail(struct conn *conn, hf_error *err)
 {
-    return container_of(q, struct login_request, q);
+    struct redis *r = conn->node->redis;
+
+    if (err->code == HF_EAUTH && conn->login->file && r->served)
+        err->code = HF_EUNREACHABLE;
+    if (conn_hears(conn))
+        r->store.env->log(r->store.env, HF_LOG_WARN, NULL, err->text);
+    hf__link_break(&conn->link, err);
 }
 
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
-    const struct login *as = of(q)->as;
+    struct conn *conn = q->about;
+    const struct login *as = conn->login;
+    char password[PASSWORD_MAX + 1];
+    hf_error err;
 
     (void)r;
-    hf__redis_command_begin(c, as->user ? 3 : 2);
-    hf__redis_command_text(c, "AUTH");
-    if (as->user)
-        hf__redis_command_text(c, as->user);
-    hf__redis_command_text(c, of(q)->password);
-}
-
-/* Nobody else would hear why there are no messages. */
-static void fail(struct conn *conn, const struct login *as, hf_error *err)
-{
-    struct redis *r = conn->node->redis;
-
-    if (err->code == HF_EAUTH && as->file && r->served)
-        err->code = HF_EUNREACHABLE;
-    if (conn != &conn->node->commands)
-        r->store.env->log(r->store.env, HF_LOG_WARN, NULL, err->text);
-    hf__redis_conn_drop(conn, err);
+    if (hf__login_password(as, password, &err) < 0) {
+        c->nothing = true;
+        fail(conn, &err);
+    } else {
+        hf__redis_command_words(c, "AUTH", as->user ? 2 : 1);
+        if (as->user)
+            hf__redis_command_text(c, as->user);
+        hf__redis_command_text(c, password);
+    }
+    explicit_bzero(password, sizeof password);
 }
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
-    const struct conn *conn = of(q)->conn;
+    struct conn *conn = q->about;
     hf_error err;
 
     if (!reply || reply->type != REDIS_REPLY_ERROR)
@@ -69,34 +65,19 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     else
         hf__fail(&err, HF_EAUTH, 0, conn->node->shown, "the login was refused: %.*s ...",
                  (int)strcspn(reply->str, " "), reply->str);
-    fail(of(q)->conn, of(q)->as, &err);
+    fail(conn, &err);
 }
 
-void hf__redis_login(struct conn *conn, const struct login *as)
+void hf__redis_login(struct conn *conn)
 {
-    static const struct request_type type = { build, answer, false };
-    struct redis *r = conn->node->redis;
-    char password[PASSWORD_MAX + 1];
-    struct redis_call *q = NULL;
-    hf_error err;
+    static const struct request_type type = { .build = build, .answer = answer };
+    const struct command *c = &conn->node->redis->command;
 
-    if (!login_wanted(as))
+    if (!login_wanted(conn->login))
         return;
-    if (hf__login_password(as, password, &err) == 0) {
-        q = hf__redis_request_new(&type, sizeof(struct login_request), 0);
-        hf__fail(&err, HF_ENOMEM, 0, conn->node->shown, "no memory for a request");
-    }
-    if (q) {
-        of(q)->conn = conn;
-        of(q)->as = as;
-        of(q)->password = password;
-        hf__redis_conn_send(conn, q); /* builds it now or never */
-        of(q)->password = NULL;
-        hf__stream_wipe(&conn->stream);
-    } else {
-        fail(conn, as, &err);
-    }
-    explicit_bzero(password, sizeof password);
-    if (r->command.buf)
-        explicit_bzero(r->command.buf, r->command.len);
+    if (!hf__redis_ask_on(conn, &type, conn))
+        hf__link_fail(&conn->link, HF_ENOMEM, "no memory for a request");
+    hf__stream_wipe(&conn->stream);
+    if (c->buf)
+        explicit_bzero(c->buf, c->len);
 }

@@ -51,9 +51,7 @@ static void ask_again(struct sentinel *s)
 static void build(struct redis *r, struct redis_call *q, struct command *c)
 {
     (void)q;
-    hf__redis_command_begin(c, 3);
-    hf__redis_command_text(c, "SENTINEL");
-    hf__redis_command_text(c, "GET-MASTER-ADDR-BY-NAME");
+    hf__redis_command_words(c, "SENTINEL GET-MASTER-ADDR-BY-NAME", 1);
     hf__redis_command_text(c, r->master);
 }
 
@@ -93,24 +91,19 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     else
         hf__fail(&err, HF_EUNREACHABLE, 0, s->talker->shown,
                  "this sentinel knows no master '%s'", r->master);
-    hf__redis_conn_drop(&s->talker->commands, &err);
+    hf__link_break(&s->talker->commands.link, &err);
 }
 
 void hf__redis_sentinel_lost(struct redis *r)
 {
-    static const struct request_type type = { build, answer, false };
+    static const struct request_type type = { .build = build, .answer = answer };
     struct sentinel *s = r->sentinel;
-    struct redis_call *q;
 
     if (!s || s->asked || !link_open(&s->talker->commands.link))
         return;
-    q = hf__redis_request_new(&type, sizeof *q, 0);
-    if (!q) {
+    s->asked = hf__redis_ask_on(&s->talker->commands, &type, NULL);
+    if (!s->asked)
         ask_again(s);
-        return;
-    }
-    s->asked = true;
-    hf__redis_conn_send(&s->talker->commands, q);
 }
 
 /* ---- the connections to it ------------------------------------------------------- */
@@ -118,7 +111,6 @@ void hf__redis_sentinel_lost(struct redis *r)
 /* It is up when it has named the master: one that cannot is followed by the next. */
 static void talker_greets(struct conn *conn)
 {
-    hf__redis_login(conn, &conn->node->redis->sentinel_login);
     hf__redis_sentinel_lost(conn->node->redis);
 }
 
@@ -138,7 +130,6 @@ static void hears_greets(struct conn *conn)
 {
     static const char channel[] = "+switch-master";
 
-    hf__redis_wake_login(conn, &conn->node->redis->sentinel_login);
     hf__redis_wake_say(conn, "SUBSCRIBE", channel, sizeof channel - 1);
 }
 
@@ -170,6 +161,7 @@ int hf__redis_sentinel_start(struct redis *r, hf_error *err)
     s->talker = hf__redis_node_new(r, NULL, 0, NULL);
     if (!s->talker)
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
+    s->talker->commands.login = s->talker->messages.login = &r->sentinel_login;
     s->talker->commands.greet = talker_greets;
     s->talker->commands.lost = talker_lost;
     s->talker->commands.link.choices = r->open.nhosts;
