@@ -278,7 +278,8 @@ void postgres_remove(struct server *s)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-static int64_t ask(struct server *s, const char *fmt, va_list ap)
+static int64_t __attribute__((format(printf, 2, 0)))
+ask(struct server *s, const char *fmt, va_list ap)
 {
     PGconn *c = enter(s);
     static char text[1 << 16];

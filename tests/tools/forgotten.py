@@ -12,17 +12,17 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(source, "tools"))
 import stores  # noqa: E402
 
-NEW = "\netcd schemes etcd etcds\n"
+NEW = "\nconsul schemes consul consuls\n"
 CASES = [
     ("a store that is only in the list", "check-layers", "stores", NEW,
-     ["etcd: no folder src/driver/etcd", "etcd: no setups in", "etcd: no test in", "etcd: no raws in",
-      "etcd: no bench in"]),
+     ["consul: no folder src/driver/consul", "consul: no setups in", "consul: no test in", "consul: no raws in",
+      "consul: no bench in"]),
     ("a store that no document mentions", "check-docs", "stores", NEW,
-     ["etcd: of the store etcd is not in holdfast-url(7)", "etcd has no section in holdfast-url(7)",
-      "etcd has no section in docs/guarantees.md", "etcd has no row in the table of docs/guarantees.md",
-      "etcd has no section in docs/architecture.md"]),
-    ("a driver that is not in the list", "check-layers", "src/driver/etcd/etcd.c", "/* etcd.c: nothing */\n",
-     ["src/driver/etcd: no such store in the list"]),
+     ["consul: of the store consul is not in holdfast-url(7)", "consul has no section in holdfast-url(7)",
+      "consul has no section in docs/guarantees.md", "consul has no row in the table of docs/guarantees.md",
+      "consul has no section in docs/architecture.md"]),
+    ("a driver that is not in the list", "check-layers", "src/driver/consul/consul.c", "/* consul.c: nothing */\n",
+     ["src/driver/consul: no such store in the list"]),
     ("a struct that is defined twice", "check-layers", "src/net/stream.c", "\nstruct hold {\n    int fd;\n};\n",
      ["hold is defined in src/core/core.h and src/net/stream.c"]),
     ("an enum that is defined twice", "check-layers", "src/net/stream.h", "\nenum life_kind { A };\n",
