@@ -26,6 +26,7 @@
 enum { REACH_MS = 10000, ID_MAX = 64, HANDLE_MAX = 16384 };
 
 struct job {
+    const char *verb;
     int64_t wait_ms, ttl_ms;
     bool json;
     hf_request request;
@@ -37,8 +38,8 @@ struct job {
 
 static int set(void *ctx, const struct cli_option *o, const char *value)
 {
-    const struct cli cli = { .verb = "acquire, renew" };
     struct job *j = ctx;
+    const struct cli cli = { .verb = j->verb };
     int64_t *time = strcmp(o->name, "ttl") == 0 ? &j->ttl_ms : &j->wait_ms;
     char shown[256];
 
@@ -50,9 +51,13 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         j->json = true;
     else if (strcmp(o->name, "note") == 0)
         j->request.note = value;
-    else if (!hf__parse_time(value, time) || (time == &j->ttl_ms && *time == 0)) {
-        cli_usage(&cli, "--%s '%s': " CLI_TIME, o->name,
-                  cli_text(shown, sizeof shown, value));
+    else {
+        bool good = hf__parse_time(value, time);
+
+        if (good && (*time || time == &j->wait_ms))
+            return 0;
+        cli_usage(&cli, "--%s '%s': %s", o->name, cli_text(shown, sizeof shown, value),
+                  good ? "must be more than 0" : CLI_TIME);
         return -1;
     }
     return 0;
@@ -210,6 +215,7 @@ static int keep(hf_client *client, struct job *j, hf_lease *lease, const char *n
     rc = hf_release_after(lease, j->ttl_ms, &err);
     if (rc < 0)
         return cli_fail(&err);
+    signal(SIGPIPE, SIG_IGN); /* a reader that is gone is an error of the output */
     print(j, false, fence);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return 0;
@@ -243,6 +249,7 @@ static int acquire(struct cli *cli, int argc, char **argv)
     hf_error err;
     int at, rc;
 
+    j.verb = cli->verb;
     j.wait_ms = HF_FOREVER;
     j.request = (hf_request)HF_REQUEST_INIT;
     at = cli_arguments(&verb_acquire, argc, argv, set, &j, 1, 1, "NAME");
@@ -295,10 +302,12 @@ const struct cli_verb verb_acquire = {
 static int renew(struct cli *cli, int argc, char **argv)
 {
     static struct job j;
-    int at = cli_arguments(&verb_renew, argc, argv, set, &j, 1, 1, "HANDLE"), rc;
     hf_client *client = NULL;
     hf_error err;
+    int at, rc;
 
+    j.verb = cli->verb;
+    at = cli_arguments(&verb_renew, argc, argv, set, &j, 1, 1, "HANDLE");
     if (at < 0)
         return cli_ended(at);
     if (j.ttl_ms == 0)

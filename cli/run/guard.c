@@ -23,7 +23,9 @@
  * that is ended while something of the command still runs lets another in beside it; so all
  * of this must hold, and else the ttl decides:
  *   1 The supervisor is dead: its pidfd, opened while it was our parent, says so. One that
- * is stopped may go on and renew; the end of the pair alone proves nothing. 2 The pass over
+ * is stopped may go on and renew; the end of the pair alone proves nothing: a dying process
+ * closes its descriptors first, and on a busy machine we run before it goes on. So that is
+ * waited for until the deadline. 2 The pass over
  * /proc that found nothing left was over the /proc of our own namespace, with all users'
  * processes in it, and the table was large enough (ending.whole). What is killed but not
  * yet dead, in a system call of a file server, is still found. 3 In no pass there was a
@@ -44,6 +46,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -185,12 +188,21 @@ static bool kill_all(const struct watch *w, bool supervisor_dead)
     }
 }
 
+/* Waits for the end of the supervisor, until the ttl is as good as over. */
+static bool supervisor_ends(const struct watch *w)
+{
+    struct pollfd p = { .fd = w->supervisor, .events = POLLIN };
+    int64_t rest = (atomic_load(&w->page->deadline) - guard_now()) / (second / 1000);
+    rest = rest < 0 ? 0 : rest < INT_MAX ? rest : INT_MAX;
+    return p.fd >= 0 && poll(&p, 1, (int)rest) > 0;
+}
+
 /* Becomes the program that ends the tickets; it has nothing of ours but them. */
 static void end_tickets(const struct watch *w)
 {
     static char *argv[] = { GUARD_ENDING, NULL };
     int fd = w->tickets;
-    if (fd < 0 || !has_ended(w->supervisor))
+    if (fd < 0 || !supervisor_ends(w))
         return;
     fd = fcntl(fd, F_DUPFD, GUARD_TICKETS_FD); /* without O_CLOEXEC */
     if (fd < 0 || (fd != GUARD_TICKETS_FD && dup2(fd, GUARD_TICKETS_FD) < 0))

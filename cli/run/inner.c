@@ -30,7 +30,9 @@
  * over, and nothing would hold the name when the holder's command ends before the inner
  * one.
  *
- * Only our own user may enter: `local:` is another store for each user.
+ * Only our own user may enter: `local:` is another store for each user. And only a run of
+ * our own user is believed: every user can read the word in /proc/net/unix, and listen
+ * under it when the run has ended.
  */
 #include "run.h"
 
@@ -55,6 +57,14 @@ static socklen_t address_of(struct sockaddr_un *a, const char *word, size_t len)
     int n =
         snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s%.*s", before, (int)len, word);
     return (socklen_t)(start + (size_t)n);
+}
+
+static bool is_ours(int fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+           who.uid == geteuid();
 }
 
 /* Connects to the run of a word; -1: there is none, or it does not listen any more. */
@@ -148,7 +158,7 @@ bool inner_enter(struct run *r)
     size_t size = question(r, text);
     while (size && (word = last_word(words, &len, &n))) {
         int fd = connect_to(word, n);
-        if (fd >= 0 && send(fd, text, size, MSG_NOSIGNAL) == (ssize_t)size &&
+        if (fd >= 0 && is_ours(fd) && send(fd, text, size, MSG_NOSIGNAL) == (ssize_t)size &&
             answered(fd, &r->outer_fence)) {
             r->outer = fd;
             return true;
@@ -190,14 +200,11 @@ static void let_go(struct inner *in, size_t i)
 
 static void accept_guest(struct inner *in)
 {
-    struct ucred who;
-    socklen_t size = sizeof who;
     int fd = accept4(in->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
     struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };
-    if (in->nguests == INNER_MAX ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0 || who.uid != geteuid() ||
+    if (in->nguests == INNER_MAX || !is_ours(fd) ||
         epoll_ctl(in->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
         close(fd);
     else

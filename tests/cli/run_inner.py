@@ -188,6 +188,39 @@ def another_store(box):
     same((code, out), (0, "two\n0\n"), f"-u: {err}")
 
 
+# Listens under the word of a run, as its own user or as nobody, and lets everybody in.
+DOOR = """
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if sys.argv[2] == "other":
+    os.setresuid(65534, 65534, 65534)
+s.bind("\\0holdfast-run-" + sys.argv[1])
+s.listen(16)
+print("listens", flush=True)
+while True:
+    c, _ = s.accept()
+    if c.recv(16384):
+        c.send(b"7")
+        c.recv(1)
+"""
+
+
+@case
+def not_through_the_door_of_another_user(box):
+    """The word of a run can be seen by all users: one of them who listens under it later is not believed."""
+    if os.geteuid() != 0:
+        return  # there is no other user whom we may become
+    for who in "own", "other":  # the first shows that the question is understood
+        word = f"abc-{os.getpid():x}{who}"
+        door = box.popen([sys.executable, "-c", DOOR, word, who])
+        same(door.stdout.readline(), b"listens\n", "the door")
+        code, out, err = box.run("-v", "--reenter", "a", "true", env=dict(box.env, HOLDFAST_RUN=word))
+        same(code, 0, f"status {err}")
+        same("is held by a run around this one" in err, who == "own", f"entered by the door of {who}: {err!r}")
+        door.kill()
+        box.end(door)
+
+
 @case
 def words_of_dead_runs(box):
     """HOLDFAST_RUN does not grow for ever, and keeps the words of those who live."""

@@ -176,6 +176,28 @@ def killed_by_pattern(box):
 
 
 @case
+def killed_but_slow_to_die(box):
+    """A killed run that gets no processor closes its descriptors long before it is dead: the guard waits for that."""
+    server = Redis(box)
+    p = box.start("-t", "60s", "a", "sh", "-c", FAMILY)
+    until(lambda: box.there("held"), "held")
+    guard = until(lambda: guard_of(p.pid), "a guard")
+    cpu = {min(os.sched_getaffinity(0))}
+    busy = box.popen(["sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, cpu))
+    for pid in p.pid, guard:
+        os.sched_setaffinity(pid, cpu)
+    os.sched_setscheduler(p.pid, os.SCHED_IDLE, os.sched_param(0))
+    since = time.monotonic()
+    os.kill(p.pid, signal.SIGKILL)
+    box.end(p)
+    busy.kill()
+    box.end(busy)
+    same(box.run("-w", "20s", "a", "true")[0], 0, "another")
+    check(time.monotonic() - since < 30, f"took {time.monotonic() - since} s of 60")
+    server.kill()
+
+
+@case
 def killed_keeps_at_least(box):
     """A killed run with --at-least: the name stays taken until then."""
     server = Redis(box)

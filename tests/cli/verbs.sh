@@ -747,6 +747,12 @@ ok $? 'break, confirmed: the holder ends with 76'
 store
 expect 64 'acquire without --ttl: 64' "$H" acquire deploy
 says 'ttl' 'acquire without --ttl: says so'
+for v in acquire renew; do
+    expect 64 "$v --ttl 0: 64" "$H" $v --ttl 0 x
+    says "^holdfast: $v: --ttl '0': must be more than 0" "$v --ttl 0: says so"
+    expect 64 "$v --ttl of no time: 64" "$H" $v --ttl soon x
+    says "^holdfast: $v: --ttl 'soon': wants a time" "$v --ttl of no time: says so"
+done
 expect 0 'acquire' "$H" acquire --ttl 60s --note 'release 4.2' 'deploy/a b'
 prints '^HOLDFAST_HANDLE=hf1:[!-~]*$' 'acquire: a handle of one word'
 prints '^HOLDFAST_FENCE=[0-9]*$' 'acquire: the fence'
@@ -792,6 +798,14 @@ sh -c '"$1" acquire --ttl 60s full >/dev/full' sh "$H" 2>"$tmp/err"
 [ $? -eq 71 ]
 ok $? 'acquire whose handle cannot be written: 71'
 expect 0 'acquire whose handle cannot be written: given back' "$H" run -n full true
+{
+    until_ok [ -e "$tmp/gone" ]
+    "$H" acquire --ttl 60s piped 2>"$tmp/err"
+    echo $? >"$tmp/status"
+} | { exec <&-; : >"$tmp/gone"; }
+grep -qx 71 "$tmp/status"
+ok $? 'acquire whose handle nobody reads: 71'
+expect 0 'acquire whose handle nobody reads: given back' "$H" run -n piped true
 hold busy
 until_ok count_is holders 1 busy
 "$H" acquire --ttl 60s busy >/dev/null 2>&1 &

@@ -187,6 +187,38 @@ static void deadlock_not_seen_by_victim(void)
     closed(c);
 }
 
+/* Owner 3 waits on two threads, holds nothing, and keeps owner 1 waiting by its place in
+ * the queue of b alone. Owner 4, who joins last, would be the victim, but cannot see that:
+ * no ticket says that owner 3 stands in b, too. So one of those who see it gives in. */
+static void deadlock_by_a_place(void)
+{
+    hf_client *c = opened();
+    hf_lease *held[] = { taken(c, nm("a"), OWNED(1)), taken(c, nm("e"), OWNED(1)),
+                         taken(c, nm("b"), OWNED(2)), taken(c, nm("d"), OWNED(4)) };
+    struct pend *p[5];
+    hf_lease *got;
+    int victim, told = 0;
+
+    p[0] = queued(c, nm("b"), 1, OWNED(3));
+    p[1] = queued(c, nm("b"), 2, OWNED(1));
+    p[2] = queued(c, nm("d"), 1, OWNED(3));
+    p[3] = queued(c, nm("a"), 1, OWNED(2));
+    p[4] = queued(c, nm("e"), 1, OWNED(4));
+    AWAIT(some_done(p, 5, &victim));
+    for (int i = 0; i < 4; i++)
+        given(held[i]);
+    for (int i = 0; i < 5; i++) {
+        int rc = pend_end(p[i], &got);
+
+        CHECK_RC(rc, rc == 0 ? 0 : HF_EDEADLK);
+        if (rc == 0)
+            given(got);
+        told += rc < 0;
+    }
+    CHECK_NUM(told, >, 0);
+    closed(c);
+}
+
 /* Over process borders; in the blocking face without naming owners: the thread is one. */
 static void deadlock_of_processes(void)
 {
@@ -359,6 +391,7 @@ const struct test_case deadlock_cases[] = {
     { "deadlock-in-queues", deadlock_in_queues, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-by-grant", deadlock_by_grant, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-not-seen-by-victim", deadlock_not_seen_by_victim, ON_ALL, HF_CAP_LINE, 0 },
+    { "deadlock-by-a-place", deadlock_by_a_place, ON_ALL, HF_CAP_LINE, CASE_LONG },
     { "deadlock-of-processes", deadlock_of_processes, ON_ALL, HF_CAP_LINE, 0 },
     { "deadlock-of-threads", deadlock_of_threads, ON_BLOCKING, HF_CAP_LINE, 0 },
     { "permit-circle-is-none", permit_circle_is_none, ON_ALL, HF_CAP_LINE | HF_CAP_PERMITS,

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (in->size > sizeof given)
         in->size = (uint32_t)sizeof given;
     if (hf__check_options(in, &out, &err) == 0 &&
-        (out.drive > HF_DRIVE_APP || out.ttl_ms < 0))
+        ((out.drive & ~(uint32_t)HF_OPEN_EXISTING) > HF_DRIVE_APP || out.ttl_ms < 0))
         abort();
     return 0;
 }
