@@ -235,12 +235,14 @@ static void list_watched(void *with)
     send_list(((struct etcd_watch *)with)->line, true, false);
 }
 
-/* Many that join a long line, one after the other: a list for each would be more than a
- * server can bear. */
+/* Many that join a line, one after the other: a list for each would be more than a server
+ * can bear. So it is put off while creates are under way or wait for their lease. Whatever
+ * ends the last of them comes here, through hf__etcd_create_next: what is put off counts
+ * as a list under way, and nobody else would ask for it. */
 void hf__etcd_line_list_due(struct etcd_line *line)
 {
     if (!line->list_due || ((line->creating || !list_empty(&line->to_create)) &&
-                            !line->line.stale && line->made < line->line.n / 8))
+                            !line->line.stale && line->made < 16 + line->line.n / 8))
         return;
     line->list_due = false;
     line->made = 0;
@@ -486,16 +488,23 @@ static void made(struct etcd_seat *s, int rc, const hf_error *err)
 }
 
 /* Creates in a pass of their own: seats that leave meanwhile go with it. */
-void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
+static void create_on(struct etcd *e)
 {
-    each_seat(l, rc < 0 ? not_made : made, rc, err);
-    list_for_safe(n, &l->of->ordered.lines) {
+    list_for_safe(n, &e->ordered.lines) {
         struct etcd_line *line = container_of(n, struct etcd_line, line.all);
 
         line->line.pins++;
         hf__etcd_create_next(line);
+        if (line->line.stale && hf__ordered_line_waits(&line->line))
+            hf__ordered_list(&line->line);
         unpin(line);
     }
+}
+
+void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
+{
+    each_seat(l, rc < 0 ? not_made : made, rc, err);
+    create_on(l->of);
 }
 
 /* Those that `break` has marked live on a life of their own. */
@@ -516,12 +525,7 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
 void hf__etcd_lines_over(struct etcd *e, struct etcd_lease *l)
 {
     each_seat(l, over, HF_ELOST, NULL);
-    list_for_safe(n, &e->ordered.lines) {
-        struct ordered_line *line = container_of(n, struct ordered_line, all);
-
-        if (line->stale && hf__ordered_line_waits(line))
-            hf__ordered_list(line);
-    }
+    create_on(e);
 }
 
 /* The watches are gone: everything is read anew when the store is up. */
