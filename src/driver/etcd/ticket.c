@@ -94,6 +94,8 @@ size_t hf__etcd_seat_value(const struct etcd_seat *s, char value[RECORD_MAX], in
                                         .pid = e->open.pid,
                                         .since_ms = s->since,
                                         .ttl_ms = ttl_s * 1000,
+                                        .form = true,
+                                        .token = true,
                                         .broken = s->marked,
                                         .kept_ms = kept_ms };
 
