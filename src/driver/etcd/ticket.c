@@ -218,6 +218,8 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
                     s->seat.t->weight);
         if (list)
             hf__etcd_line_listed(etcd_line(line), list, hf__etcd_revision(a), false);
+        else if (with_list)
+            hf__ordered_unlisted(line);
     }
     hf__etcd_create_next(etcd_line(line));
     hf__ordered_line_unpin(line);
