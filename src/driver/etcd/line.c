@@ -235,14 +235,15 @@ static void list_watched(void *with)
     send_list(((struct etcd_watch *)with)->line, true, false);
 }
 
-/* Many that join a line, one after the other: a list for each would be more than a server
- * can bear. So it is put off while creates are under way or wait for their lease. Whatever
- * ends the last of them comes here, through hf__etcd_create_next: what is put off counts
- * as a list under way, and nobody else would ask for it. */
+/* Many that join a long line, one after the other: a list for each would be more than a
+ * server can bear. So it is put off while creates are under way or wait for their lease.
+ * Whatever ends the last of them comes here, through hf__etcd_create_next: what is put off
+ * counts as a list under way, and nobody else would ask for it. Not in a short line, where
+ * the next holder often is one of those that wait for the list. */
 void hf__etcd_line_list_due(struct etcd_line *line)
 {
     if (!line->list_due || ((line->creating || !list_empty(&line->to_create)) &&
-                            !line->line.stale && line->made < 16 + line->line.n / 8))
+                            !line->line.stale && line->made < line->line.n / 8))
         return;
     line->list_due = false;
     line->made = 0;
