@@ -412,6 +412,14 @@ static bool needs_list(const struct ordered_line *line)
     return line->stale && hf__ordered_line_waits(line);
 }
 
+void hf__ordered_unlisted(struct ordered_line *line)
+{
+    if (line->lists > 0)
+        line->lists--;
+    if (needs_list(line))
+        hf__ordered_list(line);
+}
+
 void hf__ordered_listed(struct ordered_line *line, struct ordered_entry **entries, size_t n,
                         uint64_t revision, bool watched)
 {

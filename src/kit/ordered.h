@@ -336,6 +336,9 @@ void hf__ordered_there(struct ordered_seat *, enum seat_event, const struct orde
 void hf__ordered_listed(struct ordered_line *, struct ordered_entry **, size_t n,
                         uint64_t revision, bool watch);
 void hf__ordered_not_listed(struct ordered_line *, int rc, bool watch);
+/* One that was counted in `lists` does not come, as it was part of a request that did
+ * nothing: whoever relied on it gets another. */
+void hf__ordered_unlisted(struct ordered_line *);
 enum ordered_seen {
     SEEN_THERE,   /* and watched */
     SEEN_GONE,    /* also the event */

@@ -19,7 +19,7 @@ static size_t put_name(char *to, const char *name)
 
     for (; *name; name++)
         if (*name == '%' || (unsigned char)*name < 0x20)
-            n += (size_t)sprintf(to + n, "%%%02x", (unsigned)(unsigned char)*name);
+            n += (size_t)sprintf(to + n, "%%%02X", (unsigned)(unsigned char)*name);
         else
             to[n++] = *name;
     return n;
@@ -28,23 +28,28 @@ static size_t put_name(char *to, const char *name)
 size_t hf__record_write(char to[RECORD_MAX], const struct ticket *t,
                         const struct ticket_facts *f)
 {
-    char token[2 * HF_TOKEN + 1];
-    size_t n;
+    size_t n = (size_t)sprintf(to, "%s%s", head, f->broken ? "broken\n" : "");
 
-    hf__hex(token, t->token, HF_TOKEN);
-    n = (size_t)sprintf(to, "%s%s", head, f->broken ? "broken\n" : "");
     if (f->kept_ms > 0)
         n += (size_t)sprintf(to + n, "kept %" PRId64 "\n", f->kept_ms);
-    if (t->kind == LINE_PERMITS)
+    if (f->form && t->kind == LINE_PERMITS)
         n += (size_t)sprintf(to + n, "permits %" PRId64 " %" PRId64 "\n", t->weight,
                              t->capacity);
-    else
+    else if (f->form)
         n += (size_t)sprintf(to + n, "lock %" PRId64 "\n", t->weight);
     n += (size_t)sprintf(to + n,
-                         "token %s\nowner %016" PRIx64 " %" PRIu64 "\nhost %.255s\n"
-                         "pid %" PRId64 "\nsince %" PRId64 "\nttl %" PRId64 "\n",
-                         token, t->owner.process, t->owner.number, f->host, f->pid,
-                         f->since_ms, f->ttl_ms);
+                         "owner %016" PRIx64 " %" PRIu64 "\nhost %.255s\npid %" PRId64
+                         "\nsince %" PRId64 "\nttl %" PRId64 "\n",
+                         t->owner.process, t->owner.number, f->host, f->pid, f->since_ms,
+                         f->ttl_ms);
+    if (f->token) {
+        n += (size_t)sprintf(to + n, "token ");
+        hf__hex(to + n, t->token, HF_TOKEN);
+        n += 2 * HF_TOKEN;
+        to[n++] = '\n';
+    }
+    if (f->fence > 0)
+        n += (size_t)sprintf(to + n, "fence %" PRIu64 "\n", f->fence);
     for (size_t i = 0; i < t->hints_len; i += strlen(t->hints + i) + 1) {
         n += (size_t)sprintf(to + n, "holds ");
         n += put_name(to + n, t->hints + i);
@@ -57,24 +62,26 @@ size_t hf__record_write(char to[RECORD_MAX], const struct ticket *t,
 
 /* ---- reading --------------------------------------------------------------------- */
 
+/* The byte of "%HH", or -1. */
+static int escaped(const char *s, size_t left)
+{
+    int high = left < 3 ? -1 : hf__hex_digit(s[1]);
+    int low = high < 0 ? -1 : hf__hex_digit(s[2]);
+
+    return low < 0 ? -1 : high << 4 | low;
+}
+
 static void read_hint(struct ticket_record *rec, const char *s, size_t len)
 {
     size_t n = rec->hints_len;
 
     for (size_t i = 0; i < len; i++) {
-        char digits[3] = { 0 };
+        int byte = s[i] == '%' ? escaped(s + i, len - i) : (unsigned char)s[i];
 
-        if (n + 1 >= sizeof rec->hints || n - rec->hints_len == HF_NAME_MAX)
+        if (byte <= 0 || n + 1 >= sizeof rec->hints || n - rec->hints_len == HF_NAME_MAX)
             return;
-        if (s[i] == '%' && i + 2 < len) {
-            memcpy(digits, s + i + 1, 2);
-            if (!hf__unhex(rec->hints + n, 1, digits) || rec->hints[n] == '\0')
-                return;
-            n++;
-            i += 2;
-        } else {
-            rec->hints[n++] = s[i];
-        }
+        rec->hints[n++] = (char)byte;
+        i += s[i] == '%' ? 2 : 0;
     }
     if (n == rec->hints_len)
         return;
@@ -116,13 +123,14 @@ static void read_field(struct ticket_record *rec, const char *line, size_t len)
     else if (strncmp(text, "host ", 5) == 0)
         snprintf(rec->host, sizeof rec->host, "%.255s", text + 5);
     else if (strncmp(text, "token ", 6) == 0)
-        hf__unhex(rec->token, HF_TOKEN, text + 6);
+        rec->has_token = hf__unhex(rec->token, HF_TOKEN, text + 6);
     else if (sscanf(text, "owner %" SCNx64 " %" SCNu64, &rec->owner.process,
                     &rec->owner.number) == 2 ||
              sscanf(text, "kept %" SCNd64, &rec->kept_ms) == 1 ||
              sscanf(text, "pid %" SCNd64, &rec->pid) == 1 ||
              sscanf(text, "since %" SCNd64, &rec->since_ms) == 1 ||
-             sscanf(text, "ttl %" SCNd64, &rec->ttl_ms) == 1)
+             sscanf(text, "ttl %" SCNd64, &rec->ttl_ms) == 1 ||
+             sscanf(text, "fence %" SCNu64, &rec->fence) == 1)
         return;
 }
 

@@ -142,6 +142,13 @@ void two_lost(struct two *t)
 {
     AWAIT((two_are_right(t), hf_lease_check(t->held) == HF_ELOST));
     AWAIT((two_are_right(t), pend_done(t->waits)));
+    two_ended(t);
+}
+
+void two_ended(struct two *t)
+{
+    AWAIT(hf_lease_check(t->held) == HF_ELOST);
+    AWAIT(pend_done(t->waits));
     CHECK_RC(rig.face->release(t->held, E()), HF_ELOST);
     finish(t);
 }

@@ -36,5 +36,7 @@ struct two hold_and_wait(void);
 void two_are_right(struct two *); /* whatever is going on: never both */
 void two_go_on(struct two *);     /* the holder holds and gives, the waiter gets */
 void two_lost(struct two *);      /* the holder is told, the waiter gets it */
+/* The same, where the ticket was ended by hand: both are told of it, in any order. */
+void two_ended(struct two *);
 
 #endif

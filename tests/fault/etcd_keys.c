@@ -16,7 +16,28 @@ static void holder_key_deleted(void)
     use_members(1, "");
     t = hold_and_wait();
     ctl("del %s", key_of(t.a, 0, key));
-    two_lost(&t);
+    two_ended(&t);
+    done();
+}
+
+/* By the event itself: nothing that the holder asks now is answered. */
+static void holder_told_by_event(void)
+{
+    struct two t;
+    char key[256];
+    int64_t since;
+
+    use_members(1, "");
+    t = hold_and_wait();
+    STAYS(hf_lease_check(t.held) == 0, 300); /* its key is watched now */
+    key_of(t.a, 0, key);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP);
+    since = now_ms();
+    ctl("del %s", key);
+    AWAIT(hf_lease_check(t.held) == HF_ELOST);
+    CHECK_NUM(now_ms() - since, <, TTL_MS / 2);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, 0);
+    two_ended(&t);
     done();
 }
 
@@ -47,7 +68,7 @@ static void holder_lease_revoked(void)
     use_members(1, "");
     t = hold_and_wait();
     ctl("lease revoke %llx", lease_in(key_of(t.a, 0, key)));
-    two_lost(&t);
+    two_ended(&t);
     done();
 }
 
@@ -127,7 +148,7 @@ static void set_back(void)
         s->dir, s->port + 10000, s->port + 10000);
     CHECK_NUM(system(command), ==, 0);
     etcd_start_all(members);
-    two_lost(&t);
+    two_ended(&t);
     done();
 }
 
@@ -303,6 +324,7 @@ static void beside_etcdctl(void)
 
 const struct test_case etcd_keys_cases[] = {
     { "holder-key-deleted", holder_key_deleted, ON_BLOCKING, 0, 0 },
+    { "holder-told-by-event", holder_told_by_event, ON_BLOCKING, 0, 0 },
     { "waiter-key-deleted", waiter_key_deleted, ON_BLOCKING, 0, 0 },
     { "holder-lease-revoked", holder_lease_revoked, ON_BLOCKING, 0, 0 },
     { "waiter-lease-revoked", waiter_lease_revoked, ON_BLOCKING, 0, 0 },

@@ -101,6 +101,40 @@ static void create_late(void)
     done();
 }
 
+/* The list for a new ticket is put off while another join is on its way. That one gives up
+ * while its lease is still being granted: the list is sent all the same. */
+static void list_put_off(void)
+{
+    enum { WAITERS = 20 };
+    struct pend *waiters[WAITERS + 1], *other;
+    hf_lease *l, *none = NULL;
+    hf_client *c, *past;
+
+    lease_s = 15;
+    use_members(1, "");
+    past = opened_past();
+    c = prompted();
+    l = taken(past, "n", NULL);
+    for (int i = 0; i < WAITERS; i++)
+        waiters[i] = queued(c, "n", (size_t)i + 1, NULL);
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_DOWN);
+    waiters[WAITERS] = begun(c, "n", LIMIT_MS, NULL);
+    AWAIT(line_is(past, "n", 1, WAITERS + 1)); /* only the answer is missing */
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_UP | PROXY_DOWN);
+    other = begun(c, "n", 500, HF_REQUEST(.ttl_ms = 20000));
+    STAYS(!pend_done(waiters[0]), 200);
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_UP); /* the answer comes */
+    STAYS(!pend_done(waiters[0]), 600);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0);
+    CHECK(pend_end(other, &none) < 0);
+    given(l);
+    for (int i = 0; i <= WAITERS; i++)
+        given(pend_granted(waiters[i]));
+    closed(c);
+    closed(past);
+    done();
+}
+
 static void silence_beyond_ttl(void)
 {
     struct two t;
@@ -203,6 +237,7 @@ const struct test_case etcd_net_cases[] = {
     { "replies-cut", replies_cut, ON_BLOCKING, 0, CASE_LONG },
     { "create-unanswered", create_unanswered, ON_BLOCKING, 0, 0 },
     { "create-late", create_late, ON_BLOCKING, 0, CASE_LONG },
+    { "list-put-off", list_put_off, ON_BLOCKING, 0, 0 },
     { "silence-beyond-ttl", silence_beyond_ttl, ON_BLOCKING, 0, 0 },
     { "silence-within-ttl", silence_within_ttl, ON_BLOCKING, 0, 0 },
     { "process-stopped", process_stopped, ON_BLOCKING, 0, 0 },

@@ -69,16 +69,16 @@ static void name(const char *bytes, size_t len)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static char marked[RECORD_MAX];
-    static struct record rec;
+    static struct ticket_record rec;
     int64_t n = hf__jute_length(bytes, len);
 
     message(bytes, len);
     if (n >= 4 && (size_t)n <= len)
         message(bytes + 4, (size_t)n - 4);
     name((const char *)bytes, len);
-    hf__zk_record_read(&rec, (const char *)bytes, len);
+    hf__record_read(&rec, (const char *)bytes, len);
     if (rec.hints_len > sizeof rec.hints)
         abort();
-    hf__zk_record_mark(marked, (const char *)bytes, len);
+    hf__record_set(marked, (const char *)bytes, len, "broken\n");
     return 0;
 }

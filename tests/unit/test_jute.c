@@ -231,17 +231,41 @@ static int64_t wall(struct env *env)
 static void names_in_records(void **state)
 {
     static const char holds[] = "a\nb\0%\0\x1f\0c";
-    static struct record rec;
+    static struct ticket_record rec;
     char data[RECORD_MAX];
     struct env env = { .wall = wall };
     struct zk z = { .store.env = &env };
     struct ticket t = { .note = "a note", .hints = holds, .hints_len = sizeof holds };
 
     (void)state;
-    hf__zk_record_read(&rec, data, hf__zk_record_write(data, &z, &t, 0, false));
+    hf__record_read(&rec, data, hf__zk_record(data, &z, &t, 0, false));
     assert_int_equal(rec.hints_len, sizeof holds);
     assert_memory_equal(rec.hints, holds, sizeof holds);
     assert_string_equal(rec.note, t.note);
+}
+
+/* Older and newer clients read each other's nodes. */
+static void a_record_byte_by_byte(void **state)
+{
+    static const char text[] =
+        "holdfast 1\nbroken\nowner 00000000000000ab 7\nhost h\npid 0\n"
+        "since 0\nttl 4000\ntoken 01000000000000000000000000000000\n"
+        "fence 9\nholds a%0Ab\nnote a note";
+    char data[RECORD_MAX];
+    struct env env = { .wall = wall };
+    struct zk z = { .store.env = &env, .session.timeout_ms = 4000, .alone = true };
+    struct ticket t = { .note = "a note",
+                        .owner = { 0xab, 7 },
+                        .token = { 1 },
+                        .hints = "a\nb",
+                        .hints_len = 4 };
+    size_t n;
+
+    (void)state;
+    strcpy(z.open.host, "h");
+    n = hf__zk_record(data, &z, &t, 9, true);
+    assert_int_equal(n, sizeof text - 1);
+    assert_memory_equal(data, text, n);
 }
 
 int main(void)
@@ -255,6 +279,7 @@ int main(void)
         cmocka_unit_test(multis),
         cmocka_unit_test(many_bytes),
         cmocka_unit_test(names_in_records),
+        cmocka_unit_test(a_record_byte_by_byte),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -244,7 +244,12 @@ static const struct ticket example = { .kind = LINE_PERMITS,
                                        .hints = "a\nb\0c%\0",
                                        .hints_len = 7,
                                        .note = "first\nbroken\nsecond" };
-static const struct ticket_facts example_facts = { "host", 12, 1000, 30000, false, 0 };
+static const struct ticket_facts example_facts = { .host = "host",
+                                                   .pid = 12,
+                                                   .since_ms = 1000,
+                                                   .ttl_ms = 30000,
+                                                   .form = true,
+                                                   .token = true };
 
 static void a_record_says_what_was_written(void **state)
 {

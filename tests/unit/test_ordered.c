@@ -394,6 +394,27 @@ static void a_list_before_an_event_is_dropped(void **state)
     hf__ordered_entries_free(line.entries, line.n);
 }
 
+/* Whoever needed a list found one under way, which does not come. */
+static void a_list_that_does_not_come_is_replaced(void **state)
+{
+    struct ordered_line line;
+    struct ordered_seat seat;
+    struct ordered o;
+
+    (void)state;
+    one_waits(&o, &line, &seat);
+    seat.state = SEAT_CREATED;
+    hf__ordered_list(&line);
+    assert_int_equal(lists, 0);
+    hf__ordered_unlisted(&line);
+    assert_int_equal(lists, 1);
+    assert_int_equal(line.lists, 1);
+    seat.state = SEAT_WAITING; /* and nobody needs one */
+    hf__ordered_unlisted(&line);
+    assert_int_equal(lists, 1);
+    hf__ordered_entries_free(line.entries, line.n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_list_keeps_what_is_known),
         cmocka_unit_test(an_older_list_is_followed_by_another),
         cmocka_unit_test(a_list_before_an_event_is_dropped),
+        cmocka_unit_test(a_list_that_does_not_come_is_replaced),
     };
 
     return cmocka_run_group_tests_name("ordered", tests, NULL, NULL);

@@ -8,9 +8,9 @@
  * may be older than what we have been told already (`least`): then a majority is asked.
  *
  * A key of ours that is missing (an event, a list, a read) may have been ended by somebody,
- * or its lease has: then all tickets on it have ended, and the core must hear of that
- * (ev_dead) before it hears of anything else. So the lease is asked first, and nothing is
- * decided in that line until a list has come afterwards. */
+ * or its lease has: then all tickets on it have ended. A held ticket is lost in both cases,
+ * and that is told at once. One that waits is evicted or joins again, so the lease is asked
+ * first, and nothing is decided in that line until a list has come afterwards. */
 #include "driver/etcd/etcd.h"
 
 #include <stdlib.h>
@@ -151,7 +151,7 @@ static void tidy_watches(struct etcd_line *line)
     }
 }
 
-/* A key of ours is missing, and it is not known why. */
+/* A key of ours is missing, and it is not known why. A held one is lost in any case. */
 static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_t n,
                    int64_t revision)
 {
@@ -167,7 +167,9 @@ static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_
             s->fence > (uint64_t)revision || !l || l->dead ||
             hf__ordered_find(&list, (int64_t)s->fence, s->name, strlen(s->name)))
             continue;
-        if (etcd_seat(s)->gone_at == 0 || etcd_seat(s)->gone_at > l->alive_at) {
+        if (s->state == SEAT_HELD) {
+            hf__etcd_lease_check(l);
+        } else if (etcd_seat(s)->gone_at == 0 || etcd_seat(s)->gone_at > l->alive_at) {
             hf__etcd_seat_missed(etcd_seat(s));
             any = true;
         }
@@ -234,7 +236,10 @@ static void list_watched(void *with)
 }
 
 /* Many that join a long line, one after the other: a list for each would be more than a
- * server can bear. */
+ * server can bear. So it is put off while creates are under way or wait for their lease.
+ * Whatever ends the last of them comes here, through hf__etcd_create_next: what is put off
+ * counts as a list under way, and nobody else would ask for it. Not in a short line, where
+ * the next holder often is one of those that wait for the list. */
 void hf__etcd_line_list_due(struct etcd_line *line)
 {
     if (!line->list_due || ((line->creating || !list_empty(&line->to_create)) &&
@@ -291,17 +296,18 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
     hf__ordered_seen(&line->line, entry, broken ? SEEN_MARKED : SEEN_THERE, weight);
 }
 
-static bool leaves(const struct ordered_seat *s)
-{
-    return s->state == SEAT_DELETING || s->state == SEAT_WITHDRAWING;
-}
-
+/* A holder is told at once: the next one may hold by now. */
 static void is_gone(struct etcd_line *line, struct ordered_entry *entry)
 {
-    if (entry->seat && !leaves(entry->seat))
-        hf__etcd_seat_missed(etcd_seat(entry->seat));
+    struct ordered_seat *s = entry->seat;
+    struct etcd_lease *held = s && s->state == SEAT_HELD ? etcd_seat(s)->lease : NULL;
+
+    if (s && (s->state == SEAT_CREATED || s->state == SEAT_WAITING))
+        hf__etcd_seat_missed(etcd_seat(s));
     else
         hf__ordered_seen(&line->line, entry, SEEN_GONE, 0);
+    if (held)
+        hf__etcd_lease_check(held); /* the others on it may have ended, too */
 }
 
 static void ticket_read(struct etcd_conn *c, struct etcd_call *q,
@@ -483,16 +489,23 @@ static void made(struct etcd_seat *s, int rc, const hf_error *err)
 }
 
 /* Creates in a pass of their own: seats that leave meanwhile go with it. */
-void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
+static void create_on(struct etcd *e)
 {
-    each_seat(l, rc < 0 ? not_made : made, rc, err);
-    list_for_safe(n, &l->of->ordered.lines) {
+    list_for_safe(n, &e->ordered.lines) {
         struct etcd_line *line = container_of(n, struct etcd_line, line.all);
 
         line->line.pins++;
         hf__etcd_create_next(line);
+        if (line->line.stale && hf__ordered_line_waits(&line->line))
+            hf__ordered_list(&line->line);
         unpin(line);
     }
+}
+
+void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
+{
+    each_seat(l, rc < 0 ? not_made : made, rc, err);
+    create_on(l->of);
 }
 
 /* Those that `break` has marked live on a life of their own. */
@@ -513,12 +526,7 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
 void hf__etcd_lines_over(struct etcd *e, struct etcd_lease *l)
 {
     each_seat(l, over, HF_ELOST, NULL);
-    list_for_safe(n, &e->ordered.lines) {
-        struct ordered_line *line = container_of(n, struct ordered_line, all);
-
-        if (line->stale && hf__ordered_line_waits(line))
-            hf__ordered_list(line);
-    }
+    create_on(e);
 }
 
 /* The watches are gone: everything is read anew when the store is up. */

@@ -94,6 +94,8 @@ size_t hf__etcd_seat_value(const struct etcd_seat *s, char value[RECORD_MAX], in
                                         .pid = e->open.pid,
                                         .since_ms = s->since,
                                         .ttl_ms = ttl_s * 1000,
+                                        .form = true,
+                                        .token = true,
                                         .broken = s->marked,
                                         .kept_ms = kept_ms };
 
@@ -198,7 +200,8 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
     key = r && !r->succeeded ? hf__etcd_range_at(r, 0) : NULL;
     list = r && with_list ? hf__etcd_range_at(r, 1) : NULL;
     if (rc < 0 || !(r->succeeded || (key && key->n_kvs == 1))) {
-        line->lists -= with_list && line->lists > 0;
+        if (with_list)
+            hf__ordered_unlisted(line);
         if (hf__etcd_no_lease(a))
             hf__etcd_lease_over(s->lease, false);
         if (rc < 0)
@@ -215,11 +218,11 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
                     s->seat.t->weight);
         if (list)
             hf__etcd_line_listed(etcd_line(line), list, hf__etcd_revision(a), false);
+        else if (with_list)
+            hf__ordered_unlisted(line);
     }
     hf__etcd_create_next(etcd_line(line));
-    hf__etcd_line_list_due(etcd_line(line));
-    line->pins--;
-    hf__ordered_line_drop(line);
+    hf__ordered_line_unpin(line);
 }
 
 static void send_create(struct etcd_seat *s)
@@ -265,7 +268,7 @@ void hf__etcd_create_next(struct etcd_line *line)
         struct etcd_seat *s = container_of(n, struct etcd_seat, to_create);
 
         if (line->creating)
-            return;
+            break;
         if (s->seat.state == SEAT_CREATING && !hf__etcd_lease_ready(s->lease))
             continue;
         list_remove(n);
@@ -274,6 +277,7 @@ void hf__etcd_create_next(struct etcd_line *line)
         else /* it leaves before it was sent */
             hf__ordered_step(&s->seat, SEAT_NOT_MADE, 0, NULL);
     }
+    hf__etcd_line_list_due(line);
 }
 
 static void create(struct ordered_seat *seat)

@@ -65,7 +65,7 @@ static void answer_note(struct zk_call *q, struct jute_reply *reply)
 
 static size_t record(const struct zk_seat *s, char data[RECORD_MAX], uint64_t fence)
 {
-    return hf__zk_record_write(data, zk_in(s->seat.of), s->seat.t, fence, s->marked);
+    return hf__zk_record(data, zk_in(s->seat.of), s->seat.t, fence, s->marked);
 }
 
 static void send_note(struct zk_seat *s)

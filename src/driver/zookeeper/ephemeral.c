@@ -176,7 +176,7 @@ static void create(struct alone *a, bool levels)
     if (!q)
         return;
     hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), a->path, a->path_len, data,
-                        hf__zk_record_write(data, z, a->t, 0, false), z->login != NULL,
+                        hf__zk_record(data, z, a->t, 0, false), z->login != NULL,
                         JUTE_EPHEMERAL);
     hf__zk_send(q);
     read_node(a);
@@ -225,7 +225,7 @@ static void answer_read(struct zk_call *q, struct jute_reply *reply)
     struct alone *a = q->about;
     struct jute_text data;
     struct jute_stat stat;
-    struct record rec;
+    struct ticket_record rec;
 
     if (--a->reads > 0 || (a->state == ALONE_LEAVING && a->pins > 0))
         return; /* the answer to that says more */
@@ -237,7 +237,7 @@ static void answer_read(struct zk_call *q, struct jute_reply *reply)
         refuse(a, reply);
         return;
     }
-    hf__zk_record_read(&rec, data.at, data.len);
+    hf__record_read(&rec, data.at, data.len);
     if (stat.owner == a->zk->session.id && rec.has_token &&
         memcmp(rec.token, a->t->token, HF_TOKEN) == 0)
         is_mine(a, &stat);

@@ -89,7 +89,7 @@ static void mark_it(struct job *j)
 {
     const struct zk_seen *s = &j->seen[j->victim];
     char path[NODE_PATH_MAX], marked[RECORD_MAX];
-    size_t n = hf__zk_record_mark(marked, s->data, s->len);
+    size_t n = hf__record_set(marked, s->data, s->len, "broken\n");
     struct zk_call *q;
 
     if (n == 0) {
@@ -110,13 +110,13 @@ static void mark_it(struct job *j)
 static void evict_read(struct job *j)
 {
     const struct zk_seen *s = &j->seen[j->victim];
-    struct record rec;
+    struct ticket_record rec;
 
     if (!s->data) { /* with mode=ephemeral it has no other name */
         (j->zk->alone ? none : again)(j);
         return;
     }
-    hf__zk_record_read(&rec, s->data, s->len);
+    hf__record_read(&rec, s->data, s->len);
     if (j->zk->alone && memcmp(rec.token, j->query.look->token, HF_TOKEN) != 0)
         none(j);
     else if (j->query.look->now)

@@ -169,11 +169,11 @@ enum ordered_seen hf__zk_seat_read(struct zk_seat *s, struct jute_reply *reply)
 {
     struct jute_text data;
     struct jute_stat stat;
-    struct record rec;
+    struct ticket_record rec;
 
     if (!hf__jute_node(reply, &data, &stat) || stat.owner != zk_in(s->seat.of)->session.id)
         return SEEN_FOREIGN;
-    hf__zk_record_read(&rec, data.at, data.len);
+    hf__record_read(&rec, data.at, data.len);
     s->version = stat.version;
     s->marked = s->marked || rec.broken;
     return rec.broken ? SEEN_MARKED : SEEN_THERE;

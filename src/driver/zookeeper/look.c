@@ -27,12 +27,12 @@ int64_t hf__zk_age(const struct zk *z, const struct jute_stat *stat)
 }
 
 static void show_one(const struct job *j, size_t i, struct row *row, uint32_t position,
-                     struct record *rec)
+                     struct ticket_record *rec)
 {
     const struct zk_seen *s = &j->seen[i];
     const struct ordered_entry *e = j->entries[i];
 
-    hf__zk_record_read(rec, s->data, s->len);
+    hf__record_read(rec, s->data, s->len);
     row->has_ticket = true;
     if (rec->has_token)
         memcpy(row->token, rec->token, HF_TOKEN);
@@ -87,7 +87,7 @@ static bool torn(const struct job *j)
 
 static void show_all(struct job *j)
 {
-    struct record *rec;
+    struct ticket_record *rec;
     struct row row;
 
     if (torn(j) && hf__zk_job_again(j))

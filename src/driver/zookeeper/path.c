@@ -70,7 +70,8 @@ static size_t put_level(char *dst, const char *s, size_t len)
     return to;
 }
 
-int hf__zk_byte(const char *digits, size_t left)
+/* The byte that two hexadecimal digits of either case give; -1: they are none. */
+static int byte_of(const char *digits, size_t left)
 {
     int high = left < 2 ? -1 : hf__hex_digit(digits[0]);
     int low = high < 0 ? -1 : hf__hex_digit(digits[1]);
@@ -95,7 +96,7 @@ bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
             dst[n++] = level[i];
             continue;
         }
-        byte = hf__zk_byte(level + i + 1, len - i - 1);
+        byte = byte_of(level + i + 1, len - i - 1);
         if (byte < 0)
             return false;
         dst[n++] = (char)byte;

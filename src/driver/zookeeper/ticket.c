@@ -234,6 +234,21 @@ static void answer_create(struct zk_call *q, struct jute_reply *reply)
     }
 }
 
+/* Nodes with mode=ephemeral have no name of their own. */
+size_t hf__zk_record(char to[RECORD_MAX], const struct zk *z, const struct ticket *t,
+                     uint64_t fence, bool broken)
+{
+    const struct ticket_facts facts = { .host = z->open.host,
+                                        .pid = z->open.pid,
+                                        .since_ms = z->store.env->wall(z->store.env) / 1000,
+                                        .ttl_ms = z->session.timeout_ms,
+                                        .token = z->alone,
+                                        .broken = broken,
+                                        .fence = fence };
+
+    return hf__record_write(to, t, &facts);
+}
+
 static void send_create(struct zk_seat *s, bool levels)
 {
     struct zk_line *line = line_of(s);
@@ -248,8 +263,8 @@ static void send_create(struct zk_seat *s, bool levels)
         return;
     hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), path,
                         hf__zk_line_path(line, path, node, hf__zk_node(z, node, s->seat.t)),
-                        data, hf__zk_record_write(data, z, s->seat.t, 0, false),
-                        z->login != NULL, JUTE_EPHEMERAL_SEQUENTIAL);
+                        data, hf__zk_record(data, z, s->seat.t, 0, false), z->login != NULL,
+                        JUTE_EPHEMERAL_SEQUENTIAL);
     hf__zk_send(q);
 }
 

@@ -16,6 +16,7 @@
 #include "kit/opening.h"
 #include "kit/ordered.h"
 #include "kit/query.h"
+#include "kit/ticket_record.h"
 #include "net/stream.h"
 #include "net/tls.h"
 #include "proto/jute.h"
@@ -50,8 +51,6 @@ size_t hf__zk_path(char path[NODE_PATH_MAX], const char *dir, size_t dir_len,
 int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns);
 /* The last level of `path` as a part of a name; false: it is none. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len);
-/* The byte that two hexadecimal digits of either case give; -1: they are none. */
-int hf__zk_byte(const char *digits, size_t left);
 bool hf__zk_form(struct form *, const char *node, size_t len); /* false: not a ticket's */
 void hf__zk_form_token(unsigned char token[HF_TOKEN], const char *node, size_t len);
 /* The node without its number; `weight` may be smaller than the ticket's. */
@@ -230,26 +229,9 @@ void hf__zk_alone_up(struct zk *); /* also to look again */
 void hf__zk_alone_over(struct zk *);
 void hf__zk_alone_close(struct zk *);
 
-/* ---- what stands in a ticket's node (record.c) ----------------------------------- */
-
-struct record {
-    struct owner owner;
-    unsigned char token[HF_TOKEN];
-    bool has_token;
-    int64_t pid, ttl_ms;
-    uint64_t fence; /* 0: that of its node */
-    bool broken;
-    char host[256], note[HF_NOTE_MAX + 1], hints[HF_HINTS_MAX * (HF_NAME_MAX + 1)];
-    size_t hints_len;
-};
-
-enum { RECORD_MAX = 512 + 256 + HF_NOTE_MAX + 3 * HF_HINTS_MAX * (HF_NAME_MAX + 8) };
-size_t hf__zk_record_write(char to[RECORD_MAX], const struct zk *, const struct ticket *,
-                           uint64_t fence, bool broken);
-void hf__zk_record_read(struct record *, const char *,
-                        size_t); /* what cannot be read is empty */
-size_t hf__zk_record_mark(char to[RECORD_MAX], const char *,
-                          size_t); /* 0: not ours, too long */
+/* What stands in a ticket's node. fence: 0 if the node is its first. */
+size_t hf__zk_record(char to[RECORD_MAX], const struct zk *, const struct ticket *,
+                     uint64_t fence, bool broken);
 
 /* ---- looking, cells, following (look.c, list.c, cell.c, follow.c) ---------------- */
 
