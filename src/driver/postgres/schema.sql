@@ -51,7 +51,8 @@ CREATE TABLE IF NOT EXISTS holdfast.ticket (
     number int8 NOT NULL DEFAULT 0, fence int8 NOT NULL DEFAULT 0, expiry int8 NOT NULL DEFAULT 0,
     joined int8 NOT NULL, granted int8 NOT NULL DEFAULT 0, ttl int8 NOT NULL, client bytea NOT NULL,
     process int8 NOT NULL, owner int8 NOT NULL, pid int8 NOT NULL, host bytea NOT NULL,
-    note bytea NOT NULL, hints bytea NOT NULL, PRIMARY KEY (line, token)) WITH (fillfactor = 70);
+    note bytea NOT NULL, hints bytea NOT NULL, sent int8 NOT NULL DEFAULT 0,
+    PRIMARY KEY (line, token)) WITH (fillfactor = 70);
 CREATE INDEX IF NOT EXISTS queue ON holdfast.ticket (line, number) WHERE state = 0;
 CREATE TABLE IF NOT EXISTS holdfast.crowd (
     line int8, client bytea, ttl int8, till int8 NOT NULL, count int8 NOT NULL,
@@ -210,8 +211,9 @@ BEGIN
     SELECT * INTO t FROM holdfast.ticket x WHERE x.line = l.id AND x.token = p_token;
     v_known := FOUND;
     IF v_known AND t.state = 1 AND t.flags = 0 THEN
-        UPDATE holdfast.ticket x SET expiry = v_end, ttl = p_ttl WHERE x.line = l.id AND x.token = p_token;
-        l.soonest := least(l.soonest, v_end);
+        -- this may come late, and its owner have renewed it for longer
+        UPDATE holdfast.ticket x SET expiry = greatest(x.expiry, v_end), ttl = greatest(x.ttl, p_ttl)
+            WHERE x.line = l.id AND x.token = p_token;
         PERFORM holdfast.save(l, v_now, true);
         RETURN ARRAY[0, t.fence, 0, 0, 0, l.id];
     ELSIF v_known AND t.state = 1 AND t.flags >= 2 THEN -- left already: a late one of these
@@ -399,31 +401,37 @@ END $$;
 
 -- renew: many holds of one client are alive (G1, G8). Answers for each: 1 renewed, 0 gone or over: never
 -- revived, because another may have been told that the place is free; 2 marked: it ends at its expiry;
--- 3 it holds (ttl 0: only asked). Takes no line, unless a hold shall last for less than before: then the line
--- must know of an earlier end.
-CREATE OR REPLACE FUNCTION holdfast.renew(p_lines int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
+-- 3 it holds (ttl 0: only asked). Takes no line, unless a hold shall end sooner than before (a shorter ttl, a
+-- clock that was set back): then the line must know of it first.
+-- p_sent: when it was sent, by the clock of the client. One that was sent before the last one that was executed
+-- comes late, from a connection that was lost: its owner may rely on a longer ttl by now. It shortens nothing.
+CREATE OR REPLACE FUNCTION holdfast.renew(p_sent int8, p_lines int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
 LANGUAGE plpgsql AS $$
 DECLARE
     v_sync text := holdfast.durable();
-    t holdfast.ticket; answers int8[] := '{}'; v_answer int8; v_token bytea; v_ttl int8; v_end int8;
+    t holdfast.ticket; answers int8[] := '{}'; v_answer int8; v_token bytea; v_now int8; v_end int8;
 BEGIN
     FOR i IN 1 .. cardinality(p_lines) LOOP
         v_token := substr(p_tokens, i * 16 - 15, 16);
-        v_ttl := p_ttls[i];
         v_answer := 0;
         SELECT * INTO t FROM holdfast.ticket x WHERE x.line = p_lines[i] AND x.token = v_token AND x.state = 1;
-        IF FOUND AND t.expiry > holdfast.clock() AND t.flags > 0 THEN
-            v_answer := CASE WHEN t.flags = 1 THEN 2 ELSE 0 END;
-        ELSIF FOUND AND t.expiry > holdfast.clock() AND v_ttl = 0 THEN
+        v_now := holdfast.clock();
+        v_end := v_now + p_ttls[i] * 1000;
+        IF NOT FOUND OR t.expiry <= v_now OR t.flags > 1 THEN
+            v_answer := 0;
+        ELSIF t.flags = 1 THEN
+            v_answer := 2;
+        ELSIF p_ttls[i] = 0 THEN
             v_answer := 3;
-        ELSIF FOUND THEN
-            IF v_ttl < t.ttl THEN
-                v_end := holdfast.clock() + v_ttl * 1000;
+        ELSE
+            IF v_end < t.expiry AND p_sent >= t.sent THEN
                 UPDATE holdfast.line x SET soonest = least(x.soonest, v_end) WHERE x.id = p_lines[i];
             END IF;
-            v_end := holdfast.clock() + v_ttl * 1000;
-            UPDATE holdfast.ticket x SET expiry = v_end, ttl = v_ttl WHERE x.line = p_lines[i] AND x.token = v_token
-                AND x.state = 1 AND x.flags = 0 AND x.expiry > holdfast.clock();
+            UPDATE holdfast.ticket x SET ttl = CASE WHEN x.sent > p_sent THEN x.ttl ELSE p_ttls[i] END,
+                expiry = CASE WHEN x.sent > p_sent THEN greatest(x.expiry, v_end) ELSE v_end END,
+                sent = greatest(x.sent, p_sent)
+                WHERE x.line = p_lines[i] AND x.token = v_token AND x.state = 1 AND x.flags = 0
+                AND x.expiry > holdfast.clock();
             v_answer := CASE WHEN FOUND THEN 1 ELSE 0 END;
         END IF;
         answers := answers || v_answer;
