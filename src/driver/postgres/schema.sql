@@ -276,7 +276,7 @@ DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; was holdfast.line; t holdfast.ticket;
     v_now int8; v_end int8; v_till int8 := 0; v_count int8 := 0; v_state int8; v_first int8;
-    states int8[] := '{}'; v_token bytea;
+    v_place int8 := 0; v_last int8 := 0; states int8[] := '{}'; v_token bytea;
 BEGIN
     l := holdfast.line_of(p_ns, p_name, false);
     was := l;
@@ -298,8 +298,11 @@ BEGIN
         ELSIF FOUND AND t.state = 1 AND t.flags = 1 THEN -- before its owner knew of it
             v_state := 1;
         ELSIF FOUND AND t.state = 0 THEN
-            SELECT -count(*) INTO v_state FROM holdfast.ticket x
-                WHERE x.line = l.id AND x.state = 0 AND x.number <= t.number;
+            -- they are named in the order of the queue: counted from the one before
+            SELECT v_place + count(*) INTO v_place FROM holdfast.ticket x WHERE x.line = l.id AND x.state = 0
+                AND x.number > v_last AND x.number <= t.number;
+            v_last := t.number;
+            v_state := -v_place;
             v_first := coalesce(v_first, v_state);
         ELSIF NOT FOUND AND EXISTS (SELECT 1 FROM holdfast.revoked r WHERE r.line = l.id AND r.token = v_token) THEN
             v_state := 1;
