@@ -27,6 +27,7 @@ struct bench {
     bool named;          /* the cases were chosen */
     int64_t time_ns;     /* for each case */
     const char *command; /* the holdfast that has started us */
+    char **args;         /* of this program */
 };
 
 /* Times of single pairs. When the room is used up every second one goes, and from then on
@@ -98,6 +99,12 @@ struct bench_raw {
     const struct bench_raw *too; /* the other one, in a row of its own; NULL: none */
 };
 extern const struct bench_raw *const bench_raws[]; /* of every store; ends with NULL */
+
+/* URLs whose limits need a library: another program, beside this one, is linked with it. */
+struct bench_apart {
+    const char *scheme, *program; /* "etcd:" */
+};
+extern const struct bench_apart bench_aparts[]; /* ends with NULL */
 
 /* One slice of ours or of the raw limit, added to the tally. Returns an exit status. */
 typedef int bench_slice(void *ctx, bool raw, int64_t ns, struct tally *);

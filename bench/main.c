@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +182,26 @@ static void choose_raw(struct bench *b)
                 "says for which they are");
 }
 
+/* Goes on as the program that can measure the limits of this URL, if that is another one.
+ */
+static int choose_program(const struct bench *b)
+{
+    const struct bench_apart *a = bench_aparts;
+    char path[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+
+    while (a->scheme && strncmp(b->url, a->scheme, strlen(a->scheme)) != 0)
+        a++;
+    if (!a->scheme)
+        return 0;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    snprintf(path + (n > 0 ? n : 0), 64, "%s", a->program);
+    execv(path, b->args);
+    cli_say("bench: cannot start %s: %s", path, strerror(errno));
+    return EXIT_SYSTEM;
+}
+
 static int choose_store(struct cli *cli, struct bench *b)
 {
     struct cli_source source = { .url = NULL };
@@ -190,6 +211,8 @@ static int choose_store(struct cli *cli, struct bench *b)
     if (!b->own)
         status = cli_find_source(cli, &source);
     b->url = source.url;
+    if (status == 0 && b->url)
+        status = choose_program(b);
     if (status == 0)
         status = make_folder(b);
     if (status)
@@ -254,9 +277,9 @@ static const struct cli_verb verb = {
     .options = options,
 };
 
-static int measure(struct cli *cli, const char *command, int argc, char **argv)
+static int measure(struct cli *cli, char **args, int argc, char **argv)
 {
-    struct bench b = { .time_ns = INT64_C(2000000000), .command = command };
+    struct bench b = { .time_ns = INT64_C(2000000000), .command = args[0], .args = args };
     int at = cli_arguments(&verb, argc, argv, set, &b, 0, 64, "CASE"), status;
 
     if (at < 0)
@@ -282,14 +305,20 @@ static int measure(struct cli *cli, const char *command, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct cli cli = { .verb = "bench" };
+    char **args = calloc((size_t)argc + 1, sizeof *args); /* reading them changes them */
     int at = 1;
 
     cli_begin();
+    if (!args) {
+        cli_say("out of memory");
+        return cli_end(EXIT_SYSTEM);
+    }
+    memcpy(args, argv, (size_t)argc * sizeof *args);
     if (argc > 2 && strcmp(argv[1], "-u") == 0) {
         cli.url = argv[2];
         at = 3;
     }
     if (at >= argc || strcmp(argv[at], cli.verb) != 0)
         return cli_usage(&cli, "this program is started by 'holdfast bench'");
-    return cli_end(measure(&cli, argv[0], argc - at, argv + at));
+    return cli_end(measure(&cli, args, argc - at, argv + at));
 }

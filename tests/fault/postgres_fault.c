@@ -66,6 +66,19 @@ int64_t tickets(void)
     return postgres_number(&server, "SELECT count(*) FROM holdfast.ticket");
 }
 
+bool lines_whole(void)
+{
+    return postgres_number(&server,
+                           "SELECT count(*) FROM holdfast.line l, LATERAL (SELECT"
+                           " count(*) FILTER (WHERE t.state = 1) n,"
+                           " count(*) FILTER (WHERE t.state = 0) nw,"
+                           " coalesce(sum(t.weight) FILTER (WHERE t.state = 1), 0) sum,"
+                           " min(t.expiry) FILTER (WHERE t.state = 1) soonest"
+                           " FROM holdfast.ticket t WHERE t.line = l.id) t"
+                           " WHERE l.n <> t.n OR l.nw <> t.nw OR l.sum <> t.sum"
+                           " OR l.soonest > t.soonest OR (l.n > 0 AND l.sum > l.cap)") == 0;
+}
+
 PGconn *lock_line(const char *name)
 {
     char info[512];

@@ -25,6 +25,8 @@ void done(void);                  /* ends what was started */
 int64_t end_backends(void);
 /* How many tickets stand in the tables. */
 int64_t tickets(void);
+/* The counts of every line are those of its tickets, as schema.sql says. */
+bool lines_whole(void);
 
 /* A session of the test that has locked the row of a line, until it is ended. */
 PGconn *lock_line(const char *name);

@@ -6,7 +6,8 @@
  * Each case starts the servers it breaks, in its own process. */
 #include "rig.h"
 
-extern const struct test_case postgres_server_cases[], postgres_net_cases[];
+extern const struct test_case postgres_server_cases[], postgres_net_cases[],
+    postgres_race_cases[];
 
 const struct test_case *const tables[] = { postgres_server_cases, postgres_net_cases,
-                                           NULL };
+                                           postgres_race_cases, NULL };

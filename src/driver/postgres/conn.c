@@ -40,7 +40,7 @@ static const char *const texts[PG_VERBS] = {
     [SQL_JOIN] = "SELECT holdfast.join($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
     [SQL_WAIT] = "SELECT holdfast.wait($1,$2,$3,$4,$5)",
     [SQL_LEAVE] = "SELECT holdfast.leave($1,$2,$3,$4)",
-    [SQL_RENEW] = "SELECT holdfast.renew($1,$2,$3)",
+    [SQL_RENEW] = "SELECT holdfast.renew($1,$2,$3,$4)",
     [SQL_AMEND] = "SELECT holdfast.amend($1,$2,$3,$4,$5,$6,$7,$8)",
     [SQL_LOOK] = "SELECT * FROM holdfast.look($1,$2,$3,$4,$5,$6)",
     [SQL_LIST] = "SELECT * FROM holdfast.list($1,$2,$3,$4,$5)",
@@ -199,7 +199,7 @@ static void connect_late(struct timer *t)
     hf__fail(&err, HF_EUNREACHABLE, 0, c->of->sql.shown, "no connection within %lld ms",
              (long long)c->of->sql.open.connect_ms);
     lost(c, &err);
-    hf__link_flush(&c->of->dirty);
+    hf__postgres_flush(c->of);
 }
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -327,7 +327,7 @@ static void looked_up(void *user, struct addresses *list, const hf_error *why)
         rc = look_up(c, &err);
     if (rc < 0)
         lost(c, &err);
-    hf__link_flush(&c->of->dirty);
+    hf__postgres_flush(c->of);
 }
 
 /* The names from next_host on; then libpq begins. */
@@ -796,7 +796,7 @@ static void on_ready(struct watch *w, uint32_t events)
         receive(c);
     else
         connect_step(c);
-    hf__link_flush(&c->of->dirty);
+    hf__postgres_flush(c->of);
 }
 
 static bool read_pq(struct link *k)
@@ -920,6 +920,12 @@ void hf__postgres_conn_forked(struct pg_conn *c)
     } else {
         close(fd);
     }
+}
+
+void hf__postgres_flush(struct postgres *p)
+{
+    hf__scripted_flush(&p->sql.scripted);
+    hf__link_flush(&p->dirty);
 }
 
 static void wire_send(struct sql *s, struct sql_call *q)

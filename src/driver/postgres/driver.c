@@ -157,13 +157,13 @@ static void postgres_close(struct store *s)
         hf__sql_stop(s, container_of(n, struct look, drv_node), NULL);
     while ((n = list_first(&p->sql.cells)) != NULL)
         hf__sql_stop(s, NULL, container_of(n, struct cell, drv_node));
-    hf__link_flush(&p->dirty);
+    hf__postgres_flush(p);
     free_postgres(p);
 }
 
 static void postgres_flush(struct store *s)
 {
-    hf__link_flush(&postgres_of(sql_of(s))->dirty);
+    hf__postgres_flush(postgres_of(sql_of(s)));
 }
 
 static void postgres_forked(struct store *s)

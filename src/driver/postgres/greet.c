@@ -337,5 +337,5 @@ void hf__postgres_hello_fired(struct timer *t)
          "no message comes through, as behind a transaction pooler: who waits looks from "
          "time to time");
     settled(p, false);
-    hf__link_flush(&p->dirty);
+    hf__postgres_flush(p);
 }

@@ -82,7 +82,8 @@ void hf__postgres_conn_init(struct pg_conn *, struct postgres *,
 void hf__postgres_conn_done(struct pg_conn *);
 void hf__postgres_conn_forked(struct pg_conn *);
 void hf__postgres_send(struct pg_conn *, struct sql_call *);
-bool hf__postgres_make(struct pg_conn *); /* runs schema.sql; false: it broke */
+void hf__postgres_flush(struct postgres *); /* sends what was asked for */
+bool hf__postgres_make(struct pg_conn *);   /* runs schema.sql; false: it broke */
 /* The code for a SQLSTATE, and whether the connection is as good as gone. */
 int hf__postgres_code(const char *state);
 

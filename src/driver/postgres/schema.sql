@@ -29,6 +29,9 @@
 -- transaction. ttl and keep are ms. A grant copies the crowd's expiry and moves nothing (G1). A fence is
 -- greater than the line's last one and than the clock was (G2). A line goes ten minutes after its last use, by
 -- holdfast.sweep, which first raises the mark of its bucket; a new line reads that mark under a lock.
+--
+-- A session keeps its plans, and a plan that was made while a table was nearly empty reads all of it. So each
+-- verb is planned with enable_seqscan = off.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL client_min_messages = warning;
 SET LOCAL statement_timeout = 0;
@@ -51,7 +54,8 @@ CREATE TABLE IF NOT EXISTS holdfast.ticket (
     number int8 NOT NULL DEFAULT 0, fence int8 NOT NULL DEFAULT 0, expiry int8 NOT NULL DEFAULT 0,
     joined int8 NOT NULL, granted int8 NOT NULL DEFAULT 0, ttl int8 NOT NULL, client bytea NOT NULL,
     process int8 NOT NULL, owner int8 NOT NULL, pid int8 NOT NULL, host bytea NOT NULL,
-    note bytea NOT NULL, hints bytea NOT NULL, PRIMARY KEY (line, token)) WITH (fillfactor = 70);
+    note bytea NOT NULL, hints bytea NOT NULL, sent int8 NOT NULL DEFAULT 0,
+    PRIMARY KEY (line, token)) WITH (fillfactor = 70);
 CREATE INDEX IF NOT EXISTS queue ON holdfast.ticket (line, number) WHERE state = 0;
 CREATE TABLE IF NOT EXISTS holdfast.crowd (
     line int8, client bytea, ttl int8, till int8 NOT NULL, count int8 NOT NULL,
@@ -185,7 +189,7 @@ $$ SELECT CASE WHEN l.n > 0 THEN greatest(l.soonest - p_now + 999, 0) / 1000 ELS
 -- Repeatable: a token that is in line answers its place, and its owner's time counts anew.
 CREATE OR REPLACE FUNCTION holdfast.join(p_ns bytea, p_name bytea, p_token bytea, p_kind int8, p_cap int8,
     p_weight int8, p_ttl int8, p_flags int8, p_client bytea, p_process int8, p_owner int8, p_pid int8,
-    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql AS $$
+    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; was holdfast.line; t holdfast.ticket;
@@ -210,8 +214,9 @@ BEGIN
     SELECT * INTO t FROM holdfast.ticket x WHERE x.line = l.id AND x.token = p_token;
     v_known := FOUND;
     IF v_known AND t.state = 1 AND t.flags = 0 THEN
-        UPDATE holdfast.ticket x SET expiry = v_end, ttl = p_ttl WHERE x.line = l.id AND x.token = p_token;
-        l.soonest := least(l.soonest, v_end);
+        -- this may come late, and its owner have renewed it for longer
+        UPDATE holdfast.ticket x SET expiry = greatest(x.expiry, v_end), ttl = greatest(x.ttl, p_ttl)
+            WHERE x.line = l.id AND x.token = p_token;
         PERFORM holdfast.save(l, v_now, true);
         RETURN ARRAY[0, t.fence, 0, 0, 0, l.id];
     ELSIF v_known AND t.state = 1 AND t.flags >= 2 THEN -- left already: a late one of these
@@ -269,12 +274,12 @@ END $$;
 -- token: 0 gone, 1 revoked, below 0: it waits, at minus its position, or its fence: it holds, and its time
 -- counts anew, if it did not last for longer}.
 CREATE OR REPLACE FUNCTION holdfast.wait(p_ns bytea, p_name bytea, p_client bytea, p_ttl int8, p_tokens bytea)
-RETURNS int8[] LANGUAGE plpgsql AS $$
+RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; was holdfast.line; t holdfast.ticket;
     v_now int8; v_end int8; v_till int8 := 0; v_count int8 := 0; v_state int8; v_first int8;
-    states int8[] := '{}'; v_token bytea;
+    v_place int8 := 0; v_last int8 := 0; states int8[] := '{}'; v_token bytea;
 BEGIN
     l := holdfast.line_of(p_ns, p_name, false);
     was := l;
@@ -296,8 +301,11 @@ BEGIN
         ELSIF FOUND AND t.state = 1 AND t.flags = 1 THEN -- before its owner knew of it
             v_state := 1;
         ELSIF FOUND AND t.state = 0 THEN
-            SELECT -count(*) INTO v_state FROM holdfast.ticket x
-                WHERE x.line = l.id AND x.state = 0 AND x.number <= t.number;
+            -- they are named in the order of the queue: counted from the one before
+            SELECT v_place + count(*) INTO v_place FROM holdfast.ticket x WHERE x.line = l.id AND x.state = 0
+                AND x.number > v_last AND x.number <= t.number;
+            v_last := t.number;
+            v_state := -v_place;
             v_first := coalesce(v_first, v_state);
         ELSIF NOT FOUND AND EXISTS (SELECT 1 FROM holdfast.revoked r WHERE r.line = l.id AND r.token = v_token) THEN
             v_state := 1;
@@ -316,7 +324,7 @@ END $$;
 -- leave: give the place up and admit the next in the same step (G4, G7, G8). p_keep > 0: of a hold: the store
 -- ends it after so many ms by itself. Answers 1, or 0: it was not there. Repeatable.
 CREATE OR REPLACE FUNCTION holdfast.leave(p_ns bytea, p_name bytea, p_token bytea, p_keep int8) RETURNS int8[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; t holdfast.ticket; v_now int8 := holdfast.clock(); v_first bool;
@@ -382,7 +390,7 @@ END $$;
 -- keep: a place that its owner has left (leave with p_keep) lasts for so long from now instead. Answers 1, or 0:
 -- no such ticket, or not a kept one. One whose time is over is not revived.
 CREATE OR REPLACE FUNCTION holdfast.keep(p_ns bytea, p_name bytea, p_token bytea, p_keep int8) RETURNS int8[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8;
@@ -399,31 +407,37 @@ END $$;
 
 -- renew: many holds of one client are alive (G1, G8). Answers for each: 1 renewed, 0 gone or over: never
 -- revived, because another may have been told that the place is free; 2 marked: it ends at its expiry;
--- 3 it holds (ttl 0: only asked). Takes no line, unless a hold shall last for less than before: then the line
--- must know of an earlier end.
-CREATE OR REPLACE FUNCTION holdfast.renew(p_lines int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
-LANGUAGE plpgsql AS $$
+-- 3 it holds (ttl 0: only asked). Takes no line, unless a hold shall end sooner than before (a shorter ttl, a
+-- clock that was set back): then the line must know of it first.
+-- p_sent: when it was sent, by the clock of the client. One that was sent before the last one that was executed
+-- comes late, from a connection that was lost: its owner may rely on a longer ttl by now. It shortens nothing.
+CREATE OR REPLACE FUNCTION holdfast.renew(p_sent int8, p_lines int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
-    t holdfast.ticket; answers int8[] := '{}'; v_answer int8; v_token bytea; v_ttl int8; v_end int8;
+    t holdfast.ticket; answers int8[] := '{}'; v_answer int8; v_token bytea; v_now int8; v_end int8;
 BEGIN
     FOR i IN 1 .. cardinality(p_lines) LOOP
         v_token := substr(p_tokens, i * 16 - 15, 16);
-        v_ttl := p_ttls[i];
         v_answer := 0;
         SELECT * INTO t FROM holdfast.ticket x WHERE x.line = p_lines[i] AND x.token = v_token AND x.state = 1;
-        IF FOUND AND t.expiry > holdfast.clock() AND t.flags > 0 THEN
-            v_answer := CASE WHEN t.flags = 1 THEN 2 ELSE 0 END;
-        ELSIF FOUND AND t.expiry > holdfast.clock() AND v_ttl = 0 THEN
+        v_now := holdfast.clock();
+        v_end := v_now + p_ttls[i] * 1000;
+        IF NOT FOUND OR t.expiry <= v_now OR t.flags > 1 THEN
+            v_answer := 0;
+        ELSIF t.flags = 1 THEN
+            v_answer := 2;
+        ELSIF p_ttls[i] = 0 THEN
             v_answer := 3;
-        ELSIF FOUND THEN
-            IF v_ttl < t.ttl THEN
-                v_end := holdfast.clock() + v_ttl * 1000;
+        ELSE
+            IF v_end < t.expiry AND p_sent >= t.sent THEN
                 UPDATE holdfast.line x SET soonest = least(x.soonest, v_end) WHERE x.id = p_lines[i];
             END IF;
-            v_end := holdfast.clock() + v_ttl * 1000;
-            UPDATE holdfast.ticket x SET expiry = v_end, ttl = v_ttl WHERE x.line = p_lines[i] AND x.token = v_token
-                AND x.state = 1 AND x.flags = 0 AND x.expiry > holdfast.clock();
+            UPDATE holdfast.ticket x SET ttl = CASE WHEN x.sent > p_sent THEN x.ttl ELSE p_ttls[i] END,
+                expiry = CASE WHEN x.sent > p_sent THEN greatest(x.expiry, v_end) ELSE v_end END,
+                sent = greatest(x.sent, p_sent)
+                WHERE x.line = p_lines[i] AND x.token = v_token AND x.state = 1 AND x.flags = 0
+                AND x.expiry > holdfast.clock();
             v_answer := CASE WHEN FOUND THEN 1 ELSE 0 END;
         END IF;
         answers := answers || v_answer;
@@ -434,7 +448,7 @@ END $$;
 -- amend: of a hold: a smaller weight, another record; admits the next in the same step. Answers 1, 0: it does
 -- not hold. Repeatable.
 CREATE OR REPLACE FUNCTION holdfast.amend(p_ns bytea, p_name bytea, p_token bytea, p_weight int8, p_process int8,
-    p_owner int8, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql AS $$
+    p_owner int8, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; t holdfast.ticket; v_now int8;
@@ -457,7 +471,7 @@ END $$;
 -- evict: end one ticket, named by its token (G8): with p_at_once, or (a hold) by ending its renewal. A kept one
 -- has no owner who could be told, and ends at once. Answers 1, 0: no such ticket.
 CREATE OR REPLACE FUNCTION holdfast.evict(p_ns bytea, p_name bytea, p_token bytea, p_at_once int8) RETURNS int8[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; t holdfast.ticket; v_now int8;
@@ -508,7 +522,7 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.look(p_ns bytea, p_name bytea, p_client bytea, p_follow int8, p_front bytea,
     p_notes int8) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8, r_token bytea, r_state int8,
     r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8, r_granted int8, r_process int8,
-    r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea) LANGUAGE plpgsql AS $$
+    r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE v_now int8; v_last int8;
 BEGIN
     IF p_follow > 0 THEN
@@ -533,7 +547,7 @@ END $$;
 -- oldest grant or -1, sum of the weights that hold. Names behind p_after, from p_from on, below p_below ('': no end).
 CREATE OR REPLACE FUNCTION holdfast.list(p_ns bytea, p_after bytea, p_from bytea, p_below bytea, p_limit int8)
 RETURNS TABLE (r_name bytea, r_kind int8, r_cap int8, r_holders int8, r_waiters int8, r_oldest int8, r_sum int8)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE v_now int8 := holdfast.clock();
 BEGIN
     RETURN QUERY SELECT l.name, l.kind, l.cap, h.n, w.n, coalesce(greatest((v_now - h.oldest) / 1000, 0), -1), h.sum
@@ -553,7 +567,7 @@ END $$;
 -- or -1.
 CREATE OR REPLACE FUNCTION holdfast.cell(p_ns bytea, p_name bytea, p_client bytea, p_follow int8, p_verb int8,
     p_any int8, p_version int8, p_add int8, p_ttl int8, p_data bytea)
-RETURNS TABLE (r_rc int8, r_version int8, r_data bytea, r_expires int8) LANGUAGE plpgsql AS $$
+RETURNS TABLE (r_rc int8, r_version int8, r_data bytea, r_expires int8) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8; v_sum numeric;
@@ -601,7 +615,7 @@ END $$;
 
 -- sweep: removes lines that nobody has used for ten minutes, some hundred at a time. Answers how many. Whoever
 -- is in such a line is dead, or renews without touching it: then it is looked at again in ten minutes.
-CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8 := holdfast.clock(); v_count int8 := 0;

@@ -284,6 +284,7 @@ static void build_renew(struct sql *s, struct sql_call *q, struct sql_args *a)
         s->lines[i] = (int64_t)t->drv[2];
         s->ttls[i] = k->holds[i].ttl_ms;
     }
+    sql_int(a, sql_now(s));
     sql_ints(a, s->lines, n);
     sql_bytes(a, s->tokens, n * HF_TOKEN);
     sql_ints(a, s->ttls, n);
