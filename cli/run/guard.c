@@ -22,22 +22,23 @@
  * command is dead. So the guard ends the tickets of the run itself, by their ids. A ticket
  * that is ended while something of the command still runs lets another in beside it; so all
  * of this must hold, and else the ttl decides:
- *   1 The supervisor is dead: its pidfd, opened while it was our parent, says so. One that
- * is stopped may go on and renew; the end of the pair alone proves nothing: a dying process
- * closes its descriptors first, and on a busy machine we run before it goes on. So that is
- * waited for until the deadline. 2 The pass over
- * /proc that found nothing left was over the /proc of our own namespace, with all users'
- * processes in it, and the table was large enough (ending.whole). What is killed but not
- * yet dead, in a system call of a file server, is still found. 3 In no pass there was a
- * process that we may not signal. They are counted from the first on: later their parent
- * may be dead, by which they were known. What a pass cannot find (descend.c) runs on as it
- * does when the ttl decides. The store's client needs memory and threads, so the guard
- * becomes another program: itself, by /proc/self/exe, which is this very file also after an
- * upgrade. URL and ids are in a sealed memfd (tickets.c), made at the grant: never in
- * arguments, in an environment or in the page, and the guard is not dumpable. Whatever goes
- * wrong from there on leaves the tickets to their ttl; an id that has ended is refused, so
- * no other holder is harmed. The supervisor's last requests cannot bring a ticket back: its
- * token is never used twice.
+ *  - The supervisor is dead: its pidfd, opened while it was our parent, says so. One that
+ *    is stopped may go on and renew. The end of the pair alone proves nothing: a dying
+ *    process closes its descriptors first, and on a busy machine the guard runs before it
+ *    goes on. So its end is waited for, until the deadline.
+ *  - The pass over /proc that found nothing left was over the /proc of our own namespace,
+ *    with all users' processes in it, and the table was large enough (ending.whole). What
+ *    is killed but not yet dead, in a system call of a file server, is still found.
+ *  - In no pass there was a process that we may not signal. They are counted from the first
+ *    on: later their parent may be dead, by which they were known.
+ * What a pass cannot find (descend.c) runs on as it does when the ttl decides.
+ *
+ * The store's client needs memory and threads, so the guard becomes another program:
+ * itself, by /proc/self/exe, which is this very file also after an upgrade. URL and ids are
+ * in a sealed memfd (tickets.c), made at the grant: never in arguments, in an environment
+ * or in the page, and the guard is not dumpable. Whatever goes wrong from there on leaves
+ * the tickets to their ttl; an id that has ended is refused, so no other holder is harmed.
+ * The supervisor's last requests cannot bring a ticket back: its token is never used twice.
  *
  * A second guard is forked from a process whose library may have threads: all code that
  * runs in a guard is async-signal-safe.

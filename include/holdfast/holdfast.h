@@ -41,8 +41,9 @@
  *   returns: it is not left by longjmp or a C++ exception, and neither are the body of
  *   hf_with and a log function.
  * 6 hf_close releases every hold, ends every wait (HF_ECLOSED), waits for the answers of the
- *   store for at most 1 s, and is not called in a callback. Calls that are under way in other threads return first;
- *   none may begin once it has returned: hf_client_stop, join your threads, then hf_close.
+ *   store for at most 1 s, and is not called in a callback. Calls that are under way in other
+ *   threads return first; none may begin once it has returned: hf_client_stop, join your
+ *   threads, then hf_close.
  * 7 In a forked child every call that would use the store answers HF_EFORKED; giving back
  *   frees memory and touches no store. Names, fences, url and caps can still be read, a
  *   lease's state is HF_LOST. The parent's locks are untouched. A child that was forked in
@@ -50,8 +51,8 @@
  *
  * Return values: 0 (or a positive count) is success, negative is HF_E*. `ret` parameters are
  * written on success only, hf_error on failure only; both may be NULL if the caller does not
- * need them and has nothing to give back. Times are milliseconds. The ids G1 to G12 in comments are explained in
- * docs/guarantees.md, per store.
+ * need them and has nothing to give back. Times are milliseconds. The ids G1 to G12 in
+ * comments are explained in docs/guarantees.md, per store.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
