@@ -184,7 +184,7 @@ struct etcd_seat {
     struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
     struct list to_create;    /* etcd_line.to_create */
     bool to_amend;            /* when the lease is there */
-    bool marked, confirming;
+    bool marked;
     bool tries;      /* its create is to make nothing if it does not hold */
     int64_t mod;     /* the revision of its value, as last heard of */
     int64_t since;   /* ms since 1970 */
@@ -194,7 +194,7 @@ struct etcd_seat {
 struct seat_call {
     struct etcd_call call;
     struct etcd_seat *seat; /* pinned */
-    int64_t least;          /* the answer must not be older */
+    bool lists;             /* of a create: the line is read with it */
 };
 
 extern const struct ordered_ops hf__etcd_ordered;
@@ -254,7 +254,6 @@ struct etcd {
     bool seen;        /* it has been up */
     bool shut;
     bool refused;     /* the last watch, for want of rights */
-    int64_t revision; /* the greatest that was heard of */
     uint64_t cluster; /* its number; 0: not known */
     bool raw;         /* names=raw */
     size_t base_len;  /* before the names of lines: "", or with a slash at its end */

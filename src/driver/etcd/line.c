@@ -90,7 +90,7 @@ static struct line_call *line_call(struct etcd_line *line, etcd_answered *answer
     k = container_of(q, struct line_call, call);
     k->line = line;
     k->strict = strict;
-    k->least = e->revision;
+    k->least = (int64_t)e->ordered.revision;
     line->line.pins++;
     return k;
 }
@@ -543,7 +543,7 @@ void hf__etcd_lines_down(struct etcd *e)
         list_for(k, &line->seats) {
             struct etcd_seat *s = container_of(k, struct etcd_seat, seat.in_line);
 
-            s->confirming = s->to_amend = false;
+            s->to_amend = false;
             list_remove(&s->to_create);
         }
         etcd_line(line)->creating = etcd_line(line)->list_due = false;

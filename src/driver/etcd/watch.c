@@ -126,8 +126,8 @@ void hf__etcd_watched(struct etcd_conn *c, const Hf__Etcd__WatchResponse *r)
 {
     struct etcd *e = etcd_at(c);
 
-    if (r->header && r->header->revision > e->revision)
-        e->revision = r->header->revision;
+    if (r->header)
+        hf__ordered_told(&e->ordered, (uint64_t)r->header->revision);
     for (size_t i = 0; i < r->n_events; i++) {
         struct etcd_watch *w = hf__etcd_watch_of(e, r->watch_id);
 
