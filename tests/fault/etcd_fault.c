@@ -7,6 +7,7 @@
 #include <string.h>
 
 int lease_s = TTL_MS / 1000;
+void (*before_start)(void);
 struct etcd_place *members;
 struct proxy *fronts[ETCD_SERVERS];
 
@@ -18,6 +19,8 @@ void use_members(size_t n, const char *params)
 
     members = etcd_place_new(n);
     rig.place->own = members;
+    if (before_start)
+        before_start();
     etcd_start_all(members);
     for (size_t i = 0; i < n; i++) {
         size_t at = strlen(hosts);
@@ -30,6 +33,12 @@ void use_members(size_t n, const char *params)
              lease_s, params);
     snprintf(tail, sizeof(tail), "/fault?ttl=%ds%s", lease_s, params);
     etcd_url(members, direct, sizeof(direct), tail);
+}
+
+void wait_at(size_t member)
+{
+    snprintf(direct, sizeof(direct), "etcd://127.0.0.1:%d/fault?ttl=%ds",
+             members->servers[member].port, lease_s);
 }
 
 void done(void)
