@@ -122,6 +122,7 @@ enum ordered_watch { WATCH_NONE, WATCH_ASKED, WATCH_SET }; /* the store tells of
 struct ordered_entry {
     struct ordered_place form;
     struct ordered_seat *seat; /* NULL: somebody else's */
+    void *own;                 /* the store's own: what tells it of its end */
     enum ordered_watch watch;
     size_t len;
     char name[]; /* the store's name of its node */
@@ -163,6 +164,8 @@ struct ordered_line { /* a store's own struct starts with it */
 
 struct ordered_entry *hf__ordered_find(const struct ordered_line *, int64_t seq,
                                        const char *name, size_t len);
+struct ordered_entry *hf__ordered_with(const struct ordered_line *, int64_t seq,
+                                       const void *own);
 bool hf__ordered_insert(struct ordered_line *, struct ordered_entry *); /* takes it */
 void hf__ordered_cut(struct ordered_line *, struct ordered_entry *);    /* frees it */
 /* By a list; takes it. What is known of watches and seats stays known. */
@@ -287,7 +290,7 @@ struct ordered_ops {
     void (*list)(struct ordered_line *, bool watch);
     /* Reads one, and is told of its end or change. hf__ordered_seen. false: it cannot be
      * read by itself: watch the line */
-    bool (*watch)(struct ordered_line *, const struct ordered_entry *);
+    bool (*watch)(struct ordered_line *, struct ordered_entry *);
     /* An exclusive ticket of somebody else's is not there: may it stand in line as shared?
      * OTHER_NAMED: as *ret, malloc'ed. May be NULL: never under another name. */
     enum ordered_other (*other)(const struct ordered_entry *, struct ordered_entry **ret);

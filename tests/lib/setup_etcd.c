@@ -338,7 +338,8 @@ static void tls_unusable(struct place *p, char *url, size_t size)
     tls_url(p, ((struct etcd_place *)p->own)->dead_port, url, size);
 }
 
-/* Without HF_CAP_DEADLINE: the distribution's is 3.4.23. */
+/* Without HF_CAP_DEADLINE: the distribution's is 3.4.23. A join is a write of a majority,
+ * and those of one client in one line go one after the other. */
 #define ETCD_SETUP(of, name_, start_, unusable_, traits_)                                  \
     const struct setup of = {                                                              \
         .name = name_,                                                                     \
@@ -352,6 +353,8 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .unblock = unblock,                                                                \
         .unusable = unusable_,                                                             \
         .work = work,                                                                      \
+        .waiters = 2000,                                                                   \
+        .view_bytes = 512,                                                                 \
     }
 
 ETCD_SETUP(setup_etcd, "etcd", one_start, unusable, 0);

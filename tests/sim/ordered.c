@@ -152,7 +152,7 @@ static void list(struct ordered_line *l, bool watch)
     drv_send(client_in(l->of), &m);
 }
 
-static bool watch(struct ordered_line *l, const struct ordered_entry *e)
+static bool watch(struct ordered_line *l, struct ordered_entry *e)
 {
     struct msg m = { .kind = M_READ,
                      .what = READ_ENTRY,

@@ -46,7 +46,6 @@ static void free_etcd(struct etcd *e)
     hf__opening_done(&e->open);
     hf__map_done(&e->lines);
     hf__map_done(&e->watches);
-    hf__map_done(&e->tickets);
     free(e);
 }
 
@@ -76,8 +75,7 @@ static struct etcd *new_etcd(struct env *env)
     timer_init(&e->pulse, hf__etcd_pulse);
     hf__ordered_init(&e->ordered, &hf__etcd_ordered, &e->store);
     env->random(env, e->hash_key, sizeof e->hash_key);
-    if (hf__map_init(&e->lines) < 0 || hf__map_init(&e->watches) < 0 ||
-        hf__map_init(&e->tickets) < 0) {
+    if (hf__map_init(&e->lines) < 0 || hf__map_init(&e->watches) < 0) {
         free_etcd(e);
         return NULL;
     }
