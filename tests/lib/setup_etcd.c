@@ -181,7 +181,8 @@ void etcd_ctl(const struct etcd_place *e, const char *args)
 {
     char command[512];
     int n = snprintf(command, sizeof(command),
-                     "ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:%d %s >>'%s/log' 2>&1",
+                     "ETCDCTL_API=3 etcdctl --command-timeout=60s --endpoints=127.0.0.1:%d "
+                     "%s >>'%s/log' 2>&1",
                      e->servers[0].port, args, e->servers[0].dir);
 
     CHECK(n < (int)sizeof(command));
