@@ -1,9 +1,9 @@
 /* setup_etcd.c: etcd from the distribution's package: one member or three.
  *
  * Nothing is installed as a service: the programs etcd and etcdctl are all that is taken
- * from the packages; HF_TEST_ETCD is a server of another
- * release, without known faults of leases. Whether a member serves
- * is asked at an address of its own, in the clear also with TLS. */
+ * from the packages; HF_TEST_ETCD is a server of another release, without known faults of
+ * leases. Whether a member serves is asked at an address of its own, in the clear also with
+ * TLS. */
 #include "setup_etcd.h"
 
 #include "check.h"

@@ -127,7 +127,7 @@ void hf__etcd_token(unsigned char token[HF_TOKEN], const struct ticket_record *r
 {
     uint64_t two[2] = { hf__hash(node, len), ~len };
 
-    if (rec->ours) {
+    if (rec->has_token) {
         memcpy(token, rec->token, HF_TOKEN);
         return;
     }

@@ -47,9 +47,7 @@ enum etcd_rpc { /* request and answer: <Name>Request, <Name>Response of etcd.pro
                 ETCD_TXN,
                 ETCD_LEASE_GRANT,
                 ETCD_LEASE_REVOKE,
-                ETCD_LEASE_TIME_TO_LIVE,
                 ETCD_STATUS,
-                ETCD_MEMBER_LIST,
                 ETCD_AUTHENTICATE,
                 ETCD_KEEP_ALIVE, /* LeaseKeepAlive */
                 ETCD_WATCH /* WatchRequest with a create_request; the answer is `created` */
