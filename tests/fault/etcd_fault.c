@@ -13,6 +13,13 @@ struct proxy *fronts[ETCD_SERVERS];
 
 static char direct[256];
 
+/* The thread sanitizer asks for this. A kid is forked while the proxies have threads. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+
 void use_members(size_t n, const char *params)
 {
     char hosts[128] = "", tail[128];
