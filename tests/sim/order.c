@@ -185,7 +185,8 @@ static bool lags(const struct msg *m)
         lagging.revision > w.revision || mix(w.plan->seed ^ w.revision) % 16 == 0)
         copy(&lagging, 0);
     return w.plan->lags && m->kind == M_READ && lagging.revision < w.revision &&
-           (m->what == READ_OWN || (m->what == READ_LIST && !m->again));
+           (m->what == READ_OWN || (m->what == READ_LIST && !m->again &&
+                                    mix(w.plan->seed ^ (uint64_t)w.now) % 4 == 0));
 }
 
 /* The whole line, one node, or the nodes of one ticket. */
