@@ -33,6 +33,8 @@
     X(EARLY_VIEW, "early-view", "a view of before our own create decides")                 \
     X(OLD_LIST, "old-list", "a list that is older than our own create decides")            \
     X(OWN_UNSEEN, "own-unseen", "a grant does not need that our own node was seen")        \
+    X(OLD_CONFIRM, "old-confirm",                                                          \
+      "our own node is believed to be there by a read older than what was told")           \
     X(NOT_FOUND, "not-found", "the node of an unanswered create counts as another's")      \
     X(NO_LOOK, "no-look", "a watch that was lost is not set again")                        \
     X(GONE_WITH_NAME, "gone-with-name",                                                    \

@@ -311,6 +311,15 @@ static void decide_waiting(struct ordered_line *line, size_t i, size_t holders)
     tell_waits(s, (uint32_t)(i - holders + 1));
 }
 
+static void confirm(struct ordered_seat *s, bool strict)
+{
+    if (s->confirming)
+        return;
+    s->confirming = true;
+    s->least = strict ? 0 : s->of->revision;
+    s->of->ops->confirm(s, strict);
+}
+
 static void decide_one(struct ordered_line *line, size_t i, size_t holders, bool fresh)
 {
     struct ordered_entry *e = line->entries[i];
@@ -325,7 +334,7 @@ static void decide_one(struct ordered_line *line, size_t i, size_t holders, bool
     else if (in_order)
         watch(line, e);
     else if (line->of->ops->confirm)
-        line->of->ops->confirm(e->seat);
+        confirm(e->seat, false);
     else
         hf__ordered_list(line);
 }
@@ -348,19 +357,32 @@ void hf__ordered_decide(struct ordered_line *line, bool fresh)
 }
 
 /* All that keeps it out may have come back into the view meanwhile, by a list. */
-void hf__ordered_confirmed(struct ordered_seat *s)
+static void admit(struct ordered_seat *s)
 {
-    struct ordered_line *line = s->line;
-    size_t holders;
+    const struct ordered_line *line = s->line;
+    size_t holders = hf__ordered_holders(line->entries, line->n);
 
-    if (line->stale || !line->of->up || s->state != SEAT_WAITING || !s->entry)
-        return;
-    holders = hf__ordered_holders(line->entries, line->n);
     for (size_t i = 0; i < holders; i++)
         if (line->entries[i] == s->entry) {
             hf__ordered_step(s, SEAT_ADMITTED, 0, NULL);
             return;
         }
+}
+
+bool hf__ordered_confirmed(struct ordered_seat *s, int rc, bool there, uint64_t revision)
+{
+    s->confirming = false;
+    if (s->state != SEAT_WAITING)
+        return true;
+    if (rc < 0)
+        hf__ordered_list(s->line); /* which says what is to be done then */
+    else if (revision < s->least && !MUTANT(OLD_CONFIRM))
+        confirm(s, true);
+    else if (!there)
+        return false;
+    else if (!s->line->stale && s->of->up && s->entry)
+        admit(s);
+    return true;
 }
 
 /* ---- lists ----------------------------------------------------------------------- */
@@ -738,6 +760,8 @@ static void line_down(struct ordered_line *line)
     for (size_t i = 0; i < line->n; i++)
         if (line->entries[i]->watch == WATCH_ASKED)
             line->entries[i]->watch = WATCH_NONE;
+    list_for(n, &line->seats)
+        seat_in(n)->confirming = false;
     each_seat(line, SEAT_LOST);
 }
 

@@ -88,8 +88,10 @@
  * A grant also needs that our own node was seen after everything before it had gone: a
  * list has shown it just now; or a watch on it is set, and events come in order
  * (ops.in_order), so that its end would have been told before the end that lets us in; or
- * it was read alone (ops.confirm), at a revision that is not before what was told of the
- * line.
+ * it was read alone (ops.confirm), at a revision that is not before anything that the store
+ * had told when that read was sent (ordered.revision). By then all that stood before it had
+ * gone; from then on it holds until its own node ends. An older read proves nothing: the
+ * node may have ended while others still stood before it, and then the next one holds.
  *
  * Whom a waiting seat watches (G4), and why it is not forgotten: a set of entries before
  * it whose weights, with its own, exceed the capacity (hf__ordered_whom). While all of
@@ -120,6 +122,7 @@ enum ordered_watch { WATCH_NONE, WATCH_ASKED, WATCH_SET }; /* the store tells of
 struct ordered_entry {
     struct ordered_place form;
     struct ordered_seat *seat; /* NULL: somebody else's */
+    void *own;                 /* the store's own: what tells it of its end */
     enum ordered_watch watch;
     size_t len;
     char name[]; /* the store's name of its node */
@@ -161,6 +164,8 @@ struct ordered_line { /* a store's own struct starts with it */
 
 struct ordered_entry *hf__ordered_find(const struct ordered_line *, int64_t seq,
                                        const char *name, size_t len);
+struct ordered_entry *hf__ordered_with(const struct ordered_line *, int64_t seq,
+                                       const void *own);
 bool hf__ordered_insert(struct ordered_line *, struct ordered_entry *); /* takes it */
 void hf__ordered_cut(struct ordered_line *, struct ordered_entry *);    /* frees it */
 /* By a list; takes it. What is known of watches and seats stays known. */
@@ -250,6 +255,8 @@ struct ordered_seat { /* a store's own struct starts with it; also ticket.drv_pt
     int64_t watch_at;
     enum seat_state state;
     int why;           /* of WITHDRAWING and DOOMED */
+    bool confirming;   /* ops.confirm is under way */
+    uint64_t least;    /* an older answer to it proves nothing */
     unsigned pins;     /* requests of the store about it */
     uint32_t position; /* in the queue, as told last; 0: not told */
     uint64_t fence;    /* the revision of its create */
@@ -283,14 +290,13 @@ struct ordered_ops {
     void (*list)(struct ordered_line *, bool watch);
     /* Reads one, and is told of its end or change. hf__ordered_seen. false: it cannot be
      * read by itself: watch the line */
-    bool (*watch)(struct ordered_line *, const struct ordered_entry *);
+    bool (*watch)(struct ordered_line *, struct ordered_entry *);
     /* An exclusive ticket of somebody else's is not there: may it stand in line as shared?
      * OTHER_NAMED: as *ret, malloc'ed. May be NULL: never under another name. */
     enum ordered_other (*other)(const struct ordered_entry *, struct ordered_entry **ret);
-    /* Reads the node of a seat that would hold, alone. hf__ordered_confirmed, if it is
-     * there and that read is not older than anything that was told of the line. May be
-     * NULL: the line is listed */
-    void (*confirm)(struct ordered_seat *);
+    /* Reads the node of a seat that would hold, alone. hf__ordered_confirmed. strict: what
+     * it is now; else the answer may be old. May be NULL: the line is listed */
+    void (*confirm)(struct ordered_seat *, bool strict);
     /* What a grant counts from (seam.h); may be NULL: what its life does. */
     int64_t (*sent_at)(struct ordered *);
     void (*explain)(const struct ordered_seat *, int why, hf_error *);
@@ -303,6 +309,8 @@ struct ordered {
     struct list lines;
     struct list unwatched; /* seats whose nodes are to be watched, the earliest first */
     struct timer later;
+    uint64_t revision; /* where events are not in order: the greatest that was told, of
+                          whatever; hf__ordered_told */
     bool up, closing;
 };
 
@@ -350,7 +358,13 @@ enum ordered_seen {
 /* weight: of one that is there; 0: as it was */
 void hf__ordered_seen(struct ordered_line *, struct ordered_entry *, enum ordered_seen,
                       int64_t weight);
-void hf__ordered_confirmed(struct ordered_seat *);
+static inline void hf__ordered_told(struct ordered *o, uint64_t revision)
+{
+    if (revision > o->revision)
+        o->revision = revision;
+}
+/* rc < 0: it was refused. False: it is not there, and the store says what follows. */
+bool hf__ordered_confirmed(struct ordered_seat *, int rc, bool there, uint64_t revision);
 void hf__ordered_line_changed(struct ordered_line *, bool gone); /* the event */
 /* RENAMED: its name is that of the node. */
 void hf__ordered_renamed(struct ordered_seat *, const struct ordered_place *);

@@ -160,6 +160,16 @@ struct ordered_entry *hf__ordered_find(const struct ordered_line *line, int64_t 
     return NULL;
 }
 
+struct ordered_entry *hf__ordered_with(const struct ordered_line *line, int64_t seq,
+                                       const void *own)
+{
+    for (size_t i = first_at(line, seq); i < line->n && line->entries[i]->form.seq == seq;
+         i++)
+        if (line->entries[i]->own == own)
+            return line->entries[i];
+    return NULL;
+}
+
 void hf__ordered_cut(struct ordered_line *line, struct ordered_entry *e)
 {
     for (size_t i = first_at(line, e->form.seq); i < line->n; i++)
@@ -208,6 +218,7 @@ void hf__ordered_replace(struct ordered_line *line, struct ordered_entry **entri
         for (size_t k = at; k < line->n && line->entries[k]->form.seq == e->form.seq; k++)
             if (named(line->entries[k], e->name, e->len)) {
                 e->watch = line->entries[k]->watch;
+                e->own = line->entries[k]->own;
                 e->seat = line->entries[k]->seat;
                 line->entries[k]->seat = NULL;
                 if (e->seat)

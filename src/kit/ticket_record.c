@@ -104,8 +104,24 @@ static void read_form(struct ticket_record *rec, const char *text)
     }
 }
 
+/* The word, and behind it what it says; NULL: it is another one. */
+static const char *after(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    return strncmp(text, word, n) == 0 && text[n] == ' ' ? text + n + 1 : NULL;
+}
+
+static void read_number(int64_t *to, const char *text)
+{
+    int64_t n = strtoll(text, NULL, 10);
+
+    *to = n > 0 ? n : 0;
+}
+
 static void read_field(struct ticket_record *rec, const char *line, size_t len)
 {
+    const char *is;
     char text[300];
 
     if (len >= 6 && memcmp(line, "holds ", 6) == 0) {
@@ -118,20 +134,24 @@ static void read_field(struct ticket_record *rec, const char *line, size_t len)
     text[len] = '\0';
     if (strcmp(text, "broken") == 0)
         rec->broken = true;
-    else if (strncmp(text, "lock ", 5) == 0 || strncmp(text, "permits ", 8) == 0)
+    else if (after(text, "lock") || after(text, "permits"))
         read_form(rec, text);
-    else if (strncmp(text, "host ", 5) == 0)
-        snprintf(rec->host, sizeof rec->host, "%.255s", text + 5);
-    else if (strncmp(text, "token ", 6) == 0)
-        rec->has_token = hf__unhex(rec->token, HF_TOKEN, text + 6);
-    else if (sscanf(text, "owner %" SCNx64 " %" SCNu64, &rec->owner.process,
-                    &rec->owner.number) == 2 ||
-             sscanf(text, "kept %" SCNd64, &rec->kept_ms) == 1 ||
-             sscanf(text, "pid %" SCNd64, &rec->pid) == 1 ||
-             sscanf(text, "since %" SCNd64, &rec->since_ms) == 1 ||
-             sscanf(text, "ttl %" SCNd64, &rec->ttl_ms) == 1 ||
-             sscanf(text, "fence %" SCNu64, &rec->fence) == 1)
-        return;
+    else if ((is = after(text, "host")) != NULL)
+        snprintf(rec->host, sizeof rec->host, "%.255s", is);
+    else if ((is = after(text, "token")) != NULL)
+        rec->has_token = hf__unhex(rec->token, HF_TOKEN, is);
+    else if ((is = after(text, "owner")) != NULL)
+        sscanf(is, "%" SCNx64 " %" SCNu64, &rec->owner.process, &rec->owner.number);
+    else if ((is = after(text, "kept")) != NULL)
+        read_number(&rec->kept_ms, is);
+    else if ((is = after(text, "pid")) != NULL)
+        read_number(&rec->pid, is);
+    else if ((is = after(text, "since")) != NULL)
+        read_number(&rec->since_ms, is);
+    else if ((is = after(text, "ttl")) != NULL)
+        read_number(&rec->ttl_ms, is);
+    else if ((is = after(text, "fence")) != NULL)
+        rec->fence = strtoull(is, NULL, 10);
 }
 
 static bool is_ours(const char *data, size_t len)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 int lease_s = TTL_MS / 1000;
+void (*before_start)(void);
 struct etcd_place *members;
 struct proxy *fronts[ETCD_SERVERS];
 
@@ -18,6 +19,8 @@ void use_members(size_t n, const char *params)
 
     members = etcd_place_new(n);
     rig.place->own = members;
+    if (before_start)
+        before_start();
     etcd_start_all(members);
     for (size_t i = 0; i < n; i++) {
         size_t at = strlen(hosts);
@@ -30,6 +33,12 @@ void use_members(size_t n, const char *params)
              lease_s, params);
     snprintf(tail, sizeof(tail), "/fault?ttl=%ds%s", lease_s, params);
     etcd_url(members, direct, sizeof(direct), tail);
+}
+
+void wait_at(size_t member)
+{
+    snprintf(direct, sizeof(direct), "etcd://127.0.0.1:%d/fault?ttl=%ds",
+             members->servers[member].port, lease_s);
 }
 
 void done(void)
@@ -145,9 +154,17 @@ void two_lost(struct two *t)
     two_ended(t);
 }
 
+/* Of the end of one key two connections hear in any order, so the next one may hold first;
+ * that is what the manual says of a ticket that is ended by hand. But the one that held is
+ * told by the server, not by the end of its ttl: within a moment of the grant. */
 void two_ended(struct two *t)
 {
-    AWAIT(hf_lease_check(t->held) == HF_ELOST);
+    int64_t granted_at = 0;
+
+    AWAIT((granted_at = granted_at == 0 && pend_done(t->waits) ? now_ms() : granted_at,
+           hf_lease_check(t->held) == HF_ELOST));
+    if (granted_at != 0)
+        CHECK_NUM(now_ms() - granted_at, <, TTL_MS / 2);
     AWAIT(pend_done(t->waits));
     CHECK_RC(rig.face->release(t->held, E()), HF_ELOST);
     finish(t);

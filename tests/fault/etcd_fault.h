@@ -8,9 +8,10 @@
 #include "rig.h"
 #include "setup_etcd.h"
 
-enum { TTL_MS = TEST_SANITIZED ? 8000 : 4000 };
+enum { PEER = 10000, TTL_MS = TEST_SANITIZED ? 8000 : 4000 };
 
 extern int lease_s; /* of the URLs; TTL_MS unless it is set before use_members */
+extern void (*before_start)(void); /* called by use_members; NULL: nothing */
 extern struct etcd_place *members;
 extern struct proxy *fronts[ETCD_SERVERS]; /* of each member, one also of one */
 
@@ -19,6 +20,8 @@ void use_members(size_t n, const char *params);
 void done(void); /* ends what was started */
 
 hf_client *opened_past(void); /* past the proxies, prompt */
+/* They wait at this member only, from the next hold_and_wait on. */
+void wait_at(size_t member);
 
 /* Of etcdctl, at member 0 in the clear; valid until the next. */
 const char *ctl(const char *args, ...) __attribute__((format(printf, 1, 2)));

@@ -3,6 +3,8 @@
  * that are too many. */
 #include "etcd_fault.h"
 
+#include <holdfast/tool.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,9 +246,37 @@ static void rights_changed(void)
         l = pend_granted(p[i]);
     }
     given(l);
-    ctl("--user root:s3cr@t role revoke-permission locks --prefix=true locks");
+    ctl("--user root:s3cr@t role revoke-permission locker --prefix=true locks/");
     AWAIT(tried(c, "m", NULL) == HF_EAUTH);
     closed(c);
+    done();
+}
+
+/* Nothing that is sent uses it for longer than it lasts: then it has expired. */
+static void token_expired(void)
+{
+    hf_client *c, *past;
+    struct pend *p;
+    hf_lease *l;
+
+    setenv("ETCD_AUTH_TOKEN_TTL", "1", 1);
+    use_members(1, "");
+    etcd_auth(members);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "etcd://locker:s3cr%%40t@127.0.0.1:%d/locks?ttl=9s", proxy_port(fronts[0]));
+    c = prompted();
+    past = prompted();
+    l = taken(c, "n", NULL);
+    p = begun(past, "n", LIMIT_MS, NULL);
+    STAYS(hf_lease_check(l) == 0 && !pend_done(p), 2500);
+    CHECK_NUM(proxy_accepted(fronts[0]), ==, 2);
+    given(taken(c, "m", NULL));
+    CHECK_NUM(proxy_accepted(fronts[0]), ==, 3); /* logged in again */
+    CHECK_RC(hf_lease_check(l), 0);
+    given(l);
+    given(pend_granted(p));
+    closed(c);
+    closed(past);
     done();
 }
 
@@ -263,6 +293,22 @@ static void wrong_password(void)
     CHECK_RC(rig.face->acquire(c, "n", LIMIT_MS, NULL, &none, E()), HF_EAUTH);
     CHECK(!strstr(last_error()->text, "wrong@"));
     closed(c);
+    done();
+}
+
+/* What an administrator is told can be given to a shell as it is. */
+static void told_to_administrators(void)
+{
+    char *text = NULL;
+
+    rig.place->own = members = etcd_place_new(1);
+    CHECK_RC(hf_admin_text("etcds://jo'bs:Tops3cret@h1,h2/a%20b", &text, E()), 0);
+    CHECK_STR(text, "etcdctl role add 'jo'\\''bs'\n"
+                    "etcdctl role grant-permission --prefix=true 'jo'\\''bs' readwrite "
+                    "'a b/'\n"
+                    "etcdctl user add 'jo'\\''bs'\n"
+                    "etcdctl user grant-role 'jo'\\''bs' 'jo'\\''bs'\n");
+    free(text);
     done();
 }
 
@@ -334,7 +380,9 @@ const struct test_case etcd_keys_cases[] = {
     { "database-full", database_full, ON_BLOCKING, 0, 0 },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },
+    { "token-expired", token_expired, ON_BLOCKING, 0, 0 },
     { "wrong-password", wrong_password, ON_BLOCKING, 0, 0 },
+    { "told-to-administrators", told_to_administrators, ON_BLOCKING, 0, 0 },
     { "beside-etcdctl", beside_etcdctl, ON_BLOCKING, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

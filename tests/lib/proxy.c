@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNS_MAX = 256, CHUNK = 65536 };
+enum { CONNS_MAX = 256, CHUNK = 65536, HEAD = 1024 };
 
 struct way { /* one direction of one connection */
     char *kept;
@@ -37,6 +37,8 @@ struct conn {
     unsigned frozen; /* PROXY_UP, PROXY_DOWN */
     long left;       /* bytes to the client until the cut; negative: no cut */
     bool used;
+    char head[HEAD]; /* what its client sent first */
+    size_t head_len;
 };
 
 struct proxy {
@@ -48,6 +50,7 @@ struct proxy {
     bool ends, refuse;
     unsigned frozen; /* of future connections */
     long left;       /* likewise */
+    const char *those;
     size_t accepted, cuts, passed_up, passed_down;
     struct conn conns[CONNS_MAX];
 };
@@ -113,9 +116,16 @@ static size_t drain(struct way *w, int *to, size_t limit)
     return (size_t)n;
 }
 
+static unsigned frozen(const struct proxy *p, const struct conn *c)
+{
+    if (p->those && memmem(c->head, c->head_len, p->those, strlen(p->those)))
+        return PROXY_UP | PROXY_DOWN;
+    return c->frozen;
+}
+
 static void move_up(struct proxy *p, struct conn *c)
 {
-    if (!(c->frozen & PROXY_UP))
+    if (!(frozen(p, c) & PROXY_UP))
         p->passed_up += drain(&c->up, &c->server, c->up.n);
 }
 
@@ -124,7 +134,7 @@ static bool move_down(struct proxy *p, struct conn *c)
 {
     size_t n, limit = c->left < 0 ? c->down.n : (size_t)c->left;
 
-    if (c->frozen & PROXY_DOWN)
+    if (frozen(p, c) & PROXY_DOWN)
         return false;
     n = drain(&c->down, &c->client, limit);
     p->passed_down += n;
@@ -182,15 +192,26 @@ static void accept_one(struct proxy *p)
     p->accepted++;
 }
 
-static short wants(const struct way *in, const struct way *out, bool frozen)
+static short wants(const struct way *in, const struct way *out, bool stays)
 {
-    return (short)((in->ended ? 0 : POLLIN) | (out->n && !frozen ? POLLOUT : 0));
+    return (short)((in->ended ? 0 : POLLIN) | (out->n && !stays ? POLLOUT : 0));
+}
+
+static void fill_up(struct conn *c)
+{
+    size_t had = c->up.n, n;
+
+    fill(&c->up, &c->client);
+    n = c->up.n - had;
+    n = n < HEAD - c->head_len ? n : HEAD - c->head_len;
+    memcpy(c->head + c->head_len, c->up.kept + had, n);
+    c->head_len += n;
 }
 
 static void serve(struct proxy *p, struct conn *c, short client, short server)
 {
     if (client & (POLLIN | POLLHUP | POLLERR) && !c->up.ended)
-        fill(&c->up, &c->client);
+        fill_up(c);
     if (server & (POLLIN | POLLHUP | POLLERR) && !c->down.ended)
         fill(&c->down, &c->server);
     move(p, c);
@@ -207,8 +228,8 @@ static int prepare(struct proxy *p, struct pollfd *fds, struct conn **of)
 
         if (!c->used)
             continue;
-        client = wants(&c->up, &c->down, c->frozen & PROXY_DOWN);
-        server = wants(&c->down, &c->up, c->frozen & PROXY_UP);
+        client = wants(&c->up, &c->down, frozen(p, c) & PROXY_DOWN);
+        server = wants(&c->down, &c->up, frozen(p, c) & PROXY_UP);
         of[n] = c;
         /* a side with nothing to be told is left out: its hang-up would not rest */
         fds[n++] = (struct pollfd){ .fd = client ? c->client : -1, .events = client };
@@ -328,6 +349,13 @@ void proxy_freeze(struct proxy *p, unsigned which, unsigned directions)
     for (struct conn *c = p->conns; c < p->conns + CONNS_MAX; c++)
         if (c->used && which & PROXY_PRESENT)
             c->frozen = directions;
+    ordered(p);
+}
+
+void proxy_freeze_those(struct proxy *p, const char *text)
+{
+    order(p);
+    p->those = text;
     ordered(p);
 }
 

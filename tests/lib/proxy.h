@@ -25,6 +25,11 @@ void proxy_free(struct proxy *); /* cuts everything */
  * both ways, PRESENT and FUTURE: a black hole that accepts. 0: all passes again. */
 void proxy_freeze(struct proxy *, unsigned which, unsigned directions);
 
+/* Both ways of all connections, present and future, whose first bytes have this text: where
+ * several come to one server, and only the header of a request says from whom. NULL: none.
+ */
+void proxy_freeze_those(struct proxy *, const char *text);
+
 /* Each connection, present and future, lives for this many more bytes to the client and is
  * cut on both sides then. Negative: no more. */
 void proxy_cut_after(struct proxy *, long bytes);

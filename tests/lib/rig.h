@@ -15,6 +15,7 @@ struct rig {
     const struct setup *setup;
     struct place *place;
     const char *base; /* start of every name of this case: no two cases meet */
+    bool all;         /* --all: nothing is shortened */
 };
 extern struct rig rig;
 

@@ -95,6 +95,7 @@ _Noreturn static void case_main(const struct run *r, struct job *j, pid_t runner
     snprintf(base, sizeof(base), "%s/%d", j->test->name, (int)getpid());
     rig.face = r->face;
     rig.setup = r->setup;
+    rig.all = r->all;
     rig.base = base;
     rig.place = j->own.dir[0] || j->own.url[0] ? &j->own : (struct place *)&r->shared;
     if (missing)

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "setup_redis.h"
 #include <holdfast/holdfast.h>
+#include <holdfast/tool.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -62,13 +63,18 @@ static void arg(struct args *a, const char *fmt, ...)
     a->used += (size_t)n + 1;
 }
 
+static int peer_port(const struct etcd_place *e, size_t i)
+{
+    return e->peer_port[i] ? e->peer_port[i] : e->servers[i].port + PEER;
+}
+
 static void cluster(char *text, size_t size, const struct etcd_place *e)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < e->n; i++)
         n += (size_t)snprintf(text + n, size - n, "%sm%zu=http://127.0.0.1:%d",
-                              i ? "," : "", i, e->servers[i].port + PEER);
+                              i ? "," : "", i, peer_port(e, i));
     CHECK(n < size);
 }
 
@@ -86,7 +92,7 @@ void etcd_run(struct etcd_place *e, size_t i)
     arg(&a, "--listen-client-urls=%s://127.0.0.1:%d", scheme, port);
     arg(&a, "--advertise-client-urls=%s://localhost:%d", scheme, port);
     arg(&a, "--listen-peer-urls=http://127.0.0.1:%d", port + PEER);
-    arg(&a, "--initial-advertise-peer-urls=http://127.0.0.1:%d", port + PEER);
+    arg(&a, "--initial-advertise-peer-urls=http://127.0.0.1:%d", peer_port(e, i));
     arg(&a, "--initial-cluster=%s", members);
     arg(&a, "--listen-metrics-urls=http://127.0.0.1:%d", e->health[i]);
     arg(&a, "--logger=zap");
@@ -182,15 +188,22 @@ void etcd_ctl(const struct etcd_place *e, const char *args)
     CHECK_NUM(system(command), ==, 0);
 }
 
+/* What the library tells an administrator is all that the user may do. */
 void etcd_auth(const struct etcd_place *e)
 {
+    char *text = NULL, *rest = NULL;
+
     etcd_ctl(e, "user add root:s3cr@t");
     etcd_ctl(e, "user grant-role root root");
     etcd_ctl(e, "user add locker:s3cr@t");
-    etcd_ctl(e, "role add locks");
-    etcd_ctl(e, "role grant-permission locks --prefix=true readwrite /locks");
-    etcd_ctl(e, "role grant-permission locks --prefix=true readwrite locks");
-    etcd_ctl(e, "user grant-role locker locks");
+    CHECK_RC(hf_admin_text("etcd://locker@127.0.0.1/locks", &text, E()), 0);
+    for (char *line = strtok_r(text, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        CHECK(strncmp(line, "etcdctl ", 8) == 0);
+        if (!strstr(line, "user add")) /* which asks for the password */
+            etcd_ctl(e, line + 8);
+    }
+    free(text);
     etcd_ctl(e, "auth enable");
 }
 
@@ -325,7 +338,8 @@ static void tls_unusable(struct place *p, char *url, size_t size)
     tls_url(p, ((struct etcd_place *)p->own)->dead_port, url, size);
 }
 
-/* Without HF_CAP_DEADLINE: the distribution's is 3.4.23. */
+/* Without HF_CAP_DEADLINE: the distribution's is 3.4.23. A join is a write of a majority,
+ * and those of one client in one line go one after the other. */
 #define ETCD_SETUP(of, name_, start_, unusable_, traits_)                                  \
     const struct setup of = {                                                              \
         .name = name_,                                                                     \
@@ -339,6 +353,8 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .unblock = unblock,                                                                \
         .unusable = unusable_,                                                             \
         .work = work,                                                                      \
+        .waiters = 2000,                                                                   \
+        .view_bytes = 512,                                                                 \
     }
 
 ETCD_SETUP(setup_etcd, "etcd", one_start, unusable, 0);

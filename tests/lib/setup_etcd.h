@@ -13,7 +13,8 @@ enum { ETCD_SERVERS = 3 };
 struct etcd_place {
     struct server servers[ETCD_SERVERS]; /* the port 10,000 above is for the others */
     size_t n;
-    bool tls;                                          /* clients need a certificate */
+    bool tls;                    /* clients need a certificate */
+    int peer_port[ETCD_SERVERS]; /* where the others reach it; 0: there */
     int health[ETCD_SERVERS], health_fd[ETCD_SERVERS]; /* in the clear, HTTP/1 */
     int dead_port, dead_fd;                            /* nobody listens there */
 };
@@ -35,7 +36,7 @@ void etcd_url(const struct etcd_place *, char *url, size_t size, const char *tai
 /* etcdctl, which must end with 0. */
 void etcd_ctl(const struct etcd_place *, const char *args);
 /* From now on logins are needed: root, and `locker`, who may do everything with keys that
- * begin with "locks" or "/locks"; the password of both is s3cr@t. */
+ * begin with "locks/"; the password of both is s3cr@t. */
 void etcd_auth(const struct etcd_place *);
 
 #endif

@@ -320,6 +320,7 @@ void driver_receive(struct sim_client *c, struct msg *m)
         tally_sight(S_OVERTAKEN);
     if (m->epoch == x->epoch && c->open && net_takes(c, m, &call) &&
         !sender_receive(c, m, &call)) {
+        hf__ordered_told(&c->ordered, m->revision);
         if (m->kind == N_FIRED)
             ordered_fired(c, m);
         else if (m->kind >= N_GRANT)

@@ -170,8 +170,8 @@ static void notify_in_order(struct wire *x, struct msg *m)
 }
 
 /* News that was not asked for comes on a channel of its own: it may overtake, come
- * twice, much later, or not at all. Of a client's own nodes an ordered store loses nothing.
- */
+ * twice, much later, or not at all. Of a client's own nodes an ordered store loses nothing,
+ * but a member that lags tells it late. */
 void store_notify(uint8_t id, struct msg *m)
 {
     struct sim_client *c = w.by_id[id];
@@ -179,7 +179,9 @@ void store_notify(uint8_t id, struct msg *m)
     int64_t late = 0;
     int copies = 1;
 
-    if (x && m->kind == N_FIRED && !x->silent && !x->stale &&
+    if (x && m->kind == N_FIRED && m->now && w.plan->lags && x->up && !w.quiet)
+        late = (int64_t)draw(LAG_US);
+    if (x && m->kind == N_FIRED && !x->silent && !x->stale && late == 0 &&
         (!w.plan->like_etcd || m->now || !x->up)) {
         if (m->now || w.quiet || !x->up || draw(1000000) >= w.plan->wake_lost_ppm / 4)
             notify_in_order(x, m);
@@ -189,7 +191,7 @@ void store_notify(uint8_t id, struct msg *m)
     }
     if (!x || x->silent || x->stale || !x->up)
         return;
-    if (!w.quiet && draw(1000000) < w.plan->wake_lost_ppm) {
+    if (!w.quiet && late == 0 && draw(1000000) < w.plan->wake_lost_ppm) {
         copies = (int)draw(3);
         late = copies == 1 ? (int64_t)draw((uint64_t)w.plan->ttl_ms[0] * US) : 0;
         tally_sight(copies == 0 ? S_WAKE_LOST : copies == 1 ? S_WAKE_LATE : S_WAKE_TWICE);

@@ -112,9 +112,9 @@ static void check(struct ordered_seat *s)
     read_for(s, READ_CHECK);
 }
 
-static void confirm(struct ordered_seat *s)
+static void confirm(struct ordered_seat *s, bool strict)
 {
-    read_for(s, READ_OWN);
+    read_for(s, strict ? READ_OWN_NOW : READ_OWN);
 }
 
 static void create(struct ordered_seat *s)
@@ -152,7 +152,7 @@ static void list(struct ordered_line *l, bool watch)
     drv_send(client_in(l->of), &m);
 }
 
-static bool watch(struct ordered_line *l, const struct ordered_entry *e)
+static bool watch(struct ordered_line *l, struct ordered_entry *e)
 {
     struct msg m = { .kind = M_READ,
                      .what = READ_ENTRY,
@@ -275,7 +275,7 @@ void ordered_open(struct sim_client *c)
     like_etcd = like_zookeeper;
     like_etcd.in_order = false;
     like_etcd.other = NULL;
-    if (mix(w.plan->seed ^ 0x6f776e) % 2) /* or by a list */
+    if (w.plan->lags || mix(w.plan->seed ^ 0x6f776e) % 2) /* or by a list */
         like_etcd.confirm = confirm;
     hf__ordered_init(&c->ordered, w.plan->like_etcd ? &like_etcd : &like_zookeeper,
                      &c->store);
@@ -459,16 +459,12 @@ static void checked(struct ordered_seat *s, const struct msg *m)
         hf__ordered_step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
 }
 
-/* Alone, before it is granted. A read that is older than what was told is repeated. */
+/* Alone, before it is granted. */
 static void confirmed(struct ordered_seat *s, const struct msg *m)
 {
-    if (s->state != SEAT_WAITING)
-        return;
-    if (m->rc < 0 || m->revision < s->line->revision)
-        hf__ordered_list(s->line);
-    else if (m->snap->n > 0)
-        hf__ordered_confirmed(s);
-    else if (s->entry)
+    bool there = m->rc == 0 && m->snap->n > 0;
+
+    if (!hf__ordered_confirmed(s, m->rc, there, m->revision) && s->entry)
         hf__ordered_seen(s->line, s->entry, SEEN_GONE, 0);
 }
 
@@ -512,7 +508,7 @@ void ordered_read(struct sim_client *c, const struct msg *m)
         found(s, m);
     else if (m->what == READ_CHECK && s)
         checked(s, m);
-    else if (m->what == READ_OWN && s)
+    else if ((m->what == READ_OWN || m->what == READ_OWN_NOW) && s)
         confirmed(s, m);
     else if (m->what == READ_LIST && l)
         listed(l, m);

@@ -15,6 +15,7 @@ enum {
     BOUNCES = 0xb0cce5,
     ECHOES = 0xec40,
     LIKE_ETCD = 0xe7cd,
+    LAGS = 0x1def,
     IN_PARTS = 0xa133
 };
 
@@ -103,6 +104,7 @@ static void shape(struct plan *p)
     p->busy = chance(20);
     p->calm = chance(25);
     p->like_etcd = p->family == ORDERED && mix(p->seed ^ LIKE_ETCD) % 2 == 0;
+    p->lags = p->like_etcd && mix(p->seed ^ LAGS) % 2 == 0;
     p->wake_lost_ppm = chance(50) ? (uint32_t)rnd(300000) : 0;
     if (p->calm)
         return;

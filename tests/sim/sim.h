@@ -119,6 +119,8 @@ enum {
     F_MAX_HOLD = 32
 };
 
+enum { LAG_US = 1000000 }; /* of a member that lags behind, at most */
+
 struct plan {
     uint64_t seed;
     uint64_t salt; /* other delays, the rest alike */
@@ -138,10 +140,11 @@ struct plan {
     bool puts_off;       /* the driver cannot have some tickets in line for a while */
     bool refuses;        /* the store refuses some requests of a client for a while */
     bool like_etcd;      /* an ordered store: see ordered.c */
-    bool replaced;       /* half-way by servers that can do less */
-    bool bounces;        /* some requests must be sent again */
-    bool echoes;         /* an old connection cannot be ended at once */
-    bool parts;          /* the store has several servers, each with some of the lines */
+    bool lags;     /* and some of its reads are answered by a member that lags behind */
+    bool replaced; /* half-way by servers that can do less */
+    bool bounces;  /* some requests must be sent again */
+    bool echoes;   /* an old connection cannot be ended at once */
+    bool parts;    /* the store has several servers, each with some of the lines */
     /* no faults but lost wakes, no time-outs: deadlocks are clear */
     bool calm;
     int32_t ppm[PROCS];
@@ -206,7 +209,15 @@ struct srow { /* a ticket as a store tells of it */
     bool shared; /* its node is not its first */
 };
 
-enum read_what { READ_LIST, READ_ENTRY, READ_TRY, READ_FIND, READ_CHECK, READ_OWN };
+enum read_what {
+    READ_LIST,
+    READ_ENTRY,
+    READ_TRY,
+    READ_FIND,
+    READ_CHECK,
+    READ_OWN,
+    READ_OWN_NOW
+};
 
 struct snap {
     struct snap *next; /* in the pool */

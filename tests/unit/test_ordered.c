@@ -323,7 +323,7 @@ static void count_list(struct ordered_line *l, bool watch)
     lists++;
 }
 
-static bool no_watch(struct ordered_line *l, const struct ordered_entry *e)
+static bool no_watch(struct ordered_line *l, struct ordered_entry *e)
 {
     (void)l;
     (void)e;

@@ -4,6 +4,7 @@
  * hears UP or why not. Closing revokes the leases, which takes with it whatever of ours is
  * left in lines. */
 #include "driver/etcd/etcd.h"
+#include "util/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +46,6 @@ static void free_etcd(struct etcd *e)
     hf__opening_done(&e->open);
     hf__map_done(&e->lines);
     hf__map_done(&e->watches);
-    hf__map_done(&e->tickets);
     free(e);
 }
 
@@ -75,8 +75,7 @@ static struct etcd *new_etcd(struct env *env)
     timer_init(&e->pulse, hf__etcd_pulse);
     hf__ordered_init(&e->ordered, &hf__etcd_ordered, &e->store);
     env->random(env, e->hash_key, sizeof e->hash_key);
-    if (hf__map_init(&e->lines) < 0 || hf__map_init(&e->watches) < 0 ||
-        hf__map_init(&e->tickets) < 0) {
+    if (hf__map_init(&e->lines) < 0 || hf__map_init(&e->watches) < 0) {
         free_etcd(e);
         return NULL;
     }
@@ -137,6 +136,43 @@ static void etcd_forked(struct store *s)
     hf__etcd_conn_forked(&etcd_of(s)->conn);
 }
 
+static void add_quoted(struct text *t, const char *word, size_t len)
+{
+    hf__text_add(t, " '");
+    for (size_t i = 0; i < len; i++)
+        hf__text_add(t, word[i] == '\'' ? "'\\''" : "%c", word[i]);
+    hf__text_add(t, "'");
+}
+
+/* Where authentication is enabled: a role that may do everything below the prefix, and
+ * nothing else, for a user of the same name. Lines for a shell. */
+static char *etcd_admin(const struct url *url, hf_error *err)
+{
+    const char *user = url->user ? url->user : "USER";
+    struct etcd e = { .base_len = 0 };
+    struct text t = { 0 };
+    char *made = NULL;
+
+    if (hf__etcd_base(&e, url, err) < 0)
+        return NULL;
+    hf__text_add(&t, "etcdctl role add");
+    add_quoted(&t, user, strlen(user));
+    hf__text_add(&t, "\netcdctl role grant-permission --prefix=true");
+    add_quoted(&t, user, strlen(user));
+    hf__text_add(&t, " readwrite");
+    add_quoted(&t, e.base, e.base_len);
+    hf__text_add(&t, "\netcdctl user add");
+    add_quoted(&t, user, strlen(user));
+    hf__text_add(&t, "\netcdctl user grant-role");
+    add_quoted(&t, user, strlen(user));
+    add_quoted(&t, user, strlen(user));
+    hf__text_add(&t, "\n");
+    made = hf__text_take(&t);
+    if (!made)
+        hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a text");
+    return made;
+}
+
 static void etcd_detail(char *text, size_t size)
 {
     snprintf(text, size, "etcd 3.4 or later; nghttp2 %s, protobuf-c %s",
@@ -160,4 +196,5 @@ const struct hf_driver hf__driver_etcd = {
     .flush = etcd_flush,
     .forked = etcd_forked,
     .detail = etcd_detail,
+    .admin = etcd_admin,
 };

@@ -130,30 +130,26 @@ void hf__etcd_grant(struct etcd *, struct etcd_call *, int64_t ttl_ms);
 
 /* ---- watches (watch.c) ------------------------------------------------------------- */
 
-struct etcd_watch {
+struct etcd_watch {         /* of a line or of one of its tickets */
     struct map_node node;   /* etcd.watches, by its id */
-    struct map_node by_seq; /* etcd.tickets, if it is of a ticket */
     struct list all;        /* etcd_line.watches, or etcd.follows */
-    struct etcd *of;
-    int64_t id;
+    struct etcd_line *line; /* NULL: a follow */
+    int64_t seq;            /* of the ticket, whose entry has it as `own`; 0: of the line */
     bool created;
-    struct etcd_line *line;    /* of a line or of one of its tickets */
-    struct look *look;         /* a follow */
-    struct cell *cell;         /* likewise */
-    void (*go_on)(void *with); /* when it has been created */
-    void *with;
-    int64_t seq;
-    size_t node_len;
-    char name[]; /* of the ticket; "": the whole line */
 };
 
-struct etcd_watch *hf__etcd_watch(struct etcd *, struct list *all);
-/* Of a ticket; NULL: there is none, or no memory, and the connection is given up. */
-struct etcd_watch *hf__etcd_ticket_watch(struct etcd_line *, const struct ordered_entry *);
-struct etcd_watch *hf__etcd_new_ticket_watch(struct etcd_line *,
-                                             const struct ordered_entry *);
+struct etcd_follow {
+    struct etcd_watch watch;
+    struct look *look; /* or */
+    struct cell *cell;
+    void (*go_on)(void *with); /* when it has been created */
+    void *with;
+};
+
+/* NULL: no memory, and the connection is given up. entry NULL: of the whole line */
+struct etcd_watch *hf__etcd_watch(struct etcd_line *, struct ordered_entry *);
 struct etcd_watch *hf__etcd_watch_of(const struct etcd *, int64_t id);
-void hf__etcd_watch_send(struct etcd_watch *, const struct etcd_key *, bool range);
+struct ordered_entry *hf__etcd_watched_entry(const struct etcd_watch *); /* or NULL */
 void hf__etcd_watch_end(struct etcd_watch *);
 void hf__etcd_watched(struct etcd_conn *, const Hf__Etcd__WatchResponse *);
 void hf__etcd_watches_down(struct etcd *);
@@ -184,7 +180,7 @@ struct etcd_seat {
     struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
     struct list to_create;    /* etcd_line.to_create */
     bool to_amend;            /* when the lease is there */
-    bool marked, confirming;
+    bool marked;
     bool tries;      /* its create is to make nothing if it does not hold */
     int64_t mod;     /* the revision of its value, as last heard of */
     int64_t since;   /* ms since 1970 */
@@ -194,7 +190,7 @@ struct etcd_seat {
 struct seat_call {
     struct etcd_call call;
     struct etcd_seat *seat; /* pinned */
-    int64_t least;          /* the answer must not be older */
+    bool lists;             /* of a create: the line is read with it */
 };
 
 extern const struct ordered_ops hf__etcd_ordered;
@@ -203,7 +199,7 @@ struct etcd_line *hf__etcd_line(struct etcd *, const char *name, size_t len);
 void hf__etcd_line_free(struct ordered_line *);
 void hf__etcd_line_list(struct ordered_line *, bool watch);
 void hf__etcd_line_list_due(struct etcd_line *); /* sends it if it is time */
-bool hf__etcd_line_watch(struct ordered_line *, const struct ordered_entry *);
+bool hf__etcd_line_watch(struct ordered_line *, struct ordered_entry *);
 /* Takes the tickets of an answer. */
 void hf__etcd_line_listed(struct etcd_line *, const Hf__Etcd__RangeResponse *,
                           int64_t revision, bool watch);
@@ -212,6 +208,7 @@ void hf__etcd_line_key_of(const struct etcd_line *, struct etcd_key *, const cha
 /* The tickets among the keys of a line; NULL: no memory */
 struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *, size_t dir_len);
 void hf__etcd_line_event(struct etcd_watch *, const Hf__Etcd__Event *);
+void hf__etcd_line_watched(struct etcd_watch *); /* it has been created */
 void hf__etcd_line_refused(struct etcd_watch *);
 void hf__etcd_lines_down(struct etcd *);
 void hf__etcd_lines_over(struct etcd *, struct etcd_lease *);
@@ -254,7 +251,6 @@ struct etcd {
     bool seen;        /* it has been up */
     bool shut;
     bool refused;     /* the last watch, for want of rights */
-    int64_t revision; /* the greatest that was heard of */
     uint64_t cluster; /* its number; 0: not known */
     bool raw;         /* names=raw */
     size_t base_len;  /* before the names of lines: "", or with a slash at its end */
@@ -265,9 +261,9 @@ struct etcd {
     size_t unproved; /* leases whose proof is awaited before UP */
 
     struct ordered ordered;
-    struct map lines, watches, tickets; /* tickets: etcd_watch.by_seq */
+    struct map lines, watches;
     uint64_t hash_key[2];
-    struct list follows; /* etcd_watch.all */
+    struct list follows; /* etcd_follow.watch.all */
     int64_t watch_id;
 };
 

@@ -90,7 +90,7 @@ static struct line_call *line_call(struct etcd_line *line, etcd_answered *answer
     k = container_of(q, struct line_call, call);
     k->line = line;
     k->strict = strict;
-    k->least = e->revision;
+    k->least = (int64_t)e->ordered.revision;
     line->line.pins++;
     return k;
 }
@@ -145,8 +145,7 @@ static void tidy_watches(struct etcd_line *line)
     list_for_safe(n, &line->watches) {
         struct etcd_watch *w = container_of(n, struct etcd_watch, all);
 
-        if (w != line->whole &&
-            !hf__ordered_find(&line->line, w->seq, w->name, w->node_len))
+        if (w != line->whole && !hf__etcd_watched_entry(w))
             hf__etcd_watch_end(w);
     }
 }
@@ -230,11 +229,6 @@ static void send_list(struct etcd_line *line, bool watch, bool strict)
     hf__etcd_send(&etcd_with(line)->conn, &k->call, ETCD_RANGE, &r);
 }
 
-static void list_watched(void *with)
-{
-    send_list(((struct etcd_watch *)with)->line, true, false);
-}
-
 /* Many that join a long line, one after the other: a list for each would be more than a
  * server can bear. So it is put off while creates are under way or wait for their lease.
  * Whatever ends the last of them comes here, through hf__etcd_create_next: what is put off
@@ -254,25 +248,16 @@ void hf__etcd_line_list_due(struct etcd_line *line)
 void hf__etcd_line_list(struct ordered_line *l, bool watch)
 {
     struct etcd_line *line = etcd_line(l);
-    struct etcd_key key;
 
     if (!watch) {
         line->list_due = true;
         hf__etcd_line_list_due(line);
         return;
     }
-    if (line->whole) {
+    if (line->whole)
         send_list(line, watch, false);
-        return;
-    }
-    line->whole = hf__etcd_watch(etcd_with(line), &line->watches);
-    if (!line->whole)
-        return;
-    line->whole->line = line;
-    line->whole->go_on = list_watched;
-    line->whole->with = line->whole;
-    hf__etcd_line_key_of(line, &key, "", 0);
-    hf__etcd_watch_send(line->whole, &key, true);
+    else
+        line->whole = hf__etcd_watch(line, NULL);
 }
 
 /* ---- one ticket -------------------------------------------------------------------- */
@@ -321,7 +306,7 @@ static void ticket_read(struct etcd_conn *c, struct etcd_call *q,
     hf_error err;
     int rc = a ? hf__etcd_query_result(e, a, &err) : 1;
 
-    entry = w ? hf__ordered_find(&k->line->line, w->seq, w->name, w->node_len) : NULL;
+    entry = w ? hf__etcd_watched_entry(w) : NULL;
     if (entry && rc == 0 && too_old(e, k, a)) {
         read_ticket(w, true);
     } else if (entry && rc == 0 && r->n_kvs == 1 && r->kvs[0]->create_revision == w->seq) {
@@ -337,30 +322,33 @@ static void ticket_read(struct etcd_conn *c, struct etcd_call *q,
 
 static void read_ticket(struct etcd_watch *w, bool strict)
 {
-    struct line_call *k = line_call(w->line, ticket_read, strict);
+    const struct ordered_entry *entry = hf__etcd_watched_entry(w);
+    struct line_call *k = entry ? line_call(w->line, ticket_read, strict) : NULL;
     Hf__Etcd__RangeRequest r;
     struct etcd_key key;
 
     if (!k)
-        return;
-    k->watch_id = w->id;
-    hf__etcd_line_key_of(w->line, &key, w->name, w->node_len);
+        return; /* it is not in the view any more, or the connection is given up */
+    k->watch_id = (int64_t)w->node.hash;
+    hf__etcd_line_key_of(w->line, &key, entry->name, entry->len);
     hf__etcd_range(&r, &key, NULL);
     r.serializable = !strict;
-    hf__etcd_send(&w->of->conn, &k->call, ETCD_RANGE, &r);
+    hf__etcd_send(&etcd_with(w->line)->conn, &k->call, ETCD_RANGE, &r);
 }
 
-static void read_watched(void *with)
+void hf__etcd_line_watched(struct etcd_watch *w)
 {
-    read_ticket(with, false);
+    if (w == w->line->whole)
+        send_list(w->line, true, false);
+    else
+        read_ticket(w, false);
 }
 
 /* The rights to watch are missing. */
 void hf__etcd_line_refused(struct etcd_watch *w)
 {
     struct etcd_line *line = w->line;
-    struct ordered_entry *entry =
-        hf__ordered_find(&line->line, w->seq, w->name, w->node_len);
+    struct ordered_entry *entry = hf__etcd_watched_entry(w);
     bool whole = line->whole == w;
 
     hf__etcd_watch_end(w);
@@ -371,33 +359,24 @@ void hf__etcd_line_refused(struct etcd_watch *w)
 }
 
 /* One that is watched is only read: it is looked at again. */
-bool hf__etcd_line_watch(struct ordered_line *l, const struct ordered_entry *entry)
+bool hf__etcd_line_watch(struct ordered_line *l, struct ordered_entry *entry)
 {
     struct etcd_line *line = etcd_line(l);
-    struct etcd_watch *w = hf__etcd_ticket_watch(line, entry);
-    struct etcd_key key;
+    struct etcd_watch *w = entry->own;
 
     if (entry->len > KEY_MAX - line->key_len)
         return false; /* another program's */
-    if (w && w->created)
-        read_ticket(w, false);
-    if (w)
-        return true;
-    w = hf__etcd_new_ticket_watch(line, entry);
     if (!w)
-        return true; /* the connection is given up */
-    w->go_on = read_watched;
-    w->with = w;
-    hf__etcd_line_key_of(line, &key, entry->name, entry->len);
-    hf__etcd_watch_send(w, &key, false);
+        hf__etcd_watch(line, entry);
+    else if (w->created)
+        read_ticket(w, false);
     return true;
 }
 
 void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev)
 {
     struct etcd_line *line = w->line;
-    struct ordered_entry *entry =
-        hf__ordered_find(&line->line, w->seq, w->name, w->node_len);
+    struct ordered_entry *entry = hf__etcd_watched_entry(w);
 
     if ((uint64_t)ev->kv->mod_revision > line->line.revision)
         line->line.revision = (uint64_t)ev->kv->mod_revision;
@@ -543,7 +522,7 @@ void hf__etcd_lines_down(struct etcd *e)
         list_for(k, &line->seats) {
             struct etcd_seat *s = container_of(k, struct etcd_seat, seat.in_line);
 
-            s->confirming = s->to_amend = false;
+            s->to_amend = false;
             list_remove(&s->to_create);
         }
         etcd_line(line)->creating = etcd_line(line)->list_due = false;

@@ -78,8 +78,7 @@ int hf__etcd_result(struct etcd *e, const struct etcd_answer *a, hf_error *err)
     int rc;
 
     if (a && a->status == GRPC_OK) {
-        if (hf__etcd_revision(a) > e->revision)
-            e->revision = hf__etcd_revision(a);
+        hf__ordered_told(&e->ordered, (uint64_t)hf__etcd_revision(a));
         return 0;
     }
     rc = hf__etcd_error(&e->conn, a, err);
@@ -125,7 +124,7 @@ static void settled(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
 {
     const Hf__Etcd__ResponseHeader *h = a && a->status == GRPC_OK ? header_of(a) : NULL;
     struct etcd *e = etcd_at(c);
-    bool back = h && (h->revision < e->revision ||
+    bool back = h && ((uint64_t)h->revision < e->ordered.revision ||
                       (e->cluster != 0 && h->cluster_id != e->cluster));
     hf_error err;
 
@@ -135,7 +134,7 @@ static void settled(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
     if (h)
         e->cluster = h->cluster_id;
     if (back)
-        e->revision = h->revision;
+        e->ordered.revision = (uint64_t)h->revision;
     e->unproved = 1;
     list_for_safe(n, &e->leases) {
         struct etcd_lease *l = container_of(n, struct etcd_lease, node);

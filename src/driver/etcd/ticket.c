@@ -184,7 +184,7 @@ static void not_made(struct etcd_seat *s, const Hf__Etcd__RangeResponse *line)
 static void answer_create(struct etcd_conn *c, struct etcd_call *q,
                           const struct etcd_answer *a)
 {
-    bool with_list = container_of(q, struct seat_call, call)->least != 0;
+    bool with_list = container_of(q, struct seat_call, call)->lists;
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
     const Hf__Etcd__RangeResponse *key, *list;
     struct ordered_line *line;
@@ -252,8 +252,8 @@ static void send_create(struct etcd_seat *s)
     hf__etcd_put(&txn.then, &key, value, hf__etcd_seat_value(s, value, s->lease->ttl_s, 0),
                  s->lease->id);
     hf__etcd_get(&txn.otherwise, &key, NULL);
-    q->least = s->tries || !hf__ordered_line_waits(l);
-    if (q->least) {
+    q->lists = s->tries || !hf__ordered_line_waits(l);
+    if (q->lists) {
         l->lists++;
         hf__etcd_get(&txn.then, &line, end[1]);
         hf__etcd_get(&txn.otherwise, &line, end[2]);
@@ -291,7 +291,7 @@ static void create(struct ordered_seat *seat)
 
 /* ---- reading its key --------------------------------------------------------------- */
 
-static struct seat_call *read_key(struct etcd_seat *s, etcd_answered *answer, bool strict)
+static void read_key(struct etcd_seat *s, etcd_answered *answer, bool strict)
 {
     struct etcd *e = etcd_in(s->seat.of);
     struct seat_call *q = hf__etcd_seat_call(s, answer);
@@ -299,13 +299,11 @@ static struct seat_call *read_key(struct etcd_seat *s, etcd_answered *answer, bo
     struct etcd_key key;
 
     if (!q)
-        return NULL;
-    q->least = strict ? 0 : e->revision;
+        return;
     hf__etcd_seat_key(s, &key);
     hf__etcd_range(&r, &key, NULL);
     r.serializable = !strict;
     hf__etcd_send(&e->conn, &q->call, ETCD_RANGE, &r);
-    return q;
 }
 
 static void answer_find(struct etcd_conn *c, struct etcd_call *q,
@@ -338,42 +336,27 @@ static void find(struct ordered_seat *seat)
         read_key(etcd_seat(seat), answer_find, true);
 }
 
-static void send_confirm(struct etcd_seat *, bool strict);
-
 static void answer_confirm(struct etcd_conn *c, struct etcd_call *q,
                            const struct etcd_answer *a)
 {
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
-    int64_t least = container_of(q, struct seat_call, call)->least;
     hf_error err;
     int rc;
     struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
+    bool there;
 
     if (!s)
         return;
-    s->confirming = false;
-    if (rc < 0)
-        hf__ordered_list(s->seat.line); /* which says what is to be done then */
-    else if (s->seat.state != SEAT_WAITING)
-        return;
-    else if (hf__etcd_revision(a) < least)
-        send_confirm(s, true);
-    else if (r->n_kvs == 1 && r->kvs[0]->create_revision == (int64_t)s->seat.fence)
-        hf__ordered_confirmed(&s->seat);
-    else
+    there =
+        rc == 0 && r->n_kvs == 1 && r->kvs[0]->create_revision == (int64_t)s->seat.fence;
+    if (!hf__ordered_confirmed(&s->seat, rc, there,
+                               rc == 0 ? (uint64_t)hf__etcd_revision(a) : 0))
         hf__etcd_seat_missed(s);
 }
 
-static void send_confirm(struct etcd_seat *s, bool strict)
+static void confirm(struct ordered_seat *seat, bool strict)
 {
-    s->confirming = true;
-    read_key(s, answer_confirm, strict);
-}
-
-static void confirm(struct ordered_seat *seat)
-{
-    if (!etcd_seat(seat)->confirming)
-        send_confirm(etcd_seat(seat), false);
+    read_key(etcd_seat(seat), answer_confirm, strict);
 }
 
 /* ---- deleting ---------------------------------------------------------------------- */

@@ -26,66 +26,43 @@ struct etcd_watch *hf__etcd_watch_of(const struct etcd *e, int64_t id)
     return NULL;
 }
 
-static struct etcd_watch *new_watch(struct etcd *e, struct list *all, size_t len)
+static struct etcd *etcd_with(const struct etcd_watch *w)
 {
-    struct etcd_watch *w = calloc(1, sizeof *w + len + 1);
+    const struct etcd_follow *f = container_of(w, struct etcd_follow, watch);
+
+    if (w->line)
+        return etcd_in(w->line->line.of);
+    return etcd_of(f->look ? f->look->store : f->cell->store);
+}
+
+static struct etcd_watch *new_watch(struct etcd *e, struct list *all, size_t size)
+{
+    struct etcd_watch *w = calloc(1, size);
 
     if (!w) {
         hf__link_fail(&e->conn.link, HF_ENOMEM, "no memory for a watch");
         return NULL;
     }
-    w->of = e;
-    w->id = ++e->watch_id;
-    w->node_len = len;
-    hf__map_insert(&e->watches, &w->node, (uint64_t)w->id);
+    hf__map_insert(&e->watches, &w->node, (uint64_t)++e->watch_id);
     list_push(all, &w->all);
     return w;
 }
 
-struct etcd_watch *hf__etcd_watch(struct etcd *e, struct list *all)
+struct ordered_entry *hf__etcd_watched_entry(const struct etcd_watch *w)
 {
-    return new_watch(e, all, 0);
-}
-
-struct etcd_watch *hf__etcd_new_ticket_watch(struct etcd_line *line,
-                                             const struct ordered_entry *entry)
-{
-    struct etcd *e = etcd_in(line->line.of);
-    struct etcd_watch *w = new_watch(e, &line->watches, entry->len);
-
-    if (!w)
-        return NULL;
-    w->line = line;
-    w->seq = entry->form.seq;
-    memcpy(w->name, entry->name, entry->len);
-    hf__map_insert(&e->tickets, &w->by_seq, (uint64_t)w->seq);
-    return w;
-}
-
-struct etcd_watch *hf__etcd_ticket_watch(struct etcd_line *line,
-                                         const struct ordered_entry *entry)
-{
-    const struct map *tickets = &etcd_in(line->line.of)->tickets;
-    uint64_t seq = (uint64_t)entry->form.seq;
-
-    for (struct map_node *n = map_chain(tickets, seq); n; n = n->next) {
-        struct etcd_watch *w = container_of(n, struct etcd_watch, by_seq);
-
-        if (n->hash == seq && w->line == line && w->node_len == entry->len &&
-            memcmp(w->name, entry->name, entry->len) == 0)
-            return w;
-    }
-    return NULL;
+    return w->seq > 0 ? hf__ordered_with(&w->line->line, w->seq, w) : NULL;
 }
 
 static void forget(struct etcd_watch *w)
 {
-    hf__map_remove(&w->of->watches, &w->node);
-    if (w->seq > 0)
-        hf__map_remove(&w->of->tickets, &w->by_seq);
-    list_remove(&w->all);
+    struct ordered_entry *entry = hf__etcd_watched_entry(w);
+
+    if (entry)
+        entry->own = NULL;
     if (w->line && w->line->whole == w)
         w->line->whole = NULL;
+    hf__map_remove(&etcd_with(w)->watches, &w->node);
+    list_remove(&w->all);
     free(w);
 }
 
@@ -94,10 +71,10 @@ void hf__etcd_watch_end(struct etcd_watch *w)
     Hf__Etcd__WatchCancelRequest cancel = HF__ETCD__WATCH_CANCEL_REQUEST__INIT;
     Hf__Etcd__WatchRequest r = HF__ETCD__WATCH_REQUEST__INIT;
 
-    cancel.watch_id = w->id;
+    cancel.watch_id = (int64_t)w->node.hash;
     r.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CANCEL_REQUEST;
     r.cancel_request = &cancel;
-    hf__etcd_tell_watch(&w->of->conn, &r);
+    hf__etcd_tell_watch(&etcd_with(w)->conn, &r);
     forget(w);
 }
 
@@ -106,11 +83,11 @@ void hf__etcd_watch_end(struct etcd_watch *w)
 /* Whoever needs it makes another one. */
 static void cancelled(struct etcd_watch *w)
 {
+    const struct etcd_follow *f = container_of(w, struct etcd_follow, watch);
+    struct ordered_entry *entry = hf__etcd_watched_entry(w);
     struct etcd_line *line = w->line;
-    struct look *look = w->look;
-    struct cell *cell = w->cell;
-    struct ordered_entry *entry =
-        line ? hf__ordered_find(&line->line, w->seq, w->name, w->node_len) : NULL;
+    struct look *look = line ? NULL : f->look;
+    struct cell *cell = line ? NULL : f->cell;
     bool whole = line && line->whole == w;
 
     forget(w);
@@ -122,55 +99,71 @@ static void cancelled(struct etcd_watch *w)
         ev_changed(look, cell);
 }
 
+static void changed(const struct etcd_watch *w)
+{
+    const struct etcd_follow *f = container_of(w, struct etcd_follow, watch);
+
+    if (w->created)
+        ev_changed(f->look, f->cell);
+}
+
 void hf__etcd_watched(struct etcd_conn *c, const Hf__Etcd__WatchResponse *r)
 {
     struct etcd *e = etcd_at(c);
 
-    if (r->header && r->header->revision > e->revision)
-        e->revision = r->header->revision;
+    if (r->header)
+        hf__ordered_told(&e->ordered, (uint64_t)r->header->revision);
     for (size_t i = 0; i < r->n_events; i++) {
         struct etcd_watch *w = hf__etcd_watch_of(e, r->watch_id);
 
         if (w && w->line && r->events[i]->kv)
             hf__etcd_line_event(w, r->events[i]);
-        else if (w && !w->line && i == 0 && w->created)
-            ev_changed(w->look, w->cell);
+        else if (w && !w->line && i == 0)
+            changed(w);
     }
     if (r->canceled && hf__etcd_watch_of(e, r->watch_id))
         cancelled(hf__etcd_watch_of(e, r->watch_id));
 }
 
+static void go_on(struct etcd_follow *f)
+{
+    void (*call)(void *) = f->go_on;
+
+    f->go_on = NULL;
+    if (call)
+        call(f->with);
+}
+
 static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
     const Hf__Etcd__WatchResponse *r = a ? a->body : NULL;
+    struct etcd *e = etcd_at(c);
     struct etcd_watch *w =
-        hf__etcd_watch_of(etcd_at(c), container_of(q, struct watch_call, call)->id);
-    void (*go_on)(void *);
+        hf__etcd_watch_of(e, container_of(q, struct watch_call, call)->id);
     hf_error err;
 
     if (!w || !r)
         return;
-    hf__etcd_result(etcd_at(c), a, &err);
-    if (r->canceled && c->token && !etcd_at(c)->refused) {
+    hf__etcd_result(e, a, &err);
+    if (r->canceled && c->token && !e->refused) {
         /* every change of rights makes old tokens worthless: with a new one, once more */
-        etcd_at(c)->refused = true;
+        e->refused = true;
         hf__link_fail(&c->link, HF_EUNREACHABLE, "a watch was refused");
         return;
     }
-    etcd_at(c)->refused = r->canceled;
+    e->refused = r->canceled;
     w->created = true;
-    go_on = w->go_on;
-    w->go_on = NULL;
-    if (r->canceled && w->look == NULL && w->cell == NULL) {
+    if (!w->line)
+        go_on(container_of(w, struct etcd_follow, watch)); /* refused: so is the read */
+    else if (r->canceled)
         hf__etcd_line_refused(w);
-        return;
-    }
-    go_on(w->with); /* without rights the read says so */
+    else
+        hf__etcd_line_watched(w);
 }
 
-void hf__etcd_watch_send(struct etcd_watch *w, const struct etcd_key *k, bool range)
+static void send_watch(struct etcd_watch *w, const struct etcd_key *k, bool range)
 {
-    struct etcd_conn *c = &w->of->conn;
+    struct etcd_conn *c = &etcd_with(w)->conn;
     struct etcd_call *q = hf__etcd_call(c, created, sizeof(struct watch_call));
     Hf__Etcd__WatchCreateRequest create = HF__ETCD__WATCH_CREATE_REQUEST__INIT;
     Hf__Etcd__WatchRequest r = HF__ETCD__WATCH_REQUEST__INIT;
@@ -179,64 +172,83 @@ void hf__etcd_watch_send(struct etcd_watch *w, const struct etcd_key *k, bool ra
 
     if (!q)
         return;
-    container_of(q, struct watch_call, call)->id = w->id;
+    create.watch_id = container_of(q, struct watch_call, call)->id = (int64_t)w->node.hash;
     hf__etcd_range(&of, k, range ? end : NULL);
     create.key = of.key;
     create.range_end = of.range_end;
-    create.watch_id = w->id;
     r.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CREATE_REQUEST;
     r.create_request = &create;
     hf__etcd_send(c, q, ETCD_WATCH, &r);
 }
 
+struct etcd_watch *hf__etcd_watch(struct etcd_line *line, struct ordered_entry *entry)
+{
+    struct etcd_watch *w = new_watch(etcd_in(line->line.of), &line->watches, sizeof *w);
+    struct etcd_key k;
+
+    if (!w)
+        return NULL;
+    w->line = line;
+    w->seq = entry ? entry->form.seq : 0;
+    if (entry)
+        entry->own = w;
+    hf__etcd_line_key_of(line, &k, entry ? entry->name : "", entry ? entry->len : 0);
+    send_watch(w, &k, !entry);
+    return w;
+}
+
 /* ---- follows ----------------------------------------------------------------------- */
 
-static struct etcd_watch *follow_of(struct etcd *e, const struct look *look,
-                                    const struct cell *cell)
+static struct etcd_follow *follow_of(struct etcd *e, const struct look *look,
+                                     const struct cell *cell)
 {
     list_for(n, &e->follows) {
-        struct etcd_watch *w = container_of(n, struct etcd_watch, all);
+        struct etcd_follow *f = container_of(n, struct etcd_follow, watch.all);
 
-        if (w->look == look && w->cell == cell)
-            return w;
+        if (f->look == look && f->cell == cell)
+            return f;
     }
     return NULL;
 }
 
 void hf__etcd_follow(struct etcd *e, struct look *look, struct cell *cell,
-                     void (*go_on)(void *with), void *with)
+                     void (*call)(void *with), void *with)
 {
     bool follows = look ? look->follow : cell->follow;
-    struct etcd_watch *w = follows ? follow_of(e, look, cell) : NULL;
+    struct etcd_watch *w = NULL;
+    struct etcd_follow *f;
     struct etcd_key k;
 
-    if (!follows || w || !(w = hf__etcd_watch(e, &e->follows))) {
-        go_on(with);
+    if (follows && !follow_of(e, look, cell))
+        w = new_watch(e, &e->follows, sizeof *f);
+    if (!w) {
+        call(with);
         return;
     }
-    w->look = look;
-    w->cell = cell;
-    w->go_on = go_on;
-    w->with = with;
+    f = container_of(w, struct etcd_follow, watch);
+    f->look = look;
+    f->cell = cell;
+    f->go_on = call;
+    f->with = with;
     if (cell)
         hf__etcd_cell_key(&k, e, cell->name, cell->name_len);
     else
         hf__etcd_line_key(&k, e, look->name, look->name_len);
     if (look && look->list)
         k.len--; /* the slash */
-    hf__etcd_watch_send(w, &k, look != NULL);
+    send_watch(w, &k, look != NULL);
 }
 
+/* What has not gone on finds that nobody waits for it. */
 void hf__etcd_unfollow(struct etcd *e, const struct look *look, const struct cell *cell)
 {
-    struct etcd_watch *w = follow_of(e, look, cell);
-    void (*go_on)(void *) = w ? w->go_on : NULL;
-    void *with = w ? w->with : NULL;
+    struct etcd_follow *f = follow_of(e, look, cell), was;
 
-    if (w)
-        hf__etcd_watch_end(w);
-    if (go_on)
-        go_on(with); /* it finds that nobody waits for it */
+    if (!f)
+        return;
+    was = *f;
+    hf__etcd_watch_end(&f->watch);
+    go_on(&was);
 }
 
 /* ---- the end of the connection ----------------------------------------------------- */
@@ -252,12 +264,9 @@ void hf__etcd_watches_down(struct etcd *e)
             forget(container_of(n, struct etcd_watch, all));
     }
     while ((n = list_first(&e->follows)) != NULL) {
-        struct etcd_watch *w = container_of(n, struct etcd_watch, all);
-        void (*go_on)(void *) = w->go_on;
-        void *with = w->with;
+        struct etcd_follow *f = container_of(n, struct etcd_follow, watch.all), was = *f;
 
-        forget(w);
-        if (go_on)
-            go_on(with); /* it is not answered */
+        forget(&f->watch);
+        go_on(&was); /* it is not answered */
     }
 }

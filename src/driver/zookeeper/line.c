@@ -201,7 +201,7 @@ static void answer_watch(struct zk_call *q, struct jute_reply *reply)
     hf__ordered_seen(&line->line, e, what, 0);
 }
 
-bool hf__zk_line_watch(struct ordered_line *l, const struct ordered_entry *e)
+bool hf__zk_line_watch(struct ordered_line *l, struct ordered_entry *e)
 {
     char path[NODE_PATH_MAX];
     struct zk_call *q;

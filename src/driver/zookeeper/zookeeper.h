@@ -186,7 +186,7 @@ struct zk_call *hf__zk_line_request(struct ordered_line *,
                                     void then(struct zk_call *, struct jute_reply *),
                                     const char *name, size_t len);
 void hf__zk_line_list(struct ordered_line *, bool watch);
-bool hf__zk_line_watch(struct ordered_line *, const struct ordered_entry *);
+bool hf__zk_line_watch(struct ordered_line *, struct ordered_entry *);
 enum ordered_other hf__zk_line_other(const struct ordered_entry *, struct ordered_entry **);
 
 bool hf__zk_quiet_expected(const struct zk_line *); /* a ticket needs no list, as a rule */
