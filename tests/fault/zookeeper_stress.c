@@ -258,8 +258,10 @@ __attribute__((unused)) static void stress_servers(void)
 const struct test_case zookeeper_stress_cases[] = {
 #if !TEST_TSAN /* in which a process that was forked beside threads may start none */
     { "stress-cut", stress_cut, ON_BLOCKING, 0, CASE_LONG },
+#if !TEST_SANITIZED /* in which its allocator may be locked for ever (sanitizer.h) */
     { "stress-quiet", stress_quiet, ON_BLOCKING, 0, CASE_LONG },
     { "stress-ephemeral", stress_ephemeral, ON_BLOCKING, 0, CASE_LONG },
+#endif
     { "stress-servers", stress_servers, ON_BLOCKING, 0, CASE_LONG },
 #endif
     { NULL, NULL, 0, 0, 0 },
