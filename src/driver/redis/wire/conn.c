@@ -182,6 +182,14 @@ bool hf__redis_ask_on(struct conn *conn, const struct request_type *type, void *
     return q != NULL;
 }
 
+void hf__redis_no_memory(struct redis *r, unsigned bucket)
+{
+    struct node *n = hf__redis_node_of(r, bucket);
+
+    if (n)
+        hf__redis_node_fail(n, HF_ENOMEM, "no memory for a request");
+}
+
 void hf__redis_conn_flush(struct redis *r)
 {
     hf__scripted_flush(&r->scripted);
