@@ -215,6 +215,8 @@ void hf__ordered_line_drop(struct ordered_line *line)
         return;
     list_remove(&line->all);
     hf__ordered_entries_free(line->entries, line->n);
+    line->entries = NULL;
+    line->n = 0;
     line->of->ops->line_free(line);
 }
 

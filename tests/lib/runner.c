@@ -227,10 +227,17 @@ static bool set_face(struct run *r, const char *name)
 
 static bool set_setup(struct run *r, const char *name)
 {
+    static struct setup newer;
+
     r->setup = NULL;
     for (size_t i = 0; setups[i]; i++)
         if (strcmp(setups[i]->name, name) == 0)
             r->setup = setups[i];
+    if (r->setup && r->setup->server && getenv(r->setup->server)) {
+        newer = *r->setup;
+        newer.caps |= newer.newer_caps;
+        r->setup = &newer;
+    }
     return r->setup != NULL;
 }
 

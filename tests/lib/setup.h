@@ -35,7 +35,9 @@ struct setup {
     void (*unusable)(struct place *, char *url, size_t size); /* a URL that cannot work */
     int64_t (*work)(struct place *); /* how many commands or transactions it has done */
     int waiters;                     /* of ten-thousand-waiters without --all; 0: 10,000 */
-    size_t view_bytes; /* that each may take beyond 1 KiB: every client has the line */
+    size_t view_bytes;   /* that each may take beyond 1 KiB: every client has the line */
+    const char *server;  /* the environment variable that names a newer server, or NULL */
+    uint32_t newer_caps; /* what it has besides `caps` then */
 };
 
 extern const struct setup setup_local, setup_postgres;

@@ -355,6 +355,8 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .work = work,                                                                      \
         .waiters = 2000,                                                                   \
         .view_bytes = 512,                                                                 \
+        .server = "HF_TEST_ETCD",                                                          \
+        .newer_caps = HF_CAP_DEADLINE,                                                     \
     }
 
 ETCD_SETUP(setup_etcd, "etcd", one_start, unusable, 0);
