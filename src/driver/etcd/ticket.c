@@ -229,17 +229,15 @@ static void send_create(struct etcd_seat *s)
 {
     struct etcd *e = etcd_in(s->seat.of);
     struct ordered_line *l = s->seat.line;
-    struct seat_call *q = hf__etcd_seat_call(s, answer_create);
     struct etcd_key key, line, epoch;
+    struct seat_call *q;
     char value[RECORD_MAX], end[3][KEY_MAX];
     struct etcd_txn txn;
 
     etcd_line(l)->creating = true;
-    if (!q)
-        return;
     s->seat.t->drv[0] = (uint64_t)s->lease->id;
-    if (!set_name(s)) /* the connection is given up, with this call */
-        s->seat.name = strdup("");
+    if (!set_name(s) || !(q = hf__etcd_seat_call(s, answer_create)))
+        return; /* the connection is given up */
     s->since = etcd_wall_ms(e);
     hf__etcd_seat_key(s, &key);
     hf__etcd_line_key_of(etcd_line(l), &line, "", 0);

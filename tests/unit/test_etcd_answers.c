@@ -1,0 +1,112 @@
+/* test_etcd_answers.c: what the driver concludes from an answer that is no success:
+ * refused, so nothing was done and nothing will be, and the connection stays; or nobody
+ * knows (G7), and the connection is given up: then the ticket is looked for on another one.
+ * The texts are those of etcd 3.4 to 3.6 (rpctypes/error.go); some of these answers no test
+ * can bring a healthy server to. */
+#include "driver/etcd/etcd.h"
+#include "fake_clock.h"
+#include "unit.h"
+
+static const struct {
+    int status;
+    const char *text;
+    int rc; /* > 0: nobody knows; else what its caller is told */
+} cases[] = {
+    { GRPC_NOT_FOUND, "etcdserver: requested lease not found", HF_EPROTO },
+    { GRPC_FAILED_PRECONDITION, "etcdserver: lease already exists", HF_EPROTO },
+    { GRPC_OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted",
+      HF_EPROTO },
+    { GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", HF_EFULL },
+    { GRPC_PERMISSION_DENIED, "etcdserver: permission denied", HF_EAUTH },
+    { GRPC_INVALID_ARGUMENT, "etcdserver: key is not provided", HF_EPROTO },
+    { GRPC_UNIMPLEMENTED, "unknown service", HF_EVERSION },
+    { GRPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests", 1 },
+    { GRPC_RESOURCE_EXHAUSTED, "the stream was reset, code 11", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: request timed out", 1 },
+    { GRPC_UNAVAILABLE,
+      "etcdserver: request timed out, possibly due to previous leader failure", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: request timed out, possibly due to connection lost",
+      1 },
+    { GRPC_UNAVAILABLE,
+      "etcdserver: request timed out, waiting for the applied index took too long", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: leader changed", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: no leader", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: server stopped", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: rpc not supported for learner", 1 },
+    { GRPC_UNAVAILABLE, "etcdserver: corrupt cluster", 1 },
+    { GRPC_DEADLINE_EXCEEDED, "context deadline exceeded", 1 },
+    { GRPC_CANCELLED, "etcdserver: request cancelled", 1 },
+    { GRPC_UNKNOWN, "etcdserver: not leader", 1 },
+    { GRPC_INTERNAL, "an answer of an unexpected form", 1 },
+    { GRPC_DATA_LOSS, "etcdserver: corrupt alarm", 1 },
+    { GRPC_UNAUTHENTICATED, "etcdserver: invalid auth token", 1 },
+    { GRPC_INVALID_ARGUMENT, "etcdserver: revision of auth store is old", 1 },
+    { GRPC_INVALID_ARGUMENT, "etcdserver: user name is empty", 1 },
+};
+
+static void env_random(struct env *e, void *buf, size_t n)
+{
+    (void)e;
+    memset(buf, 0, n);
+}
+
+static struct etcd *connected(struct list *dirty)
+{
+    struct etcd *e = calloc(1, sizeof *e);
+
+    assert_non_null(e);
+    list_init(dirty);
+    list_init(&e->leases);
+    e->open.nhosts = 1;
+    clock_start(1000000000, env_random);
+    hf__etcd_conn_init(&e->conn, &clk.env, &hf__etcd_events, dirty, 1000);
+    e->conn.to.shown = "here";
+    e->conn.link.state = LINK_UP;
+    return e;
+}
+
+static void answers_are_refusals_or_leave_it_open(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct etcd_answer a = { .status = cases[i].status, .text = cases[i].text };
+        struct list dirty;
+        struct etcd *e = connected(&dirty);
+        hf_error err;
+
+        assert_int_equal(hf__etcd_result(e, &a, &err), cases[i].rc);
+        assert_int_equal(e->conn.link.broken, cases[i].rc > 0);
+        assert_int_equal(hf__etcd_no_lease(&a), i == 0);
+        /* a look or a cell is always told something */
+        assert_true(hf__etcd_query_result(e, &a, &err) < 0);
+        list_remove(&e->conn.link.on_dirty);
+        e->conn.link.state = LINK_CLOSED;
+        hf__etcd_conn_done(&e->conn);
+        free(e);
+    }
+}
+
+static void no_answer_leaves_it_open(void **state)
+{
+    struct list dirty;
+    struct etcd *e = connected(&dirty);
+    hf_error err;
+
+    (void)state;
+    assert_int_equal(hf__etcd_result(e, NULL, &err), 1);
+    assert_false(e->conn.link.broken); /* it is lost already */
+    assert_int_equal(hf__etcd_query_result(e, NULL, &err), HF_EUNREACHABLE);
+    e->conn.link.state = LINK_CLOSED;
+    hf__etcd_conn_done(&e->conn);
+    free(e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_refusals_or_leave_it_open),
+        cmocka_unit_test(no_answer_leaves_it_open),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
