@@ -107,7 +107,7 @@ static void login(void)
 
     etcd = etcd_place_new(1);
     etcd_start_all(etcd);
-    etcd_auth(etcd);
+    etcd_auth_slash(etcd);
     world_begin(etcd->servers[0].port);
     q.key = bytes("/locks/a");
     o = asked(ETCD_PUT, &q);
