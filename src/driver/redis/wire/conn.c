@@ -100,9 +100,11 @@ bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
 struct redis_call *hf__redis_request_new(const struct request_type *type, size_t size,
                                          unsigned bucket)
 {
-    struct redis_call *q = calloc(1, size);
+    struct redis_call *q = malloc(size); /* faster than calloc, which uses no cache of its
+                                            own in glibc before 2.41 */
 
     if (q) {
+        memset(q, 0, size);
         q->type = type;
         q->bucket = bucket;
     }
