@@ -1,6 +1,8 @@
 /* etcd.c: the least that an etcd server could do for the same, on a connection of our own.
  *
- *   a pair      a put of a ticket's key and its deletion, each awaited
+ *   a pair      a put of a ticket's key and its deletion, each a transaction without
+ *               conditions, and awaited: a lock cannot do without transactions, which cost
+ *               the server more than a plain put
  *   in flight   the same by one connection, so many under way at once
  *   a hand-off  a deletion and the event that tells the other of it; keys and watches are
  *               made in advance, HAND of them, outside of the time
@@ -30,18 +32,6 @@ static ProtobufCBinaryData key(const struct raw *r, char text[KEY_MOST], int ind
     return (ProtobufCBinaryData){ (size_t)n, (uint8_t *)text };
 }
 
-static int put(struct raw *r, int index, int i, int slot)
-{
-    static char value[200];
-    Hf__Etcd__PutRequest q = HF__ETCD__PUT_REQUEST__INIT;
-    char text[KEY_MOST];
-
-    memset(value, 'v', sizeof value);
-    q.key = key(r, text, index, i);
-    q.value = (ProtobufCBinaryData){ sizeof value, (uint8_t *)value };
-    return grpc_call(r->link, "/etcdserverpb.KV/Put", &q.base, slot);
-}
-
 static int del(struct raw *r, int index, int i, int slot)
 {
     Hf__Etcd__DeleteRangeRequest q = HF__ETCD__DELETE_RANGE_REQUEST__INIT;
@@ -49,6 +39,42 @@ static int del(struct raw *r, int index, int i, int slot)
 
     q.key = key(r, text, index, i);
     return grpc_call(r->link, "/etcdserverpb.KV/DeleteRange", &q.base, slot);
+}
+
+static int txn(struct raw *r, Hf__Etcd__RequestOp *op, int slot)
+{
+    Hf__Etcd__TxnRequest q = HF__ETCD__TXN_REQUEST__INIT;
+
+    q.n_success = 1;
+    q.success = &op;
+    return grpc_call(r->link, "/etcdserverpb.KV/Txn", &q.base, slot);
+}
+
+static int put(struct raw *r, int index, int i, int slot)
+{
+    static char value[200];
+    Hf__Etcd__PutRequest q = HF__ETCD__PUT_REQUEST__INIT;
+    Hf__Etcd__RequestOp op = HF__ETCD__REQUEST_OP__INIT;
+    char text[KEY_MOST];
+
+    memset(value, 'v', sizeof value);
+    q.key = key(r, text, index, i);
+    q.value = (ProtobufCBinaryData){ sizeof value, (uint8_t *)value };
+    op.request_case = HF__ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
+    op.request_put = &q;
+    return txn(r, &op, slot);
+}
+
+static int del_txn(struct raw *r, int index, int i, int slot)
+{
+    Hf__Etcd__DeleteRangeRequest q = HF__ETCD__DELETE_RANGE_REQUEST__INIT;
+    Hf__Etcd__RequestOp op = HF__ETCD__REQUEST_OP__INIT;
+    char text[KEY_MOST];
+
+    q.key = key(r, text, index, i);
+    op.request_case = HF__ETCD__REQUEST_OP__REQUEST_REQUEST_DELETE_RANGE;
+    op.request_delete_range = &q;
+    return txn(r, &op, slot);
 }
 
 /* All that are under way. */
@@ -105,7 +131,7 @@ static int raw_pair(struct worker *w)
     if (status == 0)
         status = answers(r);
     if (status == 0)
-        status = del(r, w->index, 0, 0);
+        status = del_txn(r, w->index, 0, 0);
     return status ? status : answers(r);
 }
 
@@ -225,7 +251,7 @@ static int raw_flight(struct worker *w, int n, int64_t until)
             }
             holds[i] = !holds[i];
             if (holds[i])
-                status = del(r, w->index, i, i);
+                status = del_txn(r, w->index, i, i);
             else if (now < until)
                 status = put(r, w->index, i, i);
         }

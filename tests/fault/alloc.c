@@ -405,14 +405,14 @@ int main(int argc, char **argv)
 {
     const struct setup *setup = chosen(&argc, &argv);
     struct place place = { .pid = 0 };
-    char *limit;
+    char *limits;
     bool ok;
 
     setlinebuf(stdout);
     setup->start(&place);
-    limit = strstr(place.url, "&connect_timeout="); /* the last one; a life has its own */
-    if (limit)
-        *limit = '\0';
+    limits = strstr(place.url, "?ttl="); /* a life has its own */
+    if (limits)
+        *limits = '\0';
     if (argc == 3) { /* that one alone, to look at it */
         ok = life_ended(start_life(place.url, strtol(argv[2], NULL, 10),
                                    strcmp(argv[1], "all") == 0)) == 0;

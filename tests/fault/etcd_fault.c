@@ -77,9 +77,10 @@ const char *ctl(const char *args, ...)
     size_t n;
     FILE *f;
 
-    n = (size_t)snprintf(command, sizeof(command),
-                         "ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:%d ",
-                         members->servers[0].port);
+    n = (size_t)snprintf(
+        command, sizeof(command),
+        "ETCDCTL_API=3 etcdctl --command-timeout=60s --endpoints=127.0.0.1:%d ",
+        members->servers[0].port);
     va_start(ap, args);
     vsnprintf(command + n, sizeof(command) - n, args, ap);
     va_end(ap);

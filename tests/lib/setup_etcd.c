@@ -1,7 +1,8 @@
 /* setup_etcd.c: etcd from the distribution's package: one member or three.
  *
  * Nothing is installed as a service: the programs etcd and etcdctl are all that is taken
- * from the packages; HF_TEST_ETCD is a server of another release. Whether a member serves
+ * from the packages; HF_TEST_ETCD is a server of another
+ * release, without known faults of leases. Whether a member serves
  * is asked at an address of its own, in the clear also with TLS. */
 #include "setup_etcd.h"
 
@@ -181,7 +182,8 @@ void etcd_ctl(const struct etcd_place *e, const char *args)
 {
     char command[512];
     int n = snprintf(command, sizeof(command),
-                     "ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:%d %s >>'%s/log' 2>&1",
+                     "ETCDCTL_API=3 etcdctl --command-timeout=60s --endpoints=127.0.0.1:%d "
+                     "%s >>'%s/log' 2>&1",
                      e->servers[0].port, args, e->servers[0].dir);
 
     CHECK(n < (int)sizeof(command));

@@ -69,7 +69,7 @@ void hf__etcd_amend_now(struct etcd_seat *s)
 {
     struct etcd *e = etcd_in(s->seat.of);
     const struct etcd_lease *l = s->moves ? s->moves : s->lease;
-    struct seat_call *q = hf__etcd_seat_call(s, answer_amend);
+    struct etcd_call *q = hf__etcd_seat_call(s, answer_amend);
     char value[RECORD_MAX];
     struct etcd_txn txn;
     struct etcd_key key;
@@ -81,7 +81,7 @@ void hf__etcd_amend_now(struct etcd_seat *s)
     hf__etcd_if_changed(&txn, &key, s->mod);
     hf__etcd_put(&txn.then, &key, value, hf__etcd_seat_value(s, value, l->ttl_s, 0), l->id);
     hf__etcd_get(&txn.otherwise, &key, NULL);
-    hf__etcd_txn_send(e, &txn, &q->call);
+    hf__etcd_txn_send(e, &txn, q);
 }
 
 void hf__etcd_amend(struct store *store, struct ticket *t)

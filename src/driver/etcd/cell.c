@@ -26,17 +26,7 @@ struct etcd_cell_job {
     unsigned char next[HF_CELL_MAX]; /* what is written */
 };
 
-struct etcd_cell_call {
-    struct etcd_call call;
-    struct etcd_cell_job *job;
-};
-
 static void sum(struct etcd_cell_job *);
-
-static struct etcd_cell_job *job_of(struct etcd_call *q)
-{
-    return container_of(q, struct etcd_cell_call, call)->job;
-}
 
 static void end(struct etcd_cell_job *j, int rc, const hf_error *err)
 {
@@ -53,11 +43,9 @@ static void fail(struct etcd_cell_job *j, int code, const char *text)
 
 static struct etcd_call *ask(struct etcd_cell_job *j, etcd_answered *answer)
 {
-    struct etcd_call *q = hf__etcd_call(&j->e->conn, answer, sizeof(struct etcd_cell_call));
+    struct etcd_call *q = hf__etcd_ask(&j->e->conn, answer, j);
 
-    if (q)
-        container_of(q, struct etcd_cell_call, call)->job = j;
-    else
+    if (!q)
         fail(j, HF_ENOMEM, "no memory for a cell");
     return q;
 }
@@ -82,7 +70,7 @@ static bool tell(struct etcd_cell_job *j, const Hf__Etcd__RangeResponse *r)
 
 static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_cell_job *j = job_of(q);
+    struct etcd_cell_job *j = q->with;
     struct cell *cell = j->query.cell;
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
     hf_error err;
@@ -160,7 +148,7 @@ static void sum(struct etcd_cell_job *j)
 
 static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_cell_job *j = job_of(q);
+    struct etcd_cell_job *j = q->with;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
@@ -196,7 +184,7 @@ static void read_it(void *with)
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_cell_job *j = job_of(q);
+    struct etcd_cell_job *j = q->with;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 

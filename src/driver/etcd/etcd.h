@@ -70,6 +70,7 @@ struct etcd_txn {
 void hf__etcd_txn(struct etcd_txn *);
 /* Takes the counts, and sends it. */
 void hf__etcd_txn_send(struct etcd *, struct etcd_txn *, struct etcd_call *);
+/* The key was created, or changed last, at that revision; 0: there is none. */
 void hf__etcd_if_created(struct etcd_txn *, const struct etcd_key *, int64_t revision);
 void hf__etcd_if_changed(struct etcd_txn *, const struct etcd_key *, int64_t revision);
 void hf__etcd_if_none(struct etcd_txn *, const struct etcd_key *, char end[KEY_MAX]);
@@ -80,6 +81,17 @@ void hf__etcd_delete(struct etcd_ops *, const struct etcd_key *);
 void hf__etcd_range(Hf__Etcd__RangeRequest *, const struct etcd_key *, char *end);
 void hf__etcd_end_of(char *end, const struct etcd_key *);
 const Hf__Etcd__RangeResponse *hf__etcd_range_at(const Hf__Etcd__TxnResponse *, size_t);
+
+/* A call with a pointer of the driver's. NULL: no memory, the connection is given up. */
+static inline struct etcd_call *hf__etcd_ask(struct etcd_conn *c, etcd_answered *answer,
+                                             void *with)
+{
+    struct etcd_call *q = hf__etcd_call(c, answer, sizeof *q);
+
+    if (q)
+        q->with = with;
+    return q;
+}
 
 /* ---- the connection (session.c) ---------------------------------------------------- */
 
@@ -182,15 +194,10 @@ struct etcd_seat {
     bool to_amend;            /* when the lease is there */
     bool marked;
     bool tries;      /* its create is to make nothing if it does not hold */
+    bool lists;      /* its create also reads the line */
     int64_t mod;     /* the revision of its value, as last heard of */
     int64_t since;   /* ms since 1970 */
     int64_t gone_at; /* its key was missed then; 0: never */
-};
-
-struct seat_call {
-    struct etcd_call call;
-    struct etcd_seat *seat; /* pinned */
-    bool lists;             /* of a create: the line is read with it */
 };
 
 extern const struct ordered_ops hf__etcd_ordered;
@@ -217,7 +224,7 @@ void hf__etcd_seat_missed(struct etcd_seat *); /* by a read, or an event */
 void hf__etcd_lease_made(struct etcd_lease *, int rc, const hf_error *);
 void hf__etcd_lease_lives(struct etcd_lease *);
 
-struct seat_call *hf__etcd_seat_call(struct etcd_seat *, etcd_answered *);
+struct etcd_call *hf__etcd_seat_call(struct etcd_seat *, etcd_answered *); /* pins it */
 /* The seat of an answer, unpinned; NULL: nobody cares, or the connection is lost. *rc: as
  * hf__etcd_result */
 struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *, struct etcd_call *,

@@ -27,11 +27,6 @@ struct etcd_evict {
     char value[RECORD_MAX];
 };
 
-struct etcd_evict_call {
-    struct etcd_call call;
-    struct etcd_evict *job;
-};
-
 static void read_line(struct etcd_evict *);
 
 static void end(struct etcd_evict *j, int rc, const hf_error *err)
@@ -49,19 +44,16 @@ static void fail(struct etcd_evict *j, int code, const char *text)
 
 static struct etcd_call *ask(struct etcd_evict *j, etcd_answered *answer)
 {
-    struct etcd_call *q =
-        hf__etcd_call(&j->e->conn, answer, sizeof(struct etcd_evict_call));
+    struct etcd_call *q = hf__etcd_ask(&j->e->conn, answer, j);
 
-    if (q)
-        container_of(q, struct etcd_evict_call, call)->job = j;
-    else
+    if (!q)
         fail(j, HF_ENOMEM, "no memory for an eviction");
     return q;
 }
 
 static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
+    struct etcd_evict *j = q->with;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
@@ -126,7 +118,7 @@ static void delete (struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
+    struct etcd_evict *j = q->with;
     const Hf__Etcd__LeaseGrantResponse *r = a ? a->body : NULL;
     char line[64], value[RECORD_MAX];
     hf_error err;
@@ -180,7 +172,7 @@ static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
 
 static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_evict *j = container_of(q, struct etcd_evict_call, call)->job;
+    struct etcd_evict *j = q->with;
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
     struct ordered_entry **entries = NULL;
     unsigned char token[HF_TOKEN];

@@ -26,11 +26,6 @@
 
 enum { IDLE_BEATS = 12 }; /* thirds of the shortest ttl */
 
-struct lease_call {
-    struct etcd_call call;
-    struct etcd_lease *lease; /* counted in its seats */
-};
-
 /* ---- objects ----------------------------------------------------------------------- */
 
 void hf__etcd_lease_free(struct etcd_lease *l)
@@ -106,7 +101,7 @@ struct etcd_lease *hf__etcd_lease(struct etcd *e, int64_t ttl_ms, hf_error *err)
 
 static struct etcd_lease *answered(struct etcd_call *q)
 {
-    struct etcd_lease *l = container_of(q, struct lease_call, call)->lease;
+    struct etcd_lease *l = q->with;
 
     l->seats--;
     return l;
@@ -114,12 +109,9 @@ static struct etcd_lease *answered(struct etcd_call *q)
 
 static struct etcd_call *ask(struct etcd_lease *l, etcd_answered *answer)
 {
-    struct etcd_call *q = hf__etcd_call(&l->of->conn, answer, sizeof(struct lease_call));
+    struct etcd_call *q = hf__etcd_ask(&l->of->conn, answer, l);
 
-    if (q) {
-        container_of(q, struct lease_call, call)->lease = l;
-        l->seats++;
-    }
+    l->seats += q != NULL; /* until it is answered */
     return q;
 }
 

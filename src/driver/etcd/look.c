@@ -135,11 +135,6 @@ struct lines {
     char name[HF_NAME_MAX + 1];
 };
 
-struct lines_call {
-    struct etcd_call call;
-    struct lines *lines;
-};
-
 static void line_ends(struct lines *l)
 {
     struct row row;
@@ -184,7 +179,7 @@ static void next_page(struct lines *);
 
 static void has_page(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct lines *l = container_of(q, struct lines_call, call)->lines;
+    struct lines *l = q->with;
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
@@ -210,7 +205,7 @@ static void has_page(struct etcd_conn *c, struct etcd_call *q, const struct etcd
 
 static void next_page(struct lines *l)
 {
-    struct etcd_call *q = hf__etcd_call(&l->e->conn, has_page, sizeof(struct lines_call));
+    struct etcd_call *q = hf__etcd_ask(&l->e->conn, has_page, l);
     Hf__Etcd__RangeRequest r = HF__ETCD__RANGE_REQUEST__INIT;
 
     if (!q) {
@@ -220,7 +215,6 @@ static void next_page(struct lines *l)
         free(l);
         return;
     }
-    container_of(q, struct lines_call, call)->lines = l;
     r.key = hf__etcd_bytes(l->from.at, l->from.len);
     r.range_end = hf__etcd_bytes(l->end, l->end_len);
     r.limit = PAGE;

@@ -58,23 +58,20 @@ static void free_seat(struct ordered_seat *seat)
     free(s);
 }
 
-struct seat_call *hf__etcd_seat_call(struct etcd_seat *s, etcd_answered *answer)
+struct etcd_call *hf__etcd_seat_call(struct etcd_seat *s, etcd_answered *answer)
 {
-    struct etcd_conn *c = &etcd_in(s->seat.of)->conn;
-    struct etcd_call *q = hf__etcd_call(c, answer, sizeof(struct seat_call));
+    struct etcd_call *q = hf__etcd_ask(&etcd_in(s->seat.of)->conn, answer, s);
 
-    if (!q)
-        return NULL;
-    container_of(q, struct seat_call, call)->seat = s;
-    hf__ordered_pin(&s->seat);
-    return container_of(q, struct seat_call, call);
+    if (q)
+        hf__ordered_pin(&s->seat);
+    return q;
 }
 
 struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *c, struct etcd_call *q,
                                          const struct etcd_answer *a, int *rc,
                                          hf_error *err)
 {
-    struct etcd_seat *s = container_of(q, struct seat_call, call)->seat;
+    struct etcd_seat *s = q->with;
     bool wanted = hf__ordered_unpin(&s->seat);
 
     *rc = hf__etcd_result(etcd_at(c), a, err);
@@ -184,7 +181,6 @@ static void not_made(struct etcd_seat *s, const Hf__Etcd__RangeResponse *line)
 static void answer_create(struct etcd_conn *c, struct etcd_call *q,
                           const struct etcd_answer *a)
 {
-    bool with_list = container_of(q, struct seat_call, call)->lists;
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
     const Hf__Etcd__RangeResponse *key, *list;
     struct ordered_line *line;
@@ -198,9 +194,9 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
     line->pins++;
     etcd_line(line)->creating = false;
     key = r && !r->succeeded ? hf__etcd_range_at(r, 0) : NULL;
-    list = r && with_list ? hf__etcd_range_at(r, 1) : NULL;
+    list = r && s->lists ? hf__etcd_range_at(r, 1) : NULL;
     if (rc < 0 || !(r->succeeded || (key && key->n_kvs == 1))) {
-        if (with_list)
+        if (s->lists)
             hf__ordered_unlisted(line);
         if (hf__etcd_no_lease(a))
             hf__etcd_lease_over(s->lease, false);
@@ -218,7 +214,7 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
                     s->seat.t->weight);
         if (list)
             hf__etcd_line_listed(etcd_line(line), list, hf__etcd_revision(a), false);
-        else if (with_list)
+        else if (s->lists)
             hf__ordered_unlisted(line);
     }
     hf__etcd_create_next(etcd_line(line));
@@ -230,7 +226,7 @@ static void send_create(struct etcd_seat *s)
     struct etcd *e = etcd_in(s->seat.of);
     struct ordered_line *l = s->seat.line;
     struct etcd_key key, line, epoch;
-    struct seat_call *q;
+    struct etcd_call *q;
     char value[RECORD_MAX], end[3][KEY_MAX];
     struct etcd_txn txn;
 
@@ -250,13 +246,13 @@ static void send_create(struct etcd_seat *s)
     hf__etcd_put(&txn.then, &key, value, hf__etcd_seat_value(s, value, s->lease->ttl_s, 0),
                  s->lease->id);
     hf__etcd_get(&txn.otherwise, &key, NULL);
-    q->lists = s->tries || !hf__ordered_line_waits(l);
-    if (q->lists) {
+    s->lists = s->tries || !hf__ordered_line_waits(l);
+    if (s->lists) {
         l->lists++;
         hf__etcd_get(&txn.then, &line, end[1]);
         hf__etcd_get(&txn.otherwise, &line, end[2]);
     }
-    hf__etcd_txn_send(e, &txn, &q->call);
+    hf__etcd_txn_send(e, &txn, q);
 }
 
 /* The first whose lease is there: that of another may take a moment. */
@@ -292,7 +288,7 @@ static void create(struct ordered_seat *seat)
 static void read_key(struct etcd_seat *s, etcd_answered *answer, bool strict)
 {
     struct etcd *e = etcd_in(s->seat.of);
-    struct seat_call *q = hf__etcd_seat_call(s, answer);
+    struct etcd_call *q = hf__etcd_seat_call(s, answer);
     Hf__Etcd__RangeRequest r;
     struct etcd_key key;
 
@@ -301,7 +297,7 @@ static void read_key(struct etcd_seat *s, etcd_answered *answer, bool strict)
     hf__etcd_seat_key(s, &key);
     hf__etcd_range(&r, &key, NULL);
     r.serializable = !strict;
-    hf__etcd_send(&e->conn, &q->call, ETCD_RANGE, &r);
+    hf__etcd_send(&e->conn, q, ETCD_RANGE, &r);
 }
 
 static void answer_find(struct etcd_conn *c, struct etcd_call *q,
@@ -376,7 +372,7 @@ static void answer_keep(struct etcd_conn *c, struct etcd_call *q,
                         const struct etcd_answer *a)
 {
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
-    struct etcd_seat *s = container_of(q, struct seat_call, call)->seat;
+    struct etcd_seat *s = q->with;
 
     if (r && r->succeeded && s->seat.entry) {
         s->seat.entry->seat = NULL;
@@ -390,7 +386,7 @@ static void answer_keep_lease(struct etcd_conn *c, struct etcd_call *q,
 {
     const Hf__Etcd__LeaseGrantResponse *r = a ? a->body : NULL;
     struct etcd *e = etcd_at(c);
-    struct seat_call *next;
+    struct etcd_call *next;
     char value[RECORD_MAX];
     struct etcd_txn txn;
     struct etcd_key key;
@@ -411,7 +407,7 @@ static void answer_keep_lease(struct etcd_conn *c, struct etcd_call *q,
     hf__etcd_put(&txn.then, &key, value,
                  hf__etcd_seat_value(s, value, r->ttl, etcd_wall_ms(e) + r->ttl * 1000),
                  r->id);
-    hf__etcd_txn_send(e, &txn, &next->call);
+    hf__etcd_txn_send(e, &txn, next);
 }
 
 static void erase(struct ordered_seat *seat, bool placed)
@@ -419,7 +415,7 @@ static void erase(struct ordered_seat *seat, bool placed)
     struct etcd_seat *s = etcd_seat(seat);
     struct etcd *e = etcd_in(seat->of);
     bool keeps = seat->state == SEAT_DELETING && seat->t && seat->t->keep_ms > 0;
-    struct seat_call *q = hf__etcd_seat_call(s, keeps ? answer_keep_lease : answer_erase);
+    struct etcd_call *q = hf__etcd_seat_call(s, keeps ? answer_keep_lease : answer_erase);
     struct etcd_txn txn;
     struct etcd_key key;
 
@@ -427,14 +423,14 @@ static void erase(struct ordered_seat *seat, bool placed)
     if (!q)
         return;
     if (keeps) {
-        hf__etcd_grant(e, &q->call, seat->t->keep_ms);
+        hf__etcd_grant(e, q, seat->t->keep_ms);
         return;
     }
     hf__etcd_seat_key(s, &key);
     hf__etcd_txn(&txn);
     hf__etcd_if_created(&txn, &key, (int64_t)seat->fence);
     hf__etcd_delete(&txn.then, &key);
-    hf__etcd_txn_send(e, &txn, &q->call);
+    hf__etcd_txn_send(e, &txn, q);
 }
 
 /* ---- verbs ------------------------------------------------------------------------- */

@@ -13,32 +13,32 @@ void hf__etcd_txn(struct etcd_txn *t)
     t->then.n = t->otherwise.n = 0;
 }
 
-static Hf__Etcd__Compare *compare(struct etcd_txn *t, const struct etcd_key *k)
+static Hf__Etcd__Compare *compare(struct etcd_txn *t, const struct etcd_key *k,
+                                  Hf__Etcd__Compare__Target target,
+                                  Hf__Etcd__Compare__TargetUnionCase is)
 {
     size_t i = t->request.n_compare++;
     Hf__Etcd__Compare *c = t->compare[i] = &t->compares[i];
 
     hf__etcd__compare__init(c);
     c->key = hf__etcd_bytes(k->at, k->len);
+    c->target = target;
+    c->target_union_case = is;
     return c;
 }
 
 void hf__etcd_if_created(struct etcd_txn *t, const struct etcd_key *k, int64_t revision)
 {
-    Hf__Etcd__Compare *c = compare(t, k);
-
-    c->target = HF__ETCD__COMPARE__TARGET__CREATE;
-    c->target_union_case = HF__ETCD__COMPARE__TARGET_UNION_CREATE_REVISION;
-    c->create_revision = revision;
+    compare(t, k, HF__ETCD__COMPARE__TARGET__CREATE,
+            HF__ETCD__COMPARE__TARGET_UNION_CREATE_REVISION)
+        ->create_revision = revision;
 }
 
 void hf__etcd_if_changed(struct etcd_txn *t, const struct etcd_key *k, int64_t revision)
 {
-    Hf__Etcd__Compare *c = compare(t, k);
-
-    c->target = HF__ETCD__COMPARE__TARGET__MOD;
-    c->target_union_case = HF__ETCD__COMPARE__TARGET_UNION_MOD_REVISION;
-    c->mod_revision = revision;
+    compare(t, k, HF__ETCD__COMPARE__TARGET__MOD,
+            HF__ETCD__COMPARE__TARGET_UNION_MOD_REVISION)
+        ->mod_revision = revision;
 }
 
 /* No key begins so: in an empty range the server compares with 0. */

@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct watch_call {
-    struct etcd_call call;
-    int64_t id; /* whatever becomes of it meanwhile */
-};
-
 struct etcd_watch *hf__etcd_watch_of(const struct etcd *e, int64_t id)
 {
     for (struct map_node *n = map_chain(&e->watches, (uint64_t)id); n; n = n->next)
@@ -138,8 +133,7 @@ static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
 {
     const Hf__Etcd__WatchResponse *r = a ? a->body : NULL;
     struct etcd *e = etcd_at(c);
-    struct etcd_watch *w =
-        hf__etcd_watch_of(e, container_of(q, struct watch_call, call)->id);
+    struct etcd_watch *w = hf__etcd_watch_of(e, (int64_t)(uintptr_t)q->with);
     hf_error err;
 
     if (!w || !r)
@@ -164,7 +158,8 @@ static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
 static void send_watch(struct etcd_watch *w, const struct etcd_key *k, bool range)
 {
     struct etcd_conn *c = &etcd_with(w)->conn;
-    struct etcd_call *q = hf__etcd_call(c, created, sizeof(struct watch_call));
+    /* by its number: whatever becomes of it meanwhile */
+    struct etcd_call *q = hf__etcd_ask(c, created, (void *)(uintptr_t)w->node.hash);
     Hf__Etcd__WatchCreateRequest create = HF__ETCD__WATCH_CREATE_REQUEST__INIT;
     Hf__Etcd__WatchRequest r = HF__ETCD__WATCH_REQUEST__INIT;
     Hf__Etcd__RangeRequest of;
@@ -172,7 +167,7 @@ static void send_watch(struct etcd_watch *w, const struct etcd_key *k, bool rang
 
     if (!q)
         return;
-    create.watch_id = container_of(q, struct watch_call, call)->id = (int64_t)w->node.hash;
+    create.watch_id = (int64_t)w->node.hash;
     hf__etcd_range(&of, k, range ? end : NULL);
     create.key = of.key;
     create.range_end = of.range_end;

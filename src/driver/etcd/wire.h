@@ -80,6 +80,7 @@ struct etcd_call { /* a driver's own struct starts with it */
     struct link_call call;
     enum etcd_rpc rpc;
     etcd_answered *answer;
+    void *with;                /* the driver's own */
     int64_t limit_ms;          /* that the server is told; 0: the link's */
     int64_t lease;             /* of a keep-alive */
     struct list waits;         /* of a keep-alive or a watch: conn.waits */
