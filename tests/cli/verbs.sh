@@ -854,7 +854,7 @@ if with_etc true 2>/dev/null; then
         grep -q "^store  *$1\$" "$tmp/out" && grep -q "^  *from $2\$" "$tmp/out"
         ok $? "$3: $1 from $2"
     }
-    source_is 'local:' 'the default' 'no configuration file'
+    source_is 'local:///[a-z/]*/holdfast-0' 'the default' 'no configuration file'
     printf '# one store for all\n\nurl = local://%s/sys\nnamespace = a b\nttl=9s\n' "$tmp" >"$sys"
     chmod 644 "$sys"
     source_is "local://$tmp/sys?ttl=9s&namespace=a%20b" /etc/holdfast.conf 'the file of the system'
