@@ -208,6 +208,22 @@ def killed_keeps_at_least(box):
 
 
 @case
+def killed_keeps_at_least_beyond_the_ttl(box):
+    """The same for longer than the ttl: a place that is kept by no process, for all names."""
+    server = Redis(box)
+    began = time.monotonic()
+    p = box.start("-t", "3s", "--at-least", "12s", "--also", "b", "a", "sh", "-c", FAMILY)
+    until(lambda: box.there("held"), "held")
+    os.kill(box.holders("a")[0]["pid"], signal.SIGKILL)
+    box.end(p)
+    until(lambda: all(h["kept"] for n in "ab" for h in box.holders(n)), "kept")
+    for name in "ba":
+        same(box.run("-w", "40s", name, "true")[0], 0, f"{name} in the end")
+        check(time.monotonic() - began > 11, f"{name} after {time.monotonic() - began} s of 12")
+    server.kill()
+
+
+@case
 def killed_while_the_store_is_frozen(box):
     """A store that does not answer when a run is killed is asked again: the name is free when it does."""
     server = Redis(box)
@@ -372,8 +388,8 @@ def wait_outlives_an_outage(box):
     """`wait` waits on while the store is unreachable, as run does; if its time is over then: 69."""
     server = Redis(box, "--appendonly", "yes", "--appendfsync", "always")
     box.env["HOLDFAST_URL"] += "?connect_timeout=1s"
-    same(box.tool("acquire", "--ttl", "20s", "a")[0], 0, "acquire")
-    waiters = [box.popen([box.holdfast, "wait", *args, "a"]) for args in ((), ("-w", "4s"))]
+    same(box.tool("acquire", "--ttl", "8s", "a")[0], 0, "acquire")  # they look again then
+    waiters = [box.popen([box.holdfast, "wait", *args, "a"]) for args in ((), ("-w", "12s"))]
     until(lambda: box.tool("show", "a")[0] == 0, "the server answers")
     watch = f"redis-cli -s {box.dir}/redis.sock client list"
     until(lambda: subprocess.run(watch.split(), capture_output=True, text=True).stdout.count("name=holdfast") >= 2,
