@@ -294,6 +294,18 @@ expect 0 '-u goes before HOLDFAST_URL' \
     env HOLDFAST_URL=frobnicate: "$H" -u "local://$tmp/arg" ls
 unset HOLDFAST_URL_FILE
 
+# ---- a file system that cannot be written ----
+
+if [ "$(id -u)" -eq 0 ]; then
+    mkdir "$tmp/ro"
+    read_only() { # VERB...: in a folder of it that is not there
+        unshare -m sh -c 'mount -t tmpfs -o ro none "$1/ro" && shift && exec "$@"' sh "$tmp" "$H" -u "local://$tmp/ro/new" "$@"
+    }
+    expect 71 'run on a read-only file system: 71' read_only run a true
+    says 'cannot make the folder: Read-only file system' 'run on a read-only file system: says why'
+    expect 0 'ls on a read-only file system: 0' read_only ls
+fi
+
 # ---- looking makes no store ----
 
 mkdir -m 700 "$tmp/empty"
