@@ -224,6 +224,31 @@ def killed_keeps_at_least_beyond_the_ttl(box):
 
 
 @case
+def stopped_for_two_ttls(box):
+    """A supervisor that is stopped is not dead: the ttl decides, and neither its end nor its going on harms the next."""
+    server = Redis(box)
+    for sig, code in (signal.SIGCONT, 76), (signal.SIGKILL, -9):
+        p = box.start("-t", "3s", "a", "sh", "-c", FAMILY)
+        until(lambda: box.there("held"), "held")
+        second = box.start("a", "sh", "-c", LOOK + "until [ -e $DIR/go ]; do sleep 0.02; done")
+        until(lambda: box.waiters("a") == 1, "the second waits")
+        since = time.monotonic()
+        p.send_signal(signal.SIGSTOP)
+        until(lambda: box.read("result").endswith("\n"), "the second runs")
+        check(time.monotonic() - since > 1.5, f"after {time.monotonic() - since} s of 3")
+        same(box.read("result").split()[0], "clean", "at the start of the second")
+        until(lambda: time.monotonic() - since > 6, "two ttls")
+        p.send_signal(sig)
+        same(box.end(p)[0], code, "the first")
+        stays(lambda: [h["pid"] for h in box.holders("a")] == [second.pid], 1.5, "the second lost it")
+        box.write("go")
+        same(box.end(second)[0], 0, "the second")
+        for name in "held", "pids", "result", "go":
+            os.unlink(box.path(name))
+    server.kill()
+
+
+@case
 def killed_while_the_store_is_frozen(box):
     """A store that does not answer when a run is killed is asked again: the name is free when it does."""
     server = Redis(box)
