@@ -112,8 +112,14 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     if (rc < 0) {
         memset(&c->url, 0, sizeof c->url); /* still the caller's */
         hf__client_done(c);
+        return rc;
     }
-    return rc;
+    if (c->store->shown) {
+        free(c->url.shown);
+        c->url.shown = c->store->shown;
+        c->store->shown = NULL;
+    }
+    return 0;
 }
 
 /* What is unsettled now is renewed by nobody and out by its ttl. */
