@@ -1,4 +1,5 @@
-/* evict.c: ending a ticket by its token, or letting a kept one last for longer.
+/* evict.c: ending a ticket by its token, or letting a kept one last for longer, or one that
+ * is held by an owner who is dead become a kept one.
  *
  * The line is read; what is done is one transaction that compares what was read, and if
  * that is another meanwhile the line is read again.
