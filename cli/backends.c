@@ -5,7 +5,6 @@
  * where its URL comes from. A driver that is not there is listed all the same, with the
  * reason. Goes wrong: a setting that cannot be used is said last, with its exit status. */
 #include "cli.h"
-#include "util/secret.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,10 +57,10 @@ static int select_store(const struct cli *cli, struct selected *s)
         return rc;
     rc = hf_open(s->source.url, HF_OPTIONS(.drive = HF_DRIVE_APP | HF_OPEN_EXISTING),
                  &client, &err);
-    hf_close(client);
     if (rc < 0 && rc != HF_ENOENT)
         return cli_fail_source(&s->source, &err);
-    s->shown = hf__without_secrets(s->source.url);
+    s->shown = cli_shown_url(s->source.url, client, &err);
+    hf_close(client);
     return 0;
 }
 

@@ -99,6 +99,10 @@ int cli_open(const struct cli *, const hf_options *, hf_client **ret); /* 0, exi
 int cli_open_existing(const struct cli *, const char *name, hf_client **ret,
                       char **ret_url);
 
+/* The URL of a client without secrets, malloc'd; of none: as HF_ENOENT with *err names it.
+ */
+char *cli_shown_url(const char *url, const hf_client *, const hf_error *err);
+
 /* A warning is said on a terminal; with CLI_VERBOSE everywhere, with CLI_QUIET nowhere.
  * Those of the library come through the log: cli_open sees to it, cli_log for other calls.
  */

@@ -132,6 +132,15 @@ void cli_log(hf_options *o)
 
 /* ---- the store ------------------------------------------------------------------- */
 
+/* The library's text names the folder of `local:`, too. That of an error may be cut, but
+ * not if it has only that folder. */
+char *cli_shown_url(const char *url, const hf_client *client, const hf_error *err)
+{
+    if (client)
+        return strdup(hf_client_url(client));
+    return strlen(err->where) < 50 ? strdup(err->where) : hf__without_secrets(url);
+}
+
 /* 0, an exit status, or HF_ENOENT with *err. */
 static int open_source(const struct cli *cli, hf_options *o, hf_client **ret,
                        char **ret_url, hf_error *err)
@@ -145,7 +154,7 @@ static int open_source(const struct cli *cli, hf_options *o, hf_client **ret,
     rc = hf_open(source.url, o, ret, err);
     if (rc < 0 && rc != HF_ENOENT)
         rc = cli_fail_source(&source, err);
-    else if (ret_url && !(*ret_url = hf__without_secrets(source.url)))
+    else if (ret_url && !(*ret_url = cli_shown_url(source.url, *ret, err)))
         rc = EXIT_SYSTEM;
     cli_free_source(&source);
     return rc;

@@ -134,6 +134,8 @@ int main(int argc, char **argv)
 {
     cli_begin();
     if (argc == 1 && strcmp(argv[0], GUARD_ENDING) == 0)
-        return tickets_end();
+        return tickets_end(true);
+    if (argc == 1 && strcmp(argv[0], GUARD_KEEPING) == 0)
+        return tickets_end(false);
     return cli_end(dispatch(argc, argv));
 }

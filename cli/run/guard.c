@@ -21,7 +21,8 @@
  * Tickets. A store that sees no process die would keep the name taken for a ttl after the
  * command is dead. So the guard ends the tickets of the run itself, by their ids. A ticket
  * that is ended while something of the command still runs lets another in beside it; so all
- * of this must hold, and else the ttl decides:
+ * of this must hold, and else the ttl decides (but if only the supervisor is known to be
+ * dead, --at-least is kept up all the same: that lets nobody in):
  *  - The supervisor is dead: its pidfd, opened while it was our parent, says so. One that
  *    is stopped may go on and renew. The end of the pair alone proves nothing: a dying
  *    process closes its descriptors first, and on a busy machine the guard runs before it
@@ -199,9 +200,9 @@ static bool supervisor_ends(const struct watch *w)
 }
 
 /* Becomes the program that ends the tickets; it has nothing of ours but them. */
-static void end_tickets(const struct watch *w)
+static void end_tickets(const struct watch *w, bool certain)
 {
-    static char *argv[] = { GUARD_ENDING, NULL };
+    char *argv[] = { certain ? GUARD_ENDING : GUARD_KEEPING, NULL };
     int fd = w->tickets;
     if (fd < 0 || !supervisor_ends(w))
         return;
@@ -261,8 +262,8 @@ static _Noreturn void guard_main(const struct guard *g, int sock)
         arm(&w, next_step(page));
         poll(p, 2, w.timer < 0 ? LOOK_MS : -1);
         if (p[0].revents && !receive(&w)) {
-            if (atomic_load(&page->running) && kill_all(&w, true))
-                end_tickets(&w);
+            if (atomic_load(&page->running))
+                end_tickets(&w, kill_all(&w, true));
             _exit(0);
         }
         if (guard_now() < next_step(page))

@@ -37,6 +37,7 @@ int64_t guard_now(void); /* CLOCK_BOOTTIME, ns */
 /* The first argument of the program that the guard becomes to end its tickets, which it has
  * as this descriptor. */
 #define GUARD_ENDING "hf-guard ending its tickets"
+#define GUARD_KEEPING "hf-guard keeping its tickets" /* something may be left */
 enum { GUARD_TICKETS_FD = 3 };
 
 int guard_open(struct guard *);  /* 0 or -errno; makes the page and the first guard */

@@ -13,7 +13,7 @@
 const struct cli_option run_option_table[] = {
     { 'n', "try", NULL, "do not wait: exit 75 if it is taken" },
     { 'w', "wait", "T", "wait at most T; 0 is -n" },
-    { 't', "ttl", "T", "the lock ends T after contact is lost (30s)" },
+    { 't', "ttl", "T", "the lock ends T after contact is lost (default 30s)" },
     { 's', "shared", NULL, "shared: together with other shared ones" },
     { 'x', "exclusive", NULL, "exclusive: the default" },
     { 0, "permits", "K/N", "K permits of a semaphore that has N" },
@@ -22,7 +22,7 @@ const struct cli_option run_option_table[] = {
     { 0, "barge", NULL, "enter past the queue if there is room" },
     { 0, "at-least", "T", "keep the name for T, also if the command ends sooner" },
     { 0, "at-most", "T", "stop the command so that it has ended after T" },
-    { 0, "on-lost", "term|kill|warn", "what to do to the command (term)" },
+    { 0, "on-lost", "term|kill|warn", "when it is lost (default: term)" },
     { 0, "grace", "T", "from TERM to KILL; at most a third of the ttl" },
     { 0, "note", "TEXT", "why: shown to whoever looks" },
     { 'E', "busy-exit", "N", "exit status instead of 75" },

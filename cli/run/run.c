@@ -316,7 +316,7 @@ const struct cli_verb verb_run = {
     .usage = "holdfast [-u URL] run [options] NAME [--] COMMAND [ARG...]",
     .help = "Runs COMMAND while holding NAME.",
     .details =
-        "Options end at NAME. Times: 2.5 (seconds), 500ms, 30s, 5m, 1h.\n"
+        "Options end at NAME. Times: 2.5 (seconds), 500ms, 30s, 1h30m, 2d.\n"
         "COMMAND finds HOLDFAST_NAME, HOLDFAST_FENCE, HOLDFAST_FENCES (--also),\n"
         "HOLDFAST_STORE, HOLDFAST_OWNER and HOLDFAST_RUN in its environment.\n"
         "Exit status: that of COMMAND, and its signal if it died of one; 75 busy, timed\n"

@@ -158,9 +158,10 @@ void run_reap(struct run *); /* notes how the child is; a dead guard is replaced
 void run_say(const struct run *, const char *fmt, ...) /* unless -q; %s of cli_say */
     __attribute__((format(printf, 2, 3)));
 
-/* A descriptor for the guard; -1. The program that the guard becomes; its exit status. */
+/* A descriptor for the guard; -1. The program that the guard becomes; its exit status.
+ * `certain`: nothing of the command is left. */
 int tickets_write(const struct run *, const char *url);
-int tickets_end(void);
+int tickets_end(bool certain);
 
 /* Runs the command to its end and to the end of whatever must not outlive the lock. 0, or
  * the exit status if it could not be started. */

@@ -208,9 +208,11 @@ static void out_of_time(struct run *r, int64_t kill_at)
 static void give_up(struct run *r)
 {
     char shown[CLI_TEXT], age[32];
-    run_say(r, "%s is given up after the %s of --at-most: the command runs on",
+    bool least_counts = r->opt.at_least_ms > r->opt.at_most_ms;
+    run_say(r, "%s is given up after the %s of %s: the command runs on",
             cli_text(shown, sizeof shown, r->opt.names[0]),
-            cli_age(age, sizeof age, r->opt.at_most_ms));
+            cli_age(age, sizeof age, least_counts ? r->opt.at_least_ms : r->opt.at_most_ms),
+            least_counts ? "--at-least" : "--at-most");
     r->timed_out = true;
     hf_release(r->lease, NULL);
     r->lease = NULL;

@@ -6,9 +6,12 @@
  * sealed, so that what the guard got is what was written.
  *
  * How it goes well: the tickets are ended, with the names free for the next at once; with
- * --at-least when that time has come. How it goes wrong: a store that cannot be reached is
- * tried until the ttl is over. A ticket that has ended, a lack of memory: the ttl decides.
- * There is nobody to tell.
+ * --at-least they become kept places, which the store ends when that time has come. If
+ * something of the command may be left they are only kept, for a ttl at least: nobody gets
+ * in sooner than without it. How it goes wrong: a store that cannot be reached is tried
+ * until the ttl is over. One that cannot keep a place: they are ended when the time of
+ * --at-least has come, or by the ttl if that is sooner. A ticket that has ended, a lack of
+ * memory: the ttl decides. There is nobody to tell.
  */
 #include "run.h"
 
@@ -67,41 +70,69 @@ static void sleep_until(int64_t at)
     clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &t, NULL);
 }
 
-/* Also of a store that is slow or unreachable just now; once the ttl is over there is
- * nothing left to end. */
-static int end_one(hf_client *client, const char *name, const char *id, int64_t over)
+/* What to do with the tickets; times are CLOCK_BOOTTIME ns. */
+struct end {
+    hf_client *client;
+    int64_t ttl_ms;
+    int64_t until; /* of --at-least; 0 */
+    int64_t over;  /* once the ttl is over there is nothing left to end */
+    bool certain;  /* nothing of the command is left */
+};
+
+static int try_once(const struct end *e, bool keep, const char *name, const char *id,
+                    hf_error *err)
+{
+    int64_t rest = (e->until - guard_now()) / ms;
+    if (!keep)
+        return hf_evict(e->client, name, id, HF_EVICT_NOW, err);
+    if (rest < 1)
+        rest = 1;
+    return hf_keep_orphan(e->client, name, id,
+                          e->certain || rest > e->ttl_ms ? rest : e->ttl_ms, err);
+}
+
+/* Also of a store that is slow or unreachable just now. */
+static int try_on(const struct end *e, bool keep, const char *name, const char *id)
 {
     hf_error err;
     int rc;
-    while ((rc = hf_evict(client, name, id, HF_EVICT_NOW, &err)) < 0 && err.retry &&
-           guard_now() + AGAIN_MS * ms < over)
+    while ((rc = try_once(e, keep, name, id, &err)) < 0 && err.retry &&
+           guard_now() + AGAIN_MS * ms < e->over)
         sleep_until(guard_now() + AGAIN_MS * ms);
     return rc;
 }
 
-static int end_them(const char *at, const char *end)
+static int end_one(const struct end *e, const char *name, const char *id)
+{
+    int rc = e->until ? try_on(e, true, name, id) : HF_ENOTSUP;
+    if (rc != HF_ENOTSUP || !e->certain || e->until > e->over)
+        return rc;
+    sleep_until(e->until);
+    return try_on(e, false, name, id);
+}
+
+static int end_them(const char *at, const char *end, bool certain)
 {
     const char *url = next_text(&at, end), *ttl = next_text(&at, end), *name, *id;
     const char *until = next_text(&at, end);
-    hf_client *client;
+    struct end e = { .certain = certain };
     int rc = 0;
     if (!until)
         return EXIT_USAGE;
-    int64_t when = strtoll(until, NULL, 10);
-    int64_t over = guard_now() + strtoll(ttl, NULL, 10) * ms;
-    if (when > over)
-        return 0; /* until then the ttl has ended them */
-    if (when)
-        sleep_until(when);
-    if (hf_open(url, NULL, &client, NULL) < 0)
+    e.until = strtoll(until, NULL, 10);
+    e.ttl_ms = strtoll(ttl, NULL, 10);
+    e.over = guard_now() + e.ttl_ms * ms;
+    if (!certain && !e.until)
+        return 0;
+    if (hf_open(url, NULL, &e.client, NULL) < 0)
         return EXIT_UNREACHABLE;
     while ((name = next_text(&at, end)) && (id = next_text(&at, end)))
-        rc = end_one(client, name, id, over);
-    hf_close(client);
+        rc = end_one(&e, name, id);
+    hf_close(e.client);
     return cli_exit_of(rc);
 }
 
-int tickets_end(void)
+int tickets_end(bool certain)
 {
     struct stat st;
     prctl(PR_SET_DUMPABLE, 0);
@@ -112,5 +143,5 @@ int tickets_end(void)
     const char *text = mmap(NULL, size + 1, PROT_READ, MAP_PRIVATE, GUARD_TICKETS_FD, 0);
     if (text == MAP_FAILED || size == 0 || text[size - 1])
         return EXIT_USAGE;
-    return end_them(text, text + size);
+    return end_them(text, text + size, certain);
 }

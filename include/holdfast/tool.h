@@ -40,6 +40,12 @@ const char *hf_lease_ticket_at(const hf_lease *, size_t i);
 int hf_keep_renew(hf_client *, const char *name, const char *ticket_id, int64_t keep_ms,
                   hf_error *);
 
+/* The same, and a ticket with which somebody holds becomes such a place: its owner is dead, and
+ * the name is to stay taken. An owner that lives loses its lease, and may end the place. Of
+ * a broken one: HF_ENOENT. */
+int hf_keep_orphan(hf_client *, const char *name, const char *ticket_id, int64_t keep_ms,
+                   hf_error *);
+
 /* ---- stores ------------------------------------------------------------------------- */
 
 enum { HF_BACKEND_BUILTIN = 0, HF_BACKEND_MODULE = 1, HF_BACKEND_MISSING = 2 };

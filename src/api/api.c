@@ -51,6 +51,7 @@ static hf_client *new_client(const hf_options *o)
     list_init(&c->changed);
     list_init(&c->cancels);
     list_init(&c->losses);
+    hf__pool_init(&c->op_pool);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->quiet, NULL);
     pthread_cond_init(&c->teller_news, NULL);
@@ -84,6 +85,7 @@ void hf__client_free(hf_client *c)
     if (!c->alive || *c->alive)
         /* else threads wait there that are not in this child: so would we */
         destroy_locks(c);
+    hf__pool_done(&c->op_pool);
     if (c->alive)
         munmap(c->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(c);
@@ -224,6 +226,8 @@ void hf__drop_forked(hf_client *c)
     hf__map_done(&c->core.by_owner);
     hf__url_done(&c->core.url);
     free(c->core.acts_hints);
+    hf__pool_done(&c->core.lease_pool);
+    hf__pool_done(&c->core.hold_pool);
     hf__client_free(c);
 }
 

@@ -59,6 +59,7 @@ struct hf_client {
     struct list changed;  /* lease.changed_node: on_change to be run */
     struct list cancels;  /* cancel_watch.node */
     struct list losses;   /* threads in hf_lease_wait: lease.c */
+    struct pool op_pool;  /* spares for hf__op_new */
     pthread_cond_t quiet; /* hf_close waits for the others that came in */
     uint32_t drive;
     pthread_t keeper;

@@ -54,7 +54,7 @@ static void callback_ends(const hf_client *before)
 struct hf_op *hf__op_new(hf_client *c, enum op_kind kind, size_t size,
                          const struct listener *l, hf_error *err)
 {
-    struct hf_op *op = calloc(1, size);
+    struct hf_op *op = hf__pool_get(&c->op_pool, size);
 
     if (!op) {
         hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for an operation");
@@ -89,11 +89,14 @@ void hf__op_drop(hf_client *c, struct hf_op *op)
     hf_list_free(op->list);
     if (l) {
         hf__release(NULL, l, 0);
-        free(l);
+        hf__lease_end(l);
     }
     hf__op_done_with(op);
     free(op->err);
-    free(op);
+    if (op->kind == OP_ACQUIRE || op->kind == OP_RELEASE)
+        hf__pool_put(&c->op_pool, op, sizeof *op);
+    else /* some are larger, and they are rare */
+        free(op);
     c->refs--;
 }
 

@@ -102,7 +102,10 @@ void hf__lease_free(struct hf_lease *l)
     if (l->fd >= 0 && hf__loop_intact(&c->loop))
         close(l->fd);
     free(l->ids);
-    free(l);
+    if (*c->alive)
+        hf__lease_end(l);
+    else /* a thread that is not in this child may have been at work in the pool */
+        free(l);
 }
 
 /* What concerns the whole hold is done by its only handle. */

@@ -188,10 +188,10 @@ int hf_evict_start(hf_client *c, const char *name, const char *id, uint32_t flag
 
 /* ---- kept places ----------------------------------------------------------------- */
 
-int hf_keep_renew(hf_client *c, const char *name, const char *id, int64_t keep_ms,
-                  hf_error *err)
+static int keep(hf_client *c, const char *name, const char *id, int64_t keep_ms,
+                bool orphan, hf_error *err)
 {
-    struct look what = { .name = name, .keep_ms = keep_ms };
+    struct look what = { .name = name, .keep_ms = keep_ms, .orphan = orphan };
     int rc = hf__check_id(id, what.token, err);
 
     if (rc == 0 && c)
@@ -201,6 +201,18 @@ int hf_keep_renew(hf_client *c, const char *name, const char *id, int64_t keep_m
         rc = hf__fail(err, HF_ENOTSUP, 0, c->core.url.shown,
                       "this store does not show its tickets");
     return rc < 0 ? rc : ask(c, ASK_EVICT, &what, NULL, err);
+}
+
+int hf_keep_renew(hf_client *c, const char *name, const char *id, int64_t keep_ms,
+                  hf_error *err)
+{
+    return keep(c, name, id, keep_ms, false, err);
+}
+
+int hf_keep_orphan(hf_client *c, const char *name, const char *id, int64_t keep_ms,
+                   hf_error *err)
+{
+    return keep(c, name, id, keep_ms, true, err);
 }
 
 /* ---- cells ----------------------------------------------------------------------- */

@@ -36,7 +36,11 @@
  *    (more_comes). Whoever sends it looks before: hf__run_callbacks, hf__lead (the keeper),
  *    or another thread that comes in.
  *  - The first sleep of a blocking call follows the look with which it came in, under the
- *    same lock. */
+ *    same lock; each further one the end of the sleep before it, which is either what a
+ *    descriptor of ours told, or followed by a look.
+ * One look for each call that sends is what remains. It cannot go: between two calls the
+ * program may have closed our socket and have one of its own under its number, and to that
+ * one a send is as good as to ours. Nothing in our memory tells. */
 #include "api/api.h"
 
 #include "api/perturb.h"
@@ -281,6 +285,8 @@ static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
     return n;
 }
 
+/* looked: the descriptors were ours a moment ago, and the lock has not been given up since.
+ * They are, too, when it returns, unless the client is broken. */
 static int lead(hf_client *c, bool block, bool looked)
 {
     struct epoll_event evs[EVENTS];
@@ -321,12 +327,13 @@ void hf__wait_turn(hf_client *c, struct waiter *w)
         PERTURB();
         pthread_cond_wait(&w->cond, &c->lock);
         list_remove(&w->node);
+        w->looked = false;
     } else {
         w->leads = true;
         lead(c, true, w->looked);
         w->leads = false;
+        w->looked = true;
     }
-    w->looked = false;
 }
 
 void hf__promote(hf_client *c)

@@ -93,6 +93,8 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     list_init(&c->follows);
     list_init(&c->connects);
     list_init(&c->walks);
+    hf__pool_init(&c->lease_pool);
+    hf__pool_init(&c->hold_pool);
     env->random(env, c->hash_key, sizeof c->hash_key);
     if (hf__map_init(&c->waiting) < 0 || hf__map_init(&c->by_place) < 0 ||
         hf__map_init(&c->by_owner) < 0)
@@ -110,8 +112,14 @@ int hf__client_init(struct client *c, const struct hf_driver *driver, const stru
     if (rc < 0) {
         memset(&c->url, 0, sizeof c->url); /* still the caller's */
         hf__client_done(c);
+        return rc;
     }
-    return rc;
+    if (c->store->shown) {
+        free(c->url.shown);
+        c->url.shown = c->store->shown;
+        c->store->shown = NULL;
+    }
+    return 0;
 }
 
 /* What is unsettled now is renewed by nobody and out by its ttl. */
@@ -135,6 +143,8 @@ void hf__client_done(struct client *c)
     hf__map_done(&c->by_owner);
     free(c->acts_hints);
     c->acts_hints = NULL;
+    hf__pool_done(&c->lease_pool);
+    hf__pool_done(&c->hold_pool);
 }
 
 void hf__client_todo(struct hold *h, unsigned verbs)

@@ -16,6 +16,7 @@
 #include "seam/seam.h"
 #include "util/list.h"
 #include "util/map.h"
+#include "util/pool.h"
 
 #include <holdfast/async.h>
 #include <holdfast/tool.h>
@@ -71,6 +72,8 @@ struct client {
     /* last request that may have kept a shared waiting life alive */
     int64_t waits_kept_at;
     int64_t up_at; /* the last UP */
+    /* spares: an acquire and its release need no allocator */
+    struct pool lease_pool, hold_pool;
 };
 
 /* ---- holds ----------------------------------------------------------------------- */
@@ -239,6 +242,7 @@ struct hf_lease {
 };
 
 struct hf_lease *hf__lease_new(struct client *, size_t n);
+void hf__lease_end(struct hf_lease *); /* its memory; takes NULL */
 void hf__lease_attach(struct hf_lease *, size_t i, struct hold *);
 struct hold *hf__lease_detach(struct hf_lease *, size_t i); /* NULL: nothing there */
 /* While a callback uses the lease, what it may ask stays valid, even if the lease is

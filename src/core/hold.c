@@ -47,9 +47,14 @@ static void fill(struct hold *h, const char *name, const struct acquire_spec *r)
     h->needs = r->needs;
 }
 
+static size_t size_of(const char *name, const char *note)
+{
+    return sizeof(struct hold) + strlen(name) + strlen(note) + 2;
+}
+
 struct hold *hf__hold_new(struct client *c, const char *name, const struct acquire_spec *r)
 {
-    struct hold *h = calloc(1, sizeof *h + strlen(name) + strlen(r->note) + 2);
+    struct hold *h = hf__pool_get(&c->hold_pool, size_of(name, r->note));
 
     if (!h)
         return NULL;
@@ -80,7 +85,7 @@ void hf__hold_release_memory(struct hold *h)
     free((void *)(uintptr_t)h->t.hints);
     free(h->note);
     free(h->reason);
-    free(h);
+    hf__pool_put(&h->client->hold_pool, h, size_of(h->text, h->text + h->t.name_len + 1));
 }
 
 /* The names its owner holds go with the ticket, for others' walks (G10). False: no memory.

@@ -19,9 +19,20 @@
     "hf_lease_check needs lock-free atomic access to 64 bits; a newer -march= may have it"
 #endif
 
+static size_t size_of(size_t n)
+{
+    return sizeof(struct hf_lease) + n * sizeof(struct lease_part);
+}
+
+void hf__lease_end(struct hf_lease *l)
+{
+    if (l)
+        hf__pool_put(&l->client->lease_pool, l, size_of(l->n));
+}
+
 struct hf_lease *hf__lease_new(struct client *c, size_t n)
 {
-    struct hf_lease *l = calloc(1, sizeof *l + n * sizeof l->parts[0]);
+    struct hf_lease *l = hf__pool_get(&c->lease_pool, size_of(n));
 
     if (!l)
         return NULL;

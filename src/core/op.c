@@ -211,7 +211,7 @@ static void abandon(struct hf_op *op)
     op->lease = NULL;
     for (size_t i = 0; l && i < l->n; i++)
         give_back(l, i);
-    free(l);
+    hf__lease_end(l);
 }
 
 static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,

@@ -174,7 +174,7 @@ static bool is_note(const char *at, const char *end)
 
 void hf__record_read(struct ticket_record *rec, const void *value, size_t len)
 {
-    const char *data = value, *end = data + len, *stop;
+    const char *data = len > 0 ? value : "", *end = data + len, *stop;
 
     memset(rec, 0, offsetof(struct ticket_record, host));
     rec->host[0] = rec->note[0] = '\0';
@@ -202,7 +202,7 @@ void hf__record_read(struct ticket_record *rec, const void *value, size_t len)
 
 size_t hf__record_set(char to[RECORD_MAX], const void *value, size_t len, const char *line)
 {
-    const char *data = value, *end = data + len, *next;
+    const char *data = len > 0 ? value : "", *end = data + len, *next;
     size_t word = strcspn(line, " \n"), n = HEAD + strlen(line);
 
     if (!is_ours(data, len) || len + strlen(line) > RECORD_MAX)

@@ -228,6 +228,7 @@ struct look {
     bool now;        /* evict: at once; else only end its renewal */
     int64_t keep_ms; /* evict: > 0: end nothing, but let a kept ticket last for so long from
                         now; HF_ENOENT if it is not a kept one. Only with HF_CAP_KEEP */
+    bool orphan;     /* with keep_ms: one that is held, too; it becomes a kept one */
     int64_t again_at;     /* out, follow: ask again then; LOOP_NEVER, as the core sets it:
                              ev_changed will tell everything */
     struct list drv_node; /* the driver's own (init by the core) */
@@ -272,6 +273,8 @@ struct store { /* a driver's own struct starts with it */
     int64_t least_ttl_ms, most_ttl_ms;
     int64_t least_cell_ttl_ms, most_cell_ttl_ms; /* with HF_CAP_CELL_EXPIRY */
     size_t name_max;
+    char *shown;      /* set by open, taken by the core: the URL without secrets and with
+                         what was left to the driver; NULL: it left nothing */
     bool starts_down; /* set by open: verbs wait for the first UP */
     bool awaits;      /* the driver's own: it has asked something by itself, and the answer
                          should be read when it comes. The keeper drives until then */

@@ -145,6 +145,19 @@ bool hf__parse_time(const char *s, int64_t *ret_ms)
     return true;
 }
 
+size_t hf__decimal(char dst[20], uint64_t number)
+{
+    char digits[20], *p = digits + sizeof digits;
+    size_t n;
+
+    do
+        *--p = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    n = (size_t)(digits + sizeof digits - p);
+    memcpy(dst, p, n);
+    return n;
+}
+
 int hf__hex_digit(char c)
 {
     if (c >= '0' && c <= '9')

@@ -20,6 +20,10 @@ char *hf__escape(char *dst, size_t size, const char *src, size_t len);
  * a year. A fraction of a millisecond is rounded up: only a written zero is 0. */
 bool hf__parse_time(const char *, int64_t *ret_ms);
 
+/* The digits of a number, without NUL; returns how many. No printf: requests are built with
+ * it. */
+size_t hf__decimal(char dst[20], uint64_t);
+
 int hf__hex_digit(char);                                /* of either case; -1: none */
 void hf__hex(char *dst, const void *src, size_t len);   /* 2 * len digits and NUL */
 bool hf__unhex(void *dst, size_t len, const char *src); /* exactly 2 * len digits and NUL */

@@ -537,6 +537,15 @@ def at_most_keeps_at_least(box):
 
 
 @case
+def at_most_given_up_after_at_least(box):
+    """--on-lost warn: the lock is given up when --at-least is over too, and that is said."""
+    p = box.start("--at-least", "2s", "--at-most", "1s", "--on-lost", "warn", "a", "sleep", "3")
+    code, _, err = box.end(p)
+    same(code, 124, "status")
+    check("a is given up after the 2.0 s of --at-least: the command runs on" in err, f"message {err!r}")
+
+
+@case
 def keeps_the_lock(box):
     """A command that runs much longer than the ttl keeps its lock."""
     p = hold(box, "-t", "2s", "a")

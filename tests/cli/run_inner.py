@@ -188,6 +188,23 @@ def another_store(box):
     same((code, out), (0, "two\n0\n"), f"-u: {err}")
 
 
+@case
+def another_user(box):
+    """`local:` is another folder for each user: it is named, and the run of another user inside is refused."""
+    if os.geteuid() != 0:
+        return  # there is no other user whom we may become
+    env = {k: v for k, v in box.env.items() if k != "HOLDFAST_URL"}
+    inner = '"$HF" run -n a echo two; echo $?; echo $HOLDFAST_STORE; "$HF" show a | grep ^store'
+    became = 'setpriv --reuid 65534 --regid 65534 --clear-groups "$HF" run -n a echo three; echo $?'
+    code, out, err = box.end(box.popen(
+        ["unshare", "-m", "sh", "-c", "mkdir -p /run/lock; mount -t tmpfs -o mode=1777 none /run/lock && "
+         f"exec \"$HF\" run -v a sh -c '{inner}; {became}'"], env=env))
+    folder = "local:///run/lock/holdfast-"
+    same((code, out), (0, f"75\n{folder}0\nstore      {folder}0\n64\n"), f"result, said {err!r}")
+    check(f"a in {folder}0: waited" in err and f"in {folder}0, but the store here is {folder}65534" in err,
+          f"message {err!r}")
+
+
 # Listens under the word of a run, as its own user or as nobody, and lets everybody in.
 DOOR = """
 import os, socket, sys

@@ -208,6 +208,47 @@ def killed_keeps_at_least(box):
 
 
 @case
+def killed_keeps_at_least_beyond_the_ttl(box):
+    """The same for longer than the ttl: a place that is kept by no process, for all names."""
+    server = Redis(box)
+    began = time.monotonic()
+    p = box.start("-t", "3s", "--at-least", "12s", "--also", "b", "a", "sh", "-c", FAMILY)
+    until(lambda: box.there("held"), "held")
+    os.kill(box.holders("a")[0]["pid"], signal.SIGKILL)
+    box.end(p)
+    until(lambda: all(h["kept"] for n in "ab" for h in box.holders(n)), "kept")
+    for name in "ba":
+        same(box.run("-w", "40s", name, "true")[0], 0, f"{name} in the end")
+        check(time.monotonic() - began > 11, f"{name} after {time.monotonic() - began} s of 12")
+    server.kill()
+
+
+@case
+def stopped_for_two_ttls(box):
+    """A supervisor that is stopped is not dead: the ttl decides, and neither its end nor its going on harms the next."""
+    server = Redis(box)
+    for sig, code in (signal.SIGCONT, 76), (signal.SIGKILL, -9):
+        p = box.start("-t", "3s", "a", "sh", "-c", FAMILY)
+        until(lambda: box.there("held"), "held")
+        second = box.start("a", "sh", "-c", LOOK + "until [ -e $DIR/go ]; do sleep 0.02; done")
+        until(lambda: box.waiters("a") == 1, "the second waits")
+        since = time.monotonic()
+        p.send_signal(signal.SIGSTOP)
+        until(lambda: box.read("result").endswith("\n"), "the second runs")
+        check(time.monotonic() - since > 1.5, f"after {time.monotonic() - since} s of 3")
+        same(box.read("result").split()[0], "clean", "at the start of the second")
+        until(lambda: time.monotonic() - since > 6, "two ttls")
+        p.send_signal(sig)
+        same(box.end(p)[0], code, "the first")
+        stays(lambda: [h["pid"] for h in box.holders("a")] == [second.pid], 1.5, "the second lost it")
+        box.write("go")
+        same(box.end(second)[0], 0, "the second")
+        for name in "held", "pids", "result", "go":
+            os.unlink(box.path(name))
+    server.kill()
+
+
+@case
 def killed_while_the_store_is_frozen(box):
     """A store that does not answer when a run is killed is asked again: the name is free when it does."""
     server = Redis(box)
@@ -372,8 +413,8 @@ def wait_outlives_an_outage(box):
     """`wait` waits on while the store is unreachable, as run does; if its time is over then: 69."""
     server = Redis(box, "--appendonly", "yes", "--appendfsync", "always")
     box.env["HOLDFAST_URL"] += "?connect_timeout=1s"
-    same(box.tool("acquire", "--ttl", "20s", "a")[0], 0, "acquire")
-    waiters = [box.popen([box.holdfast, "wait", *args, "a"]) for args in ((), ("-w", "4s"))]
+    same(box.tool("acquire", "--ttl", "8s", "a")[0], 0, "acquire")  # they look again then
+    waiters = [box.popen([box.holdfast, "wait", *args, "a"]) for args in ((), ("-w", "12s"))]
     until(lambda: box.tool("show", "a")[0] == 0, "the server answers")
     watch = f"redis-cli -s {box.dir}/redis.sock client list"
     until(lambda: subprocess.run(watch.split(), capture_output=True, text=True).stdout.count("name=holdfast") >= 2,

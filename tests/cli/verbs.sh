@@ -294,6 +294,18 @@ expect 0 '-u goes before HOLDFAST_URL' \
     env HOLDFAST_URL=frobnicate: "$H" -u "local://$tmp/arg" ls
 unset HOLDFAST_URL_FILE
 
+# ---- a file system that cannot be written ----
+
+if [ "$(id -u)" -eq 0 ]; then
+    mkdir "$tmp/ro"
+    read_only() { # VERB...: in a folder of it that is not there
+        unshare -m sh -c 'mount -t tmpfs -o ro none "$1/ro" && shift && exec "$@"' sh "$tmp" "$H" -u "local://$tmp/ro/new" "$@"
+    }
+    expect 71 'run on a read-only file system: 71' read_only run a true
+    says 'cannot make the folder: Read-only file system' 'run on a read-only file system: says why'
+    expect 0 'ls on a read-only file system: 0' read_only ls
+fi
+
 # ---- looking makes no store ----
 
 mkdir -m 700 "$tmp/empty"
@@ -854,7 +866,7 @@ if with_etc true 2>/dev/null; then
         grep -q "^store  *$1\$" "$tmp/out" && grep -q "^  *from $2\$" "$tmp/out"
         ok $? "$3: $1 from $2"
     }
-    source_is 'local:' 'the default' 'no configuration file'
+    source_is 'local:///[a-z/]*/holdfast-0' 'the default' 'no configuration file'
     printf '# one store for all\n\nurl = local://%s/sys\nnamespace = a b\nttl=9s\n' "$tmp" >"$sys"
     chmod 644 "$sys"
     source_is "local://$tmp/sys?ttl=9s&namespace=a%20b" /etc/holdfast.conf 'the file of the system'

@@ -31,6 +31,13 @@ ok $? 'its owner sees the name'
 as bob ls
 [ $? -eq 77 ] && [ ! -s "$tmp/out" ] && grep -q ACL "$tmp/err"
 ok $? 'ls with another login: 77, says why, and no empty list'
+printf 'pw\n' >"$tmp/pw"
+chmod 600 "$tmp/pw"
+HOLDFAST_URL="zk://ann@$address/rights?password_file=$tmp/pw" holdfast ls >"$tmp/out" 2>"$tmp/err" && grep -q ' a$' "$tmp/out"
+ok $? 'password_file: the same login'
+HOLDFAST_URL="zk://$address/rights?password_file=$tmp/pw" holdfast ls >"$tmp/out" 2>"$tmp/err"
+[ $? -eq 64 ]
+ok $? 'password_file without a user: 64'
 as bob show a
 [ $? -eq 77 ]
 ok $? 'show with another login: 77'

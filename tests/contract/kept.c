@@ -101,6 +101,62 @@ static void only_kept_ones(void)
     closed(other);
 }
 
+/* A held ticket becomes a kept one, for longer than its ttl. Not a waiting or a broken one,
+ * nor one whose time is over. */
+static void kept_orphan(void)
+{
+    struct kid kid = kid_new();
+    hf_client *c = opened(), *other = opened();
+    int64_t start;
+    struct pend *p;
+    struct seen s;
+    uint64_t fence;
+    hf_lease *l;
+    char id[64];
+
+    CHECK_RC(kid_acquire(&kid, 0, nm("n"), 0,
+                         HF_REQUEST(.ttl_ms = SHORT_MS, .note = "dead"), &fence),
+             0);
+    kid_stop(&kid); /* as good as dead, on every store */
+    start = now_ms();
+    p = queued(other, nm("n"), 1, NULL);
+    CHECK(see(c, nm("n"), 1, &s));
+    CHECK_RC(hf_keep_orphan(c, nm("n"), s.id, LIMIT_MS, E()), HF_ENOENT);
+    CHECK(see(c, nm("n"), 0, &s));
+    strcpy(id, s.id);
+    CHECK_RC(hf_keep_orphan(c, nm("n"), id, 0, E()), HF_EINVAL);
+    CHECK_RC(hf_keep_orphan(c, nm("n"), id, 2 * SHORT_MS, E()), 0);
+    CHECK(see(c, nm("n"), 0, &s));
+    CHECK(s.kept && s.fence == fence && s.position == 0);
+    CHECK_STR(s.id, id);
+    CHECK_STR(s.note, "dead");
+    AWAIT(pend_done(p));
+    CHECK_NUM(p->ended_ms - start, >=, 2 * SHORT_MS - 10);
+    given(pend_granted(p));
+    CHECK_RC(hf_keep_orphan(c, nm("n"), id, SHORT_MS, E()), HF_ENOENT); /* over */
+    kid_kill(&kid);
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = SHORT_MS));
+    strcpy(id, hf_lease_ticket(l));
+    CHECK_RC(rig.face->evict(other, nm("n"), id, 0, E()), 0);
+    CHECK_RC(hf_keep_orphan(other, nm("n"), id, LIMIT_MS, E()), HF_ENOENT); /* broken */
+    given(l);
+    closed(c);
+    closed(other);
+}
+
+/* An owner that lives after all loses it at its next renewal. */
+static void kept_orphan_lives(void)
+{
+    hf_client *c = opened(), *other = opened();
+    hf_lease *l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = SHORT_MS));
+
+    CHECK_RC(hf_keep_orphan(other, nm("n"), hf_lease_ticket(l), 10 * LIMIT_MS, E()), 0);
+    AWAIT(hf_lease_check(l) == HF_ELOST);
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    closed(c);
+    closed(other);
+}
+
 /* It is nobody's: breaking it needs no owner to be told. */
 static void kept_and_broken(void)
 {
@@ -169,6 +225,9 @@ const struct test_case kept_cases[] = {
       CASE_TOPOLOGY },
     { "kept-for-less", kept_for_less, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE | HF_CAP_TTL, 0 },
     { "only-kept-ones", only_kept_ones, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE | HF_CAP_TTL, 0 },
+    { "kept-orphan", kept_orphan, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE | HF_CAP_TTL, 0 },
+    { "kept-orphan-lives", kept_orphan_lives, ON_ALL,
+      HF_CAP_KEEP | HF_CAP_LINE | HF_CAP_TTL, 0 },
     { "kept-or-entered", kept_or_entered, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE, 0 },
     { "kept-and-broken", kept_and_broken, ON_ALL, HF_CAP_KEEP | HF_CAP_LINE, 0 },
     { NULL, NULL, 0, 0, 0 },

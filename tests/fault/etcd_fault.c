@@ -42,6 +42,18 @@ void use_members(size_t n, const char *params)
     etcd_url(members, direct, sizeof(direct), tail);
 }
 
+void use_directly(const char *params)
+{
+    char tail[128];
+
+    members = etcd_place_new(1);
+    rig.place->own = members;
+    etcd_start_all(members);
+    snprintf(tail, sizeof(tail), "/fault?ttl=%ds%s", lease_s, params);
+    etcd_url(members, direct, sizeof(direct), tail);
+    snprintf(rig.place->url, sizeof(rig.place->url), "%s", direct);
+}
+
 void wait_at(size_t member)
 {
     snprintf(direct, sizeof(direct), "etcd://127.0.0.1:%d/fault?ttl=%ds",

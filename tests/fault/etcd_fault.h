@@ -17,7 +17,8 @@ extern struct proxy *fronts[ETCD_SERVERS]; /* of each member, one also of one */
 
 /* Started, and reached through `fronts`. params: more of the URL, begins with '&' */
 void use_members(size_t n, const char *params);
-void done(void); /* ends what was started */
+void use_directly(const char *params); /* one, and no proxy: no thread of ours runs */
+void done(void);                       /* ends what was started */
 
 hf_client *opened_past(void); /* past the proxies, prompt */
 /* They wait at this member only, from the next hold_and_wait on. */

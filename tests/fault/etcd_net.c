@@ -170,7 +170,7 @@ static void process_stopped(void)
     hf_client *b;
     struct pend *p;
 
-    use_members(1, "");
+    use_directly("");
     k = kid_new();
     CHECK_RC(kid_acquire(&k, 0, "n", LIMIT_MS, NULL, NULL), 0);
     b = opened_past();

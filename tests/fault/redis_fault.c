@@ -118,3 +118,15 @@ const char *key_of(struct server *s, const char *kind, const char *name)
     freeReplyObject(keys);
     return key;
 }
+
+hf_client *connected_by_proxy(const char *user, int64_t answer_ms)
+{
+    char url[128];
+    hf_client *c;
+
+    snprintf(url, sizeof(url), "redis://%s127.0.0.1:%d?connect_timeout=%lldms", user,
+             proxy_port(proxy), (long long)answer_ms);
+    c = opened_at(url, HF_OPTIONS(.drive = HF_DRIVE_PROMPT));
+    CHECK_RC(tried(c, nm("other"), NULL), 0);
+    return c;
+}

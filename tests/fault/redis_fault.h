@@ -49,4 +49,11 @@ void two_lost(struct two *);
  * until the next call. */
 const char *key_of(struct server *, const char *kind, const char *name);
 
+enum { ENDLESS_MS = 600000 }; /* no look, renewal or end of it within a case */
+#define ENDLESS HF_REQUEST(.ttl_ms = ENDLESS_MS)
+
+/* Through the proxy; connected, so that what is frozen next is a request. user: "" or
+ * "name:password@" */
+hf_client *connected_by_proxy(const char *user, int64_t answer_ms);
+
 #endif

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -231,6 +232,35 @@ static void late_join(void)
 
 /* The same, and the client is closed before it arrives. What was not settled by then is out
  * by its ttl at the latest. */
+/* Behind a proxy whose INFO does not say which run of a server this is, the old connection
+ * cannot be ended: "not there" is not believed while the join may still come (G7). */
+static void late_join_unknown_run(void)
+{
+    hf_client *c, *direct;
+    struct pend *p;
+    int64_t scripts;
+    int clients;
+
+    use_proxied_server(quick());
+    proxy_hide(proxy, "run_id");
+    c = opened();
+    direct = opened_directly();
+    AWAIT(tried(c, nm("other"), NULL) == 0);
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    scripts = redis_calls(&server, "evalsha");
+    p = begun(c, nm("n"), SILENCE_MS / 2, HF_REQUEST(.ttl_ms = 600000));
+    AWAIT(pend_done(p));
+    CHECK(pend_end(p, NULL) < 0);
+    AWAIT(redis_calls(&server, "evalsha") > scripts); /* its leave, by a new connection */
+    clients = atoi(redis_info(&server, "connected_clients"));
+    proxy_freeze(proxy, PROXY_PRESENT, 0);
+    AWAIT(atoi(redis_info(&server, "connected_clients")) < clients); /* it has arrived */
+    AWAIT(line_is(direct, nm("n"), 0, 0));
+    closed(c);
+    closed(direct);
+    done();
+}
+
 static void late_join_after_close(void)
 {
     hf_client *c, *direct;
@@ -417,6 +447,7 @@ const struct test_case redis_net_cases[] = {
     { "black-hole", black_hole, ON_ALL, 0, 0 },
     { "holder-unheard", holder_unheard, ON_ALL, 0, 0 },
     { "late-join", late_join, ON_ALL, 0, CASE_LONG },
+    { "late-join-unknown-run", late_join_unknown_run, ON_ALL, 0, 0 },
     { "late-join-after-close", late_join_after_close, ON_ALL, 0, 0 },
     { "lost-release", lost_release, ON_ALL, 0, 0 },
     { "evicted-unheard", evicted_unheard, ON_ALL, 0, 0 },

@@ -8,6 +8,8 @@
 
 #include "proto/jute.h"
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { SAFETY_MS = 50000 / 4 }; /* the least time until anybody looks unasked */
 
@@ -94,6 +96,78 @@ static void watch_set_again(void)
     for (size_t i = 0; i < WAYS; i++)
         given(w.held[i]);
     all_granted(&w, since);
+}
+
+/* ---- of a line that somebody deletes ---------------------------------------------- */
+
+enum { HOLDERS = 70 }; /* so many that the line is watched, not each of them */
+#define OTHERS "_c_0123456789abcdef" /* begins the names of tickets that are not ours */
+
+static void delete_one(struct hand *h, const char *whose)
+{
+    const char *ticket = strstr(hand_children(h, "/fault/n"), whose);
+    char path[1024];
+
+    CHECK(ticket);
+    snprintf(path, sizeof(path), "/fault/n/%.*s", (int)strcspn(ticket, "\n"), ticket);
+    CHECK_NUM(hand_delete(h, path), ==, 0);
+}
+
+/* One of ours holds; now it is full, and one more waits. */
+static struct pend *waits_behind_many(struct hand *h, hf_client *c, const hf_request *one)
+{
+    static const char ticket[] = "/fault/n/" OTHERS "0123456789abcdef-permits.1.70-lock-";
+    struct pend *p;
+
+    for (int i = 1; i < HOLDERS; i++)
+        CHECK_NUM(hand_create(h, ticket, JUTE_EPHEMERAL_SEQUENTIAL), ==, 0);
+    p = begun(c, "n", LIMIT_MS, one);
+    AWAIT(count_lines(hand_children(h, "/fault/n")) > HOLDERS);
+    CHECK(line_is(c, "n", HOLDERS, 1)); /* what it asked before is answered */
+    return p;
+}
+
+/* The line is gone when it is listed and to be watched again: no watch is set then. The
+ * next ticket makes the line anew, and who waits behind many there is told in time. */
+static void line_deleted(void)
+{
+    const hf_request *one =
+        HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = HOLDERS);
+    struct pend *waits, *joins;
+    hf_lease *held;
+    int64_t since;
+    hf_client *c;
+    struct hand h;
+    size_t kept;
+
+    use_one_by_proxy("ttl=50s");
+    h = hand_open(servers->servers[0].port, 60000);
+    c = opened_at(rig.place->url);
+    held = taken(c, "n", one);
+    waits = waits_behind_many(&h, c, one);
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    delete_one(&h, OTHERS);
+    AWAIT(proxy_kept(proxy, PROXY_UP) > 0); /* it is told, and lists */
+    kept = proxy_kept(proxy, PROXY_UP);
+    joins = begun(c, "n", LIMIT_MS, one);
+    AWAIT(proxy_kept(proxy, PROXY_UP) > kept);
+    while (*hand_children(&h, "/fault/n"))
+        delete_one(&h, "_c_");
+    CHECK_NUM(hand_delete(&h, "/fault/n"), ==, 0);
+    proxy_freeze(proxy, PROXY_PRESENT, 0);
+    CHECK_RC(pend_end(waits, NULL), HF_EEVICTED);
+    CHECK_RC(hf_release(held, E()), HF_ELOST);
+    held = pend_granted(joins);
+    waits = waits_behind_many(&h, c, one);
+    since = now_ms();
+    delete_one(&h, OTHERS);
+    AWAIT(pend_done(waits));
+    CHECK_NUM(now_ms() - since, <, SAFETY_MS);
+    given(pend_granted(waits));
+    given(held);
+    hand_close(&h);
+    closed(c);
+    done();
 }
 
 /* ---- the mark -------------------------------------------------------------------- */
@@ -223,6 +297,7 @@ static void watched_while_away(void)
 const struct test_case zookeeper_watch_cases[] = {
     { "watch-missed", watch_missed, ON_ALL, 0, 0 },
     { "watch-set-again", watch_set_again, ON_ALL, 0, 0 },
+    { "line-deleted", line_deleted, ON_ALL, 0, 0 },
     { "marked", marked, ON_ALL, 0, 0 },
     { "marked-while-away", marked_while_away, ON_ALL, 0, 0 },
     { "mark-of-another", mark_of_another, ON_ALL, 0, 0 },

@@ -67,6 +67,7 @@ static void without_a_client(void)
     REFUSED(hf_connect(NULL, 0, &err));
     REFUSED(hf_connect_start(NULL, 0, done, NULL, &op, &err));
     REFUSED(hf_keep_renew(NULL, name, "x", 1000, &err));
+    REFUSED(hf_keep_orphan(NULL, name, "x", 1000, &err));
     REFUSED(hf_client_stop(NULL));
     REFUSED(hf_client_fd(NULL));
     REFUSED(hf_client_process(NULL));

@@ -48,8 +48,9 @@ struct proxy {
     int listener, wake, port, server_port;
     unsigned long asked, done; /* orders given, and those the thread has gone round with */
     bool ends, refuse;
-    unsigned frozen; /* of future connections */
-    long left;       /* likewise */
+    const char *hidden; /* a word that clients do not get to see */
+    unsigned frozen;    /* of future connections */
+    long left;          /* likewise */
     const char *those;
     size_t accepted, cuts, passed_up, passed_down;
     struct conn conns[CONNS_MAX];
@@ -90,6 +91,14 @@ static void fill(struct way *w, int *from)
         w->n += (size_t)n;
     else if (n == 0 || (errno != EAGAIN && errno != EINTR))
         w->ended = true;
+}
+
+static void hide(struct way *w, const char *word)
+{
+    char *at;
+
+    while (word && w->n > 0 && (at = memmem(w->kept, w->n, word, strlen(word))) != NULL)
+        memset(at, '-', strlen(word));
 }
 
 /* Writes at most `limit` bytes of it; returns how many. */
@@ -214,6 +223,7 @@ static void serve(struct proxy *p, struct conn *c, short client, short server)
         fill_up(c);
     if (server & (POLLIN | POLLHUP | POLLERR) && !c->down.ended)
         fill(&c->down, &c->server);
+    hide(&c->down, p->hidden);
     move(p, c);
 }
 
@@ -381,6 +391,13 @@ void proxy_refuse(struct proxy *p, bool refuse)
 {
     order(p);
     p->refuse = refuse;
+    ordered(p);
+}
+
+void proxy_hide(struct proxy *p, const char *word)
+{
+    order(p);
+    p->hidden = word;
     ordered(p);
 }
 

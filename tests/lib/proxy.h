@@ -37,6 +37,9 @@ void proxy_cut_after(struct proxy *, long bytes);
 void proxy_drop(struct proxy *);                 /* cuts every present connection */
 void proxy_refuse(struct proxy *, bool refuse);  /* cuts each new one at once */
 void proxy_aim(struct proxy *, int server_port); /* new ones lead there */
+/* From now on this word is made unreadable on its way to the client, as by a proxy that
+ * does not pass on everything. It stays where it is; NULL: no more. */
+void proxy_hide(struct proxy *, const char *word);
 
 /* What happened so far. */
 size_t proxy_kept(struct proxy *, unsigned directions); /* bytes frozen now */

@@ -35,8 +35,8 @@ void etcd_url(const struct etcd_place *, char *url, size_t size, const char *tai
 
 /* etcdctl, which must end with 0. */
 void etcd_ctl(const struct etcd_place *, const char *args);
-/* From now on logins are needed: root, and `locker`, who may do everything with keys that
- * begin with "locks/"; the password of both is s3cr@t. */
+/* From now on logins are needed: root, and `locker`, who may do what the library tells an
+ * administrator for etcd://HOST/locks; the password of both is s3cr@t. */
 void etcd_auth(const struct etcd_place *);
 
 #endif

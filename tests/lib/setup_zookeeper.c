@@ -134,7 +134,7 @@ int64_t zk_number(const struct server *s, const char *word, const char *field)
     return at ? strtoll(at + strlen(field), NULL, 0) : -1;
 }
 
-static bool serves(const struct server *s)
+bool zk_serves(const struct server *s)
 {
     return strstr(zk_word(s, "srvr"), "Mode: ") != NULL;
 }
@@ -144,7 +144,7 @@ void zk_await(struct zk_place *z, size_t i)
     int64_t until =
         now_ms() + 4 * LIMIT_MS; /* a virtual machine of Java, and an election */
 
-    while (!serves(&z->servers[i])) {
+    while (!zk_serves(&z->servers[i])) {
         server_must_run(&z->servers[i]);
         CHECK_NUM(now_ms(), <, until);
         nap();

@@ -32,7 +32,8 @@ void zk_ensemble(struct zk_place *); /* writes who is who; after `seen` was set 
 /* The one server by TLS, too, with the certificate of `who`; clients must have one. The
  * authority and the certificates are in its folder (certificates_make). */
 void zk_secure(struct zk_place *, const char *who);
-void zk_run(struct zk_place *, size_t i);   /* starts it; does not await it */
+void zk_run(struct zk_place *, size_t i); /* starts it; does not await it */
+bool zk_serves(const struct server *);
 void zk_await(struct zk_place *, size_t i); /* it serves */
 void zk_start_all(struct zk_place *);
 void zk_use_once(const char *url); /* until it answers */

@@ -276,6 +276,10 @@ static void judge_state(const struct line_seen *l)
             MUST(s->rank > 0 || s->expiry <= l->now || l->sum + s->weight > l->capacity);
         }
     }
+    /* their keys may have ended with the last of them (judge_change: not before); then the
+     * next call that changes the line counts anew */
+    if (waiters == 0 && l->ends[1] == 0)
+        waiters = l->waiters;
     if (l->there)
         MUST(holders == l->holders && waiters == l->waiters && sum == l->sum);
     else

@@ -108,6 +108,30 @@ static void no_look_while_nothing_is_sent(void **state)
     assert_in_range(looks - before, 2, 16);
 }
 
+/* A sleep that a descriptor of ours has ended is followed by the next one without a look:
+ * calls that wait for several answers need not pay for each. */
+static void no_look_between_sleeps(void **state)
+{
+    enum { POKES = 100 };
+    struct call a = { .name = "busy", .wait_ms = HF_FOREVER };
+    hf_lease *x = hold(other, "busy", 0);
+    unsigned before;
+
+    (void)state;
+    begin(&a);
+    until_waiters("busy", 1);
+    before = looks;
+    for (int i = 0; i < POKES; i++) {
+        hf__loop_poke(&c->loop); /* which looks once by itself */
+        nap();
+    }
+    assert_in_range(looks - before, POKES, POKES + POKES / 2);
+    hf_release(x, NULL);
+    pthread_join(a.thread, NULL);
+    assert_int_equal(a.rc, 0);
+    hf_release(a.lease, NULL);
+}
+
 /* ---- files of the program where ours were ---------------------------------------- */
 
 enum { FIRST = 3, LAST = 63, FAR_S = 100000 };
@@ -318,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(no_descriptor_for_a_stop_button),
         APP(no_look_while_nothing_is_sent),
+        TEST(no_look_between_sleeps),
 #if !TEST_TSAN /* for which descriptors that are closed beside a thread that uses them are \
                   a race */
         cmocka_unit_test(closed_by_the_program),

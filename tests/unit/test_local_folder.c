@@ -146,8 +146,23 @@ static void shared_by_a_group(void **state)
     side_close(&t);
     umask(old);
     if (geteuid() == 0) {
+        pid_t other;
+        int status;
+
         assert_int_equal(chown(folder, 0, 54321), 0);
-        assert_int_equal(open_and_close("?share=group"), HF_EAUTH);
+        assert_int_equal(unlink(folder_file(folder, "gate")), 0);
+        assert_int_equal(open_and_close("?share=group"), 0); /* root is in every group */
+        assert_int_equal(stat(folder_file(folder, "gate"), &st), 0);
+        assert_int_equal(st.st_gid, 54321);
+        assert_int_equal(chown(folder, 65534, 54321), 0);
+        other = fork();
+        if (other == 0)
+            _exit(setgid(65534) == 0 && setuid(65534) == 0 &&
+                          open_and_close("?share=group") == HF_EAUTH
+                      ? 0
+                      : 1);
+        assert_int_equal(waitpid(other, &status, 0), other);
+        assert_int_equal(status, 0);
     }
 }
 

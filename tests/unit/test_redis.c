@@ -455,6 +455,73 @@ static void a_map_is_read_once(void **state)
     free(r.cluster);
 }
 
+/* ---- without memory -------------------------------------------------------------- */
+
+static int left_rc;
+bool __wrap_hf__redis_ask(struct redis *, const struct request_type *, void *, unsigned);
+void __wrap_hf__ev_left(struct ticket *, int);
+
+bool __wrap_hf__redis_ask(struct redis *redis, const struct request_type *type, void *about,
+                          unsigned bucket)
+{
+    (void)redis;
+    (void)type;
+    (void)about;
+    (void)bucket;
+    return false;
+}
+
+void __wrap_hf__ev_left(struct ticket *t, int rc)
+{
+    (void)t;
+    left_rc = rc;
+}
+
+static int64_t no_time(struct env *env)
+{
+    (void)env;
+    return 1;
+}
+
+static void no_timer(struct env *env, struct timer *t, int64_t at)
+{
+    (void)env;
+    (void)t;
+    (void)at;
+}
+
+static void no_dice(struct env *env, void *bytes, size_t n)
+{
+    (void)env;
+    memset(bytes, 0, n);
+}
+
+/* It is repeated after UP, not in a second: its owner could wait in another line by then,
+ * and seem to wait in both (G10). */
+static void leave_without_memory_ends_the_connection(void **state)
+{
+    static const struct scripted_ops ops = { .leave = hf__redis_send_leave };
+    struct env env = { .now = no_time, .timer = no_timer, .random = no_dice };
+    struct ticket t = { .name = "n", .name_len = 1 };
+    struct node n = { .redis = &r,
+                      .commands.link = { .env = &env, .state = LINK_UP, .where = "" } };
+    struct list dirty;
+
+    (void)state;
+    r.one = &n;
+    r.store.env = &env;
+    list_init(&dirty);
+    list_init(&n.commands.link.on_dirty);
+    list_init(&t.on_life);
+    n.commands.link.dirty = &dirty;
+    assert_int_equal(hf__scripted_init(&r.scripted, &ops, &r.store), 0);
+    seat_of(&t)->sent = true;
+    hf__scripted_leave(&r.scripted, &t);
+    assert_int_equal(left_rc, HF_EUNKNOWN);
+    assert_true(n.commands.link.broken);
+    hf__scripted_done(&r.scripted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +542,7 @@ int main(void)
         cmocka_unit_test_setup(damaged_lines_are_refused, setup),
         cmocka_unit_test_setup(a_long_line_is_read_once, setup),
         cmocka_unit_test_setup(a_map_is_read_once, setup),
+        cmocka_unit_test_setup(leave_without_memory_ends_the_connection, setup),
     };
 
     return cmocka_run_group_tests_name("redis", tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* evict.c: ending a ticket by its token, or letting a kept one last for longer.
+/* evict.c: ending a ticket by its token, or letting a kept one last for longer, or one that
+ * is held by an owner who is dead become a kept one.
  *
  * The line is read; what is done is one transaction that compares what was read, and if
  * that is another meanwhile the line is read again.
@@ -141,11 +142,13 @@ static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
     const struct look *look = j->query.look;
     const Hf__Etcd__KeyValue *kv = r->kvs[i];
     struct ordered_span ahead = { 0, 0 };
+    bool held = i < hf__ordered_holders(entries, r->n_kvs);
+    bool keeps = rec->kept_ms > 0 || (look->orphan && rec->ours && held && !rec->broken);
     struct etcd_call *q;
 
     key_at(&j->key, kv);
     j->mod = kv->mod_revision;
-    if (look->keep_ms > 0 && (rec->kept_ms == 0 || kv->value.len > RECORD_MAX - 64)) {
+    if (look->keep_ms > 0 && (!keeps || kv->value.len > RECORD_MAX - 64)) {
         fail(j, HF_ENOENT, "the ticket is no kept one");
     } else if (look->keep_ms > 0) {
         j->value_len = kv->value.len;
@@ -161,7 +164,7 @@ static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
                                               "broken\n")) == 0) {
         fail(j, HF_ENOTSUP, "the ticket is another program's, which would not heed a mark");
     } else {
-        if (i >= hf__ordered_holders(entries, r->n_kvs))
+        if (!held)
             ahead = hf__ordered_whom(entries, i);
         if (ahead.to > ahead.from && ahead.to - ahead.from <= AHEAD_MAX)
             delete (j, r, ahead, kv->create_revision);

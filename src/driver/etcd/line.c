@@ -277,6 +277,12 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
     if (s && kv->mod_revision >= s->mod) {
         s->mod = kv->mod_revision;
         broken = s->marked = s->marked || rec.broken;
+        if (rec.kept_ms > 0 && s->seat.state == SEAT_HELD) {
+            /* made a kept one, by who took its owner for dead: nobody's, and it stays */
+            entry->seat = NULL;
+            s->seat.entry = NULL;
+            hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
+        }
     }
     hf__ordered_seen(&line->line, entry, broken ? SEEN_MARKED : SEEN_THERE, weight);
 }

@@ -123,13 +123,14 @@ static int evict_waiter(struct tx *tx, struct evict *e, struct local_line *l)
     return hf__local_line_save(tx, &e->key, l);
 }
 
-/* Only of a ticket that its owner has left, and that nobody has broken before. */
+/* Only of a ticket that its owner has left, or as good as, and that nobody has broken
+ * before. */
 static int keep_on(struct tx *tx, struct evict *e, struct local_line *l,
                    struct local_holder *h)
 {
     int rc;
 
-    if (!h || h->f.process != 0 || (h->f.flags & HOLDER_BROKEN))
+    if (!h || (h->f.process != 0 && !e->look->orphan) || (h->f.flags & HOLDER_BROKEN))
         return TX_READ;
     e->found = true;
     if ((rc = hf__local_line_keep(tx, l, h, e->look->keep_ms)) < 0 ||

@@ -26,6 +26,7 @@ static void free_local(struct local *ls)
     free(ls->pokes);
     free(ls->seen);
     free(ls->stale);
+    free(ls->store.shown);
     free(ls->ns);
     free(ls);
 }
@@ -64,6 +65,21 @@ static struct local *new_local(const struct url *url, struct env *env)
     return ls;
 }
 
+/* The URL with the folder: the one that it leaves to us is another for each user. */
+static int show_folder(struct local *ls, const struct url *url, hf_error *err)
+{
+    char path[64];
+
+    if (url->path[0])
+        return 0;
+    hf__local_folder_default(path, sizeof path);
+    if (asprintf(&ls->store.shown, "local://%s%s", path,
+                 url->shown + strcspn(url->shown, "?")) >= 0)
+        return 0;
+    ls->store.shown = NULL;
+    return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
+}
+
 static int local_open(struct store **ret, const struct url *url, struct env *env,
                       hf_error *err)
 {
@@ -76,8 +92,12 @@ static int local_open(struct store **ret, const struct url *url, struct env *env
     if ((ls = new_local(url, env)) == NULL)
         return hf__fail(err, HF_ENOMEM, errno, NULL, "no memory");
     hf__local_defer_init(ls);
-    if ((rc = hf__local_shared_get(&ls->sh, url, err)) < 0)
+    if ((rc = show_folder(ls, url, err)) < 0 ||
+        (rc = hf__local_shared_get(&ls->sh, url, err)) < 0)
         hf__local_defer_done(ls);
+    if (rc == HF_ENOENT)
+        hf__fail(err, rc, 0, ls->store.shown ? ls->store.shown : url->shown,
+                 "there is no store");
     if (rc < 0) {
         free_local(ls);
         return rc;

@@ -90,7 +90,7 @@ static int check_rights(struct shared *sh, const struct stat *st, hf_error *err)
             return hf__fail(err, HF_EAUTH, 0, sh->path,
                             "a folder shared by a group must have mode 0770, not %04o",
                             mode);
-        if (!in_group(st->st_gid))
+        if (geteuid() != 0 && !in_group(st->st_gid)) /* root may enter as it is */
             return hf__fail(err, HF_EAUTH, 0, sh->path,
                             "belongs to group %u, of which this process is no member",
                             (unsigned)st->st_gid);
@@ -158,8 +158,10 @@ static int open_folder(struct shared *sh, hf_error *err)
     if (sh->dirfd < 0 && lstat(sh->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return hf__fail(err, HF_EINVAL, 0, sh->path, "is %s, not a folder",
                         S_ISLNK(st.st_mode) ? "a symbolic link" : "a file");
-    if (sh->dirfd < 0 && errno == ENOENT)
+    if (sh->dirfd < 0 && errno == ENOENT && sh->existing)
         return no_store(sh, err);
+    if (sh->dirfd < 0 && errno == ENOENT)
+        return hf__fail(err, HF_ESYS, EROFS, sh->path, "cannot make the folder");
     if (sh->dirfd < 0)
         return hf__fail(err, errno == EACCES ? HF_EAUTH : HF_ESYS, errno, sh->path,
                         "cannot open the folder");

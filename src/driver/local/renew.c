@@ -62,8 +62,8 @@ static int renew_own(struct tx *tx, const struct life *life, int *result)
     if ((rc = hf__local_line_load(tx, &k, &l)) < 0)
         return rc;
     h = hf__local_line_find(l, t->token);
-    if (!h || h->f.expires_at <= tx->now)
-        return 0;
+    if (!h || h->f.process == 0 || h->f.expires_at <= tx->now)
+        return 0; /* 0: it was made a kept one (look.orphan) */
     *result = HF_EBUSY;
     if (h->f.flags & HOLDER_BROKEN)
         return 0;

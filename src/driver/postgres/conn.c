@@ -46,7 +46,7 @@ static const char *const texts[PG_VERBS] = {
     [SQL_LIST] = "SELECT * FROM holdfast.list($1,$2,$3,$4,$5)",
     [SQL_CELL] = "SELECT * FROM holdfast.cell($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
     [SQL_EVICT] = "SELECT holdfast.evict($1,$2,$3,$4)",
-    [SQL_KEEP] = "SELECT holdfast.keep($1,$2,$3,$4)",
+    [SQL_KEEP] = "SELECT holdfast.keep($1,$2,$3,$4,$5)",
     [SQL_SWEEP] = "SELECT holdfast.sweep($1)",
     [PG_HELLO] =
         "SELECT pg_backend_pid()::int8, (extract(epoch FROM "

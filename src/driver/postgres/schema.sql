@@ -387,10 +387,11 @@ BEGIN
     PERFORM holdfast.save(l, p_now, true);
 END $$;
 
--- keep: a place that its owner has left (leave with p_keep) lasts for so long from now instead. Answers 1, or 0:
--- no such ticket, or not a kept one. One whose time is over is not revived.
-CREATE OR REPLACE FUNCTION holdfast.keep(p_ns bytea, p_name bytea, p_token bytea, p_keep int8) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+-- keep: a place that its owner has left (leave with p_keep) lasts for so long from now instead; p_orphan 1: one
+-- that is held, too, which becomes a kept one. Answers 1, or 0: no such ticket, or none of these. One whose time is
+-- over is not revived.
+CREATE OR REPLACE FUNCTION holdfast.keep(p_ns bytea, p_name bytea, p_token bytea, p_keep int8, p_orphan int8)
+RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8;
@@ -398,7 +399,7 @@ BEGIN
     l := holdfast.line_of(p_ns, p_name, false);
     v_now := holdfast.clock();
     IF NOT EXISTS (SELECT 1 FROM holdfast.ticket x WHERE x.line = l.id AND x.token = p_token AND x.state = 1
-            AND x.flags = 2 AND x.expiry > v_now) THEN
+            AND (x.flags = 2 OR p_orphan > 0 AND x.flags = 0) AND x.expiry > v_now) THEN
         RETURN ARRAY[0::int8];
     END IF;
     PERFORM holdfast.last_for(l, v_now, p_token, 2, p_keep);

@@ -134,6 +134,8 @@ struct redis_call *hf__redis_request_new(const struct request_type *, size_t siz
 bool hf__redis_ask(struct redis *, const struct request_type *, void *about,
                    unsigned bucket);
 bool hf__redis_ask_on(struct conn *, const struct request_type *, void *about);
+/* For a request that must not wait: the connection is given up; after UP all is asked. */
+void hf__redis_no_memory(struct redis *, unsigned bucket);
 /* Tells the answer, and frees the request. */
 void hf__redis_request_end(struct redis *, struct redis_call *, const redisReply *);
 /* Tells that no answer will come, and that it is to be asked again. */

@@ -395,6 +395,8 @@ static void build_evict(struct sql *s, struct sql_call *q, struct sql_args *a)
     name_args(s, a, of(q));
     sql_bytes(a, look->token, HF_TOKEN);
     sql_int(a, look->keep_ms > 0 ? look->keep_ms : look->now);
+    if (look->keep_ms > 0)
+        sql_int(a, look->orphan);
 }
 
 static void answer_evict(struct sql *s, struct sql_call *q, const struct sql_reply *reply)

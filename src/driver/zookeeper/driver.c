@@ -14,10 +14,30 @@ enum { PORT = 2181, TLS_PORT = 2281, TTL_MS = 30000, LEAST_TTL_MS = 100 };
 
 /* ---- the URL --------------------------------------------------------------------- */
 
+/* A password file is read only now: the nodes that are made belong to this very password.
+ */
+static int make_login(struct zk *z, const char *auth, const struct url *url, hf_error *err)
+{
+    char password[PASSWORD_MAX + 1] = "";
+    int rc = 0;
+
+    if (auth && login_wanted(&z->open.login))
+        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: auth= or password_file=");
+    if (login_wanted(&z->open.login))
+        rc = hf__login_password(&z->open.login, password, err);
+    if (rc == 0 && (auth ? asprintf(&z->login, "%s", auth)
+                         : asprintf(&z->login, "%s:%s", url->user, password)) < 0) {
+        z->login = NULL;
+        rc = hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+    }
+    explicit_bzero(password, sizeof password);
+    return rc;
+}
+
 static int read_options(struct zk *z, const struct url *url, hf_error *err)
 {
     const char *mode = hf__url_param(url, "mode"), *names = hf__url_param(url, "names");
-    const char *auth = hf__url_param(url, "auth"), *user, *password;
+    const char *auth = hf__url_param(url, "auth");
 
     if (mode && strcmp(mode, "ephemeral") != 0 && strcmp(mode, "line") != 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: line or ephemeral",
@@ -29,18 +49,16 @@ static int read_options(struct zk *z, const struct url *url, hf_error *err)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: auth=USER:PASSWORD, once");
     z->alone = mode && strcmp(mode, "ephemeral") == 0;
     z->names = names && strcmp(names, "rw") == 0 ? NAMES_RW : NAMES_CURATOR;
-    user = auth ? auth : url->user;
-    password = auth ? "" : url->password ? url->password : "";
-    if (user && asprintf(&z->login, "%s%s%s", user, auth ? "" : ":", password) < 0) {
-        z->login = NULL;
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    }
+    if (auth || url->user)
+        return make_login(z, auth, url, err);
+    if (hf__url_param(url, "password_file"))
+        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: password_file= needs a user");
     return 0;
 }
 
 static int read_url(struct zk *z, const struct url *url, hf_error *err)
 {
-    const struct opening_rules rules = { .params = "mode names auth",
+    const struct opening_rules rules = { .params = "mode names auth password_file",
                                          .port = PORT,
                                          .tls_port = TLS_PORT,
                                          .tls = strcmp(url->scheme, "zks") == 0,

@@ -106,11 +106,13 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
 static void answer_list(struct zk_call *q, struct jute_reply *reply)
 {
     struct ordered_line *line = q->about;
-    bool none = reply->err == JUTE_NO_NODE; /* and no watch was set */
+    bool none = reply->err == JUTE_NO_NODE;
     struct ordered_entry **entries = NULL;
     hf_error err;
     size_t n = 0;
 
+    if (none && q->flag) /* then no watch was set */
+        line->watch = WATCH_NONE;
     if (reply->err != 0 && !none)
         hf__ordered_not_listed(line, hf__zk_error(q->zk, reply, &err), q->flag);
     else if (!none && !hf__zk_line_read(&reply->body, &entries, &n))

@@ -173,18 +173,21 @@ size_t hf__zk_node(const struct zk *z, char node[NODE_MAX], const struct ticket 
     bool full = t->weight == HF_FULL;
     const char *mark = z->names == NAMES_RW ? (full ? "__WRIT__" : "__READ__")
                                             : (full ? "lock-" : "read-lock-");
-    char digits[2 * HF_TOKEN + 1];
-    int n;
+    static const unsigned char groups[] = { 4, 2, 2, 2, 6 }; /* of a uuid */
+    size_t n = 3, at = 0;
 
-    hf__hex(digits, t->token, HF_TOKEN);
-    n = snprintf(node, NODE_MAX, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", digits, digits + 8,
-                 digits + 12, digits + 16, digits + 20);
-    if (t->kind == LINE_LOCK)
-        n += snprintf(node + n, (size_t)(NODE_MAX - n), "%s", mark);
-    else
-        n += snprintf(node + n, (size_t)(NODE_MAX - n), "permits.%lld.%lld-lock-",
-                      (long long)t->weight, (long long)t->capacity);
-    return (size_t)n;
+    memcpy(node, "_c_", 3);
+    for (size_t i = 0; i < sizeof groups; i++) {
+        hf__hex(node + n, t->token + at, groups[i]);
+        n += 2 * (size_t)groups[i];
+        node[n++] = '-';
+        at += groups[i];
+    }
+    if (t->kind == LINE_PERMITS)
+        return n + (size_t)snprintf(node + n, NODE_MAX - n, "permits.%lld.%lld-lock-",
+                                    (long long)t->weight, (long long)t->capacity);
+    memcpy(node + n, mark, strlen(mark));
+    return n + strlen(mark);
 }
 
 static bool ends(const char *s, size_t len, const char *with)
@@ -204,7 +207,7 @@ static void read_permits(struct form *f, const char *s, size_t len)
 
     while (from > 0 && s[from - 1] != '-')
         from--;
-    if (from == 0 || len - from >= sizeof text)
+    if (from == 0 || len - from >= sizeof text || s[from] != 'p')
         return;
     memcpy(text, s + from, len - from);
     text[len - from] = '\0';

@@ -26,19 +26,24 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct redi
                            enum script_id id, const char *name, size_t name_len,
                            size_t args)
 {
-    char key[1 + KEY_MAX];
-
     bool evicted = id == SCRIPT_EVICT || id == SCRIPT_WAIT;
+    char key[KEY_MAX], other[1 + KEY_MAX];
+    size_t len = hf__redis_bucket_key(r, key, 'l', name, name_len);
+    char *kind = key + len - name_len - 2; /* all that the keys of a line differ in */
 
     hf__redis_request_script(c, q, id, evicted ? 5 : 4, 1 + args);
-    hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'l', name, name_len));
-    hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'w', name, name_len));
-    hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'q', name, name_len));
-    hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, q->bucket));
-    if (evicted)
-        hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'e', name, name_len));
-    key[0] = r->sharded ? 's' : 'p';
-    hf__redis_command_arg(c, key, 1 + hf__redis_bucket_wake(r, key + 1, q->bucket));
+    hf__redis_command_arg(c, key, len);
+    *kind = 'w';
+    hf__redis_command_arg(c, key, len);
+    *kind = 'q';
+    hf__redis_command_arg(c, key, len);
+    hf__redis_command_arg(c, other, hf__redis_bucket_mark(r, other, q->bucket));
+    if (evicted) {
+        *kind = 'e';
+        hf__redis_command_arg(c, key, len);
+    }
+    other[0] = r->sharded ? 's' : 'p';
+    hf__redis_command_arg(c, other, 1 + hf__redis_bucket_wake(r, other + 1, q->bucket));
 }
 
 struct redis_seen { /* one ticket */

@@ -129,9 +129,11 @@ static void build_evict(struct redis *r, const struct redis_query *k, struct com
     const struct look *look = k->query.look;
 
     hf__redis_line_script(r, c, &k->q, look->keep_ms > 0 ? SCRIPT_KEEP : SCRIPT_EVICT,
-                          k->name, k->name_len, 2);
+                          k->name, k->name_len, look->keep_ms > 0 ? 3 : 2);
     hf__redis_command_arg(c, look->token, HF_TOKEN);
     hf__redis_command_number(c, look->keep_ms > 0 ? look->keep_ms : look->now);
+    if (look->keep_ms > 0)
+        hf__redis_command_number(c, look->orphan);
 }
 
 static int read_evict(struct redis *r, struct redis_query *k, const redisReply *reply,

@@ -134,8 +134,12 @@ void hf__redis_send_leave(struct scripted *s, struct ticket *t)
 {
     static const struct request_type type = { build_leave, answer_leave, .line = true };
 
-    if (!hf__redis_ask(redis_at(s), &type, t, ticket_bucket(t)))
-        hf__scripted_left(s, t, LEFT_UNKNOWN);
+    if (hf__redis_ask(redis_at(s), &type, t, ticket_bucket(t)))
+        return;
+    /* after UP it is repeated before its owner joins another line, where it would seem to
+     * wait in both (G10) */
+    hf__redis_no_memory(redis_at(s), ticket_bucket(t));
+    hf__scripted_left(s, t, LEFT_UNKNOWN);
 }
 
 bool hf__redis_echoes(struct scripted *s, const struct ticket *t)

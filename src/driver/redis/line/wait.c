@@ -66,12 +66,10 @@ void hf__redis_send_look(struct scripted *s, struct wait_life *w)
 {
     static const struct request_type type = { build, answer, true, has_grant };
     unsigned bucket = hf__redis_bucket(w->name, w->name_len);
-    struct node *n = hf__redis_node_of(redis_at(s), bucket);
 
     if (hf__redis_ask(redis_at(s), &type, w, bucket))
         return;
-    if (n) /* what a message said does not come again; after UP all is asked again */
-        hf__redis_node_fail(n, HF_ENOMEM, "no memory for a request");
+    hf__redis_no_memory(redis_at(s), bucket); /* what a message said does not come again */
     hf__scripted_looked(s, w, 0, NULL);
 }
 

@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RUN_MAX = 12 };
+
 static struct ballot *of(struct redis_call *q)
 {
     return container_of(q, struct ballot, q);
@@ -35,33 +37,37 @@ static struct bid *bid_of(struct redis *r, const struct ballot *k)
     return t ? t->drv_ptr : NULL;
 }
 
+/* The name of this run of the server: marks of another one may be older than what it knew.
+ */
+static void put_run(struct command *c, const struct node *n)
+{
+    const char *run = n->always ? "always" : n->run_id;
+
+    hf__redis_command_arg(c, run, strnlen(run, RUN_MAX));
+}
+
 static void build_lock(struct redis *r, const struct ballot *k, struct command *c)
 {
     const char *key = k->text + k->value_len;
-    char run[16];
 
-    hf__redlock_run(r->voters[k->q.bucket], run);
     hf__redis_request_script(c, &k->q, SCRIPT_LOCK, 2, 5);
     hf__redis_command_arg(c, key, k->key_len);
     hf__redis_command_text(c, hf__redlock_mark);
     hf__redis_command_arg(c, k->text, k->value_len);
     hf__redis_command_number(c, k->ttl_ms);
     hf__redis_command_number(c, k->kind == BALLOT_LOCK ? (int64_t)k->candidate : 0);
-    hf__redis_command_text(c, run);
+    put_run(c, r->voters[k->q.bucket]);
     hf__redis_command_text(c, k->kind == BALLOT_LOCK && r->nnodes == 1 ? "1" : "");
 }
 
 static void build_raise(struct redis *r, const struct ballot *k, struct command *c)
 {
-    char run[16];
-
-    hf__redlock_run(r->voters[k->q.bucket], run);
     hf__redis_request_script(c, &k->q, SCRIPT_RAISE, 2, 4);
     hf__redis_command_arg(c, k->text + k->value_len, k->key_len);
     hf__redis_command_text(c, hf__redlock_mark);
     hf__redis_command_arg(c, k->text, k->value_len);
     hf__redis_command_number(c, (int64_t)k->candidate);
-    hf__redis_command_text(c, run);
+    put_run(c, r->voters[k->q.bucket]);
     hf__redis_command_text(c, k->seed ? "1" : "");
 }
 

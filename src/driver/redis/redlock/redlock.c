@@ -45,11 +45,6 @@ bool hf__redlock_counts(const struct redis *r, const struct node *n)
            (n->may_look && redis_now(r) - n->started_at > r->max_ttl_ms * 1000);
 }
 
-void hf__redlock_run(const struct node *n, char run[16])
-{
-    snprintf(run, 16, "%.12s", n->always ? "always" : n->run_id);
-}
-
 /* ---- up and down ----------------------------------------------------------------- */
 
 static unsigned count_up(const struct redis *r, bool *all_tried)

@@ -75,9 +75,6 @@ size_t hf__redlock_channel(char channel[KEY_MAX + 32], const char *key, size_t l
 unsigned hf__redlock_need(const struct redis *);
 bool hf__redlock_reserved(const struct redis *, const char *name, size_t len);
 bool hf__redlock_counts(const struct redis *, const struct node *);
-/* The name of this run of the server: marks of another one may be older than what it knew.
- */
-void hf__redlock_run(const struct node *, char run[16]);
 void hf__redlock_listen(struct redis *, struct ticket *);
 void hf__redlock_unlisten(struct redis *, struct ticket *,
                           bool was); /* if nobody else waits for it */

@@ -1,8 +1,8 @@
 /* command.c: commands in the form that Redis reads them: an array of byte strings. Built
  * into one buffer that is reused; if memory runs out, no part of the command is sent. */
 #include "driver/redis/redis.h"
+#include "util/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,43 +25,43 @@ static char *room_for(struct command *c, size_t n)
     return c->buf + c->len;
 }
 
-/* A mark, a number, CR LF. */
-static void put_count(struct command *c, char mark, size_t number)
-{
-    char digits[24], *p = digits + sizeof digits, *to;
-    size_t n;
+enum { COUNT_MAX = 1 + 20 + 2 };
 
-    *--p = '\n';
-    *--p = '\r';
-    do
-        *--p = (char)('0' + number % 10);
-    while ((number /= 10) > 0);
-    *--p = mark;
-    n = (size_t)(digits + sizeof digits - p);
-    to = room_for(c, n);
-    if (to) {
-        memcpy(to, p, n);
-        c->len += n;
+/* A mark, a number, CR LF; at most COUNT_MAX bytes. */
+static char *put_count(char *to, char mark, size_t number)
+{
+    *to++ = mark;
+    if (number >= 100) {
+        to += hf__decimal(to, number);
+    } else { /* nearly all are as short as that */
+        if (number >= 10)
+            *to++ = (char)('0' + number / 10);
+        *to++ = (char)('0' + number % 10);
     }
+    *to++ = '\r';
+    *to++ = '\n';
+    return to;
 }
 
 void hf__redis_command_begin(struct command *c, size_t args)
 {
-    put_count(c, '*', args);
+    char *to = room_for(c, COUNT_MAX);
+
+    if (to)
+        c->len = (size_t)(put_count(to, '*', args) - c->buf);
 }
 
 void hf__redis_command_arg(struct command *c, const void *bytes, size_t n)
 {
-    char *to;
+    char *to = room_for(c, COUNT_MAX + n + 2);
 
-    put_count(c, '$', n);
-    to = room_for(c, n + 2);
     if (!to)
         return;
+    to = put_count(to, '$', n);
     if (n > 0)
         memcpy(to, bytes, n);
     memcpy(to + n, "\r\n", 2);
-    c->len += n + 2;
+    c->len = (size_t)(to + n + 2 - c->buf);
 }
 
 void hf__redis_command_words(struct command *c, const char *words, size_t more)
@@ -86,10 +86,13 @@ void hf__redis_command_text(struct command *c, const char *text)
 
 void hf__redis_command_number(struct command *c, int64_t number)
 {
-    char digits[24];
+    char digits[1 + 20];
+    bool minus = number < 0;
 
+    digits[0] = '-';
     hf__redis_command_arg(
-        c, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
+        c, digits + !minus,
+        minus + hf__decimal(digits + 1, minus ? 0 - (uint64_t)number : (uint64_t)number));
 }
 
 void hf__redis_answer_ignored(struct redis *r, struct redis_call *q,

@@ -100,9 +100,11 @@ bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
 struct redis_call *hf__redis_request_new(const struct request_type *type, size_t size,
                                          unsigned bucket)
 {
-    struct redis_call *q = calloc(1, size);
+    struct redis_call *q = malloc(size); /* faster than calloc, which uses no cache of its
+                                            own in glibc before 2.41 */
 
     if (q) {
+        memset(q, 0, size);
         q->type = type;
         q->bucket = bucket;
     }
@@ -180,6 +182,14 @@ bool hf__redis_ask_on(struct conn *conn, const struct request_type *type, void *
         hf__redis_conn_send(conn, q);
     }
     return q != NULL;
+}
+
+void hf__redis_no_memory(struct redis *r, unsigned bucket)
+{
+    struct node *n = hf__redis_node_of(r, bucket);
+
+    if (n)
+        hf__redis_node_fail(n, HF_ENOMEM, "no memory for a request");
 }
 
 void hf__redis_conn_flush(struct redis *r)
