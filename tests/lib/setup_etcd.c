@@ -190,23 +190,39 @@ void etcd_ctl(const struct etcd_place *e, const char *args)
     CHECK_NUM(system(command), ==, 0);
 }
 
-/* What the library tells an administrator is all that the user may do. */
-void etcd_auth(const struct etcd_place *e)
+/* rules: commands of etcdctl, one in a line: what "locker" may do. */
+static void enable_auth(const struct etcd_place *e, char *rules)
 {
-    char *text = NULL, *rest = NULL;
+    char *rest = NULL;
 
     etcd_ctl(e, "user add root:s3cr@t");
     etcd_ctl(e, "user grant-role root root");
     etcd_ctl(e, "user add locker:s3cr@t");
-    CHECK_RC(hf_admin_text("etcd://locker@127.0.0.1/locks", &text, E()), 0);
-    for (char *line = strtok_r(text, "\n", &rest); line;
+    for (char *line = strtok_r(rules, "\n", &rest); line;
          line = strtok_r(NULL, "\n", &rest)) {
         CHECK(strncmp(line, "etcdctl ", 8) == 0);
         if (!strstr(line, "user add")) /* which asks for the password */
             etcd_ctl(e, line + 8);
     }
-    free(text);
     etcd_ctl(e, "auth enable");
+}
+
+void etcd_auth(const struct etcd_place *e)
+{
+    char *text = NULL;
+
+    CHECK_RC(hf_admin_text("etcd://locker@127.0.0.1/locks", &text, E()), 0);
+    enable_auth(e, text);
+    free(text);
+}
+
+void etcd_auth_slash(const struct etcd_place *e)
+{
+    char rules[] = "etcdctl role add locks\n"
+                   "etcdctl role grant-permission locks --prefix=true readwrite /locks\n"
+                   "etcdctl user grant-role locker locks";
+
+    enable_auth(e, rules);
 }
 
 int64_t etcd_number(struct etcd_place *e, size_t i, const char *metric)

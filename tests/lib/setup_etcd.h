@@ -38,5 +38,6 @@ void etcd_ctl(const struct etcd_place *, const char *args);
 /* From now on logins are needed: root, and `locker`, who may do what the library tells an
  * administrator for etcd://HOST/locks; the password of both is s3cr@t. */
 void etcd_auth(const struct etcd_place *);
+void etcd_auth_slash(const struct etcd_place *); /* who may do all below /locks instead */
 
 #endif

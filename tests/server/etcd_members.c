@@ -107,9 +107,9 @@ static void login(void)
 
     etcd = etcd_place_new(1);
     etcd_start_all(etcd);
-    etcd_auth(etcd);
+    etcd_auth_slash(etcd);
     world_begin(etcd->servers[0].port);
-    q.key = bytes("locks/a");
+    q.key = bytes("/locks/a");
     o = asked(ETCD_PUT, &q);
     CHECK_NUM(o->status, ==, GRPC_INVALID_ARGUMENT);
     CHECK_STR(o->text, "etcdserver: user name is empty");
@@ -119,9 +119,9 @@ static void login(void)
     CHECK_NUM(o->status, ==, GRPC_OK);
     r = o->body;
     CHECK(hf__etcd_set_token(&w.c, r->token) == 0);
-    put("locks/a", "v", 0);
-    watch("locks/", "locks0", 0, false);
-    put("locks/a", "v", 0);
+    put("/locks/a", "v", 0);
+    watch("/locks/", "/locks0", 0, false);
+    put("/locks/a", "v", 0);
     UNTIL(w.nevents == 1);
     q.key = bytes("/other");
     o = asked(ETCD_PUT, &q);
@@ -130,7 +130,7 @@ static void login(void)
                  &w.c, &(struct etcd_answer){ .status = o->status, .text = o->text }, &err),
              HF_EAUTH);
     CHECK(hf__etcd_set_token(&w.c, "none.1") == 0);
-    q.key = bytes("locks/a");
+    q.key = bytes("/locks/a");
     o = asked(ETCD_PUT, &q);
     CHECK_NUM(o->status, ==, GRPC_UNAUTHENTICATED);
     CHECK_NUM(w.losses, ==, 0);
