@@ -23,6 +23,7 @@
 
 #include "core/core.h"
 #include "core/mutate.h"
+#include "core/spin.h"
 #include "kit/link.h"
 #include "kit/mutate.h"
 #include "kit/ordered.h"
@@ -362,7 +363,15 @@ struct sim_thread {
     struct list leases; /* sim_lease.on_thread */
 };
 
+struct polls { /* what its threads do before they sleep: polls.c */
+    struct spin spin;
+    struct spin_budget budget;
+    int64_t since, lost_us;
+    unsigned open, most_open;
+};
+
 struct proc {
+    struct polls polls;
     bool alive, beyond;
     uint32_t gen;
     uint64_t id;
@@ -386,6 +395,7 @@ struct sim_op {
     struct list on_client;
     struct sim_lease *lease; /* of a release, amend, renew */
     bool evict, told;
+    int64_t began_at, poll_us;
     size_t walked; /* 1 + which of its names a deadlock walk has read once for */
     bool stuck;    /* it was in a knot then */
     struct sim_op *next;
@@ -520,6 +530,11 @@ void free_snap(struct snap *);
 bool can(const struct proc *); /* runs now */
 int64_t longest_ttl(void);     /* ms */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* polls.c */
+void polls_start(struct proc *);
+void polls_begin(struct sim_op *);
+void polls_end(struct sim_op *);
+
 void violate(const char *id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
 #define TOK(x) ((unsigned)((x)&0xffff))
