@@ -9,7 +9,7 @@
  * whether its group was throttled. The group's files are read where version 2 of control
  * groups is mounted at /sys/fs/cgroup; elsewhere only the affinity counts. That a thread
  * lost its processor shows as a long time between two polls; then, and after a poll in
- * vain, the kernel is asked how often that has happened to it.
+ * vain, the kernel is asked whether that has happened to it in the last few milliseconds.
  *
  * The budget is the process's. A forked child begins with a whole one: it cannot use the
  * clients of its parent, so hf_open is where it comes by first. */
@@ -24,7 +24,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { LOOK_US = 1000000, GAP_US = 40, TEXT = 512 };
+enum { LOOK_US = 1000000, GAP_US = 40, FRESH_US = 10000, TEXT = 512 };
 
 static struct spin_budget budget;
 static _Atomic int64_t looked_at;   /* when the machine was asked last; 0: never */
@@ -109,17 +109,22 @@ static void look_at_machine(int64_t now)
         hf__spin_pause(&budget, now);
 }
 
-/* How often this thread had to give its processor to another since it was asked last. */
-static bool preempted(void)
+static _Thread_local struct {
+    long times; /* that this thread had to give its processor to another */
+    int64_t at; /* when that was asked */
+} switches;
+
+/* Has it had to since that was asked last? */
+static bool preempted(int64_t now)
 {
-    static _Thread_local long before = -1;
-    long was = before;
+    long was = switches.times;
     struct rusage r;
 
     if (getrusage(RUSAGE_THREAD, &r) < 0)
         return true;
-    before = r.ru_nivcsw;
-    return was >= 0 && before > was;
+    switches.times = r.ru_nivcsw;
+    switches.at = now;
+    return switches.times > was;
 }
 
 /* ---- polling --------------------------------------------------------------------- */
@@ -137,13 +142,15 @@ int hf__spin_poll(const struct loop *l, struct epoll_event *evs, int n, int64_t 
     int got;
 
     look_at_machine(begin);
+    if (begin - switches.at > FRESH_US)
+        preempted(begin); /* what was before this poll is not its fault */
     do {
         got = hf__loop_sleep(l, evs, n, 0);
         last = now;
         now = hf__loop_now();
         torn = torn || now - last > GAP_US;
     } while (got == 0 && now - begin < us);
-    if ((torn || got == 0) && preempted())
+    if ((torn || got == 0) && preempted(now))
         hf__spin_pause(&budget, now);
     return got;
 }
