@@ -24,6 +24,8 @@ struct bench {
     const struct bench_raw *raw; /* NULL: its limit cannot be measured */
     bool own;                    /* no URL was given: the store is in dir */
     bool json, progress;
+    int processors;      /* that we may use */
+    double busy_percent; /* of all of them, by others, before we began; NAN: not known */
     bool named;          /* the cases were chosen */
     int64_t time_ns;     /* for each case */
     const char *command; /* the holdfast that has started us */
@@ -42,6 +44,7 @@ struct samples {
 struct slice {
     uint64_t pairs;
     int64_t ns;
+    int64_t cpu_ns; /* of the worker's thread; 0: not measured */
     struct samples samples;
 };
 
@@ -49,6 +52,7 @@ struct slice {
 struct tally {
     double rate[BENCH_ROUNDS];
     size_t rounds;
+    double cpu_us, pairs; /* of all slices in which it was measured */
     struct samples samples;
 };
 
@@ -58,8 +62,9 @@ struct bench_row {
     char setup[32]; /* "4 threads" */
     int threads, processes;
     double rate, p50, p99, raw, raw_p50, ratio;
-    const char *raw_is;   /* which one, where there are two; or NULL */
-    const char *limit_of; /* the figure that has a target, or NULL */
+    double client_us, raw_client_us; /* processor time of the worker, for each pair */
+    const char *raw_is;              /* which one, where there are two; or NULL */
+    const char *limit_of;            /* the figure that has a target, or NULL */
     double value, limit;
     struct {
         const char *key;
@@ -117,6 +122,7 @@ bench_case bench_uncontended, bench_inflight, bench_contended, bench_handoff, be
 
 int64_t bench_now(void);   /* ns, CLOCK_MONOTONIC */
 double bench_memory(void); /* bytes that the allocator has given out; NAN: not known */
+void bench_machine(struct bench *); /* what it is like just now; takes 0.2 s */
 void samples_add(struct samples *, double us);
 /* The time that this part of them did not exceed; NAN: there are none. */
 double samples_at(struct samples *, double part);

@@ -230,10 +230,11 @@ static int choose_store(struct cli *cli, struct bench *b)
     return 0;
 }
 
-static int run_cases(const struct bench *b, int n, char **names)
+static int run_cases(struct bench *b, int n, char **names)
 {
     int status = 0;
 
+    bench_machine(b);
     bench_head(b);
     for (int i = 0; i < (n ? n : CASES) && status == 0; i++) {
         alarm((unsigned)(b->time_ns / 1000000000 * 10) + (b->local ? HANG_S : HANG_FAR_S));

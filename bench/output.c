@@ -40,6 +40,10 @@ static void print_json(const struct bench *b, const struct bench_row *r)
     field("raw_pairs_per_s", r->raw, 1);
     field("ratio_to_raw", r->ratio, 3);
     field("raw_p50_us", r->raw_p50, 3);
+    field("client_us", r->client_us, 2);
+    field("raw_client_us", r->raw_client_us, 2);
+    printf(", \"processors\": %d", b->processors);
+    field("busy_percent", b->busy_percent, 0);
     if (r->raw_is)
         printf(", \"raw\": \"%s\"", r->raw_is);
     for (int i = 0; i < BENCH_EXTRAS && r->extra[i].key; i++)
@@ -61,10 +65,13 @@ void bench_head(const struct bench *b)
 {
     if (b->json)
         return;
-    printf("store %s; %.1f s for each case; times in us; ratio = our time / raw time\n\n",
+    printf("store %s; %.1f s for each case; times in us; ratio = our time / raw time; "
+           "CPU: ours for a pair\n",
            b->backend, (double)b->time_ns / 1e9);
-    printf("%-12s %-14s %11s %9s %9s %11s %7s  %s\n", "CASE", "WITH", "PAIRS/S", "P50",
-           "P99", "RAW/S", "RATIO", "TARGET");
+    printf("%d processors, %.0f %% of their time used by others\n\n", b->processors,
+           b->busy_percent);
+    printf("%-12s %-19s %9s %9s %9s %9s %7s %7s  %s\n", "CASE", "WITH", "PAIRS/S", "P50",
+           "P99", "RAW/S", "RATIO", "CPU", "TARGET");
 }
 
 static const char *cell(char *buf, size_t size, double value, int digits)
@@ -78,13 +85,14 @@ static const char *cell(char *buf, size_t size, double value, int digits)
 
 static void print_table(const struct bench_row *r)
 {
-    char rate[32], p50[32], p99[32], raw[32], ratio[32];
+    char rate[32], p50[32], p99[32], raw[32], ratio[32], cpu[32];
     bool of_ratio = r->limit_of && r->value == r->ratio;
 
-    printf("%-12s %-14s %11s %9s %9s %11s %7s", r->name, r->setup,
+    printf("%-12s %-19s %9s %9s %9s %9s %7s %7s", r->name, r->setup,
            cell(rate, sizeof rate, r->rate, 0), cell(p50, sizeof p50, r->p50, 2),
            cell(p99, sizeof p99, r->p99, 2), cell(raw, sizeof raw, r->raw, 0),
-           cell(ratio, sizeof ratio, r->ratio, 2));
+           cell(ratio, sizeof ratio, r->ratio, 2),
+           cell(cpu, sizeof cpu, r->client_us > 0 ? r->client_us : (double)NAN, 1));
     if (r->limit_of && isfinite(r->value))
         printf("  %s%s<= %.*f: %s", of_ratio ? "" : r->limit_of, of_ratio ? "" : " ",
                of_ratio ? 2 : 0, r->limit, r->value <= r->limit ? "met" : "MISSED");

@@ -2,6 +2,8 @@
 #include "bench.h"
 
 #include <malloc.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -46,6 +48,10 @@ void tally_add(struct tally *t, const struct slice *slices, size_t n)
     double rate = 0;
 
     for (size_t i = 0; i < n; i++) {
+        if (slices[i].cpu_ns > 0) {
+            t->cpu_us += (double)slices[i].cpu_ns / 1e3;
+            t->pairs += (double)slices[i].pairs;
+        }
         if (slices[i].ns > 0)
             rate += (double)slices[i].pairs * 1e9 / (double)slices[i].ns;
         for (size_t k = 0; k < slices[i].samples.n; k++)
@@ -99,6 +105,11 @@ int bench_alternate(const struct bench *b, const char *what, bench_slice *slice,
     return status;
 }
 
+static double cpu_of_pair(const struct tally *t)
+{
+    return t && t->pairs > 0 ? t->cpu_us / t->pairs : NAN;
+}
+
 void bench_fill(struct bench_row *row, const char *name, struct tally *ours,
                 struct tally *raw)
 {
@@ -108,7 +119,41 @@ void bench_fill(struct bench_row *row, const char *name, struct tally *ours,
     row->p99 = samples_at(&ours->samples, 0.99);
     row->raw = raw ? tally_rate(raw) : NAN;
     row->raw_p50 = raw ? samples_at(&raw->samples, 0.5) : NAN;
+    row->client_us = cpu_of_pair(ours);
+    row->raw_client_us = cpu_of_pair(raw);
     row->ratio = raw && row->rate > 0 ? row->raw / row->rate : NAN;
+}
+
+/* Time of all processors, and of that the idle one, in ticks. False: not known. */
+static bool read_ticks(double *all, double *idle)
+{
+    double t[8];
+    FILE *f = fopen("/proc/stat", "re");
+    int n = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3],
+                       &t[4], &t[5], &t[6], &t[7])
+              : 0;
+
+    if (f)
+        fclose(f);
+    *all = 0;
+    for (int i = 0; i < n; i++)
+        *all += t[i];
+    *idle = n == 8 ? t[3] + t[4] : 0;
+    return n == 8;
+}
+
+void bench_machine(struct bench *b)
+{
+    const struct timespec while_ = { .tv_nsec = 200000000 };
+    double all, idle, all_later, idle_later;
+    bool known = read_ticks(&all, &idle);
+    cpu_set_t may;
+
+    b->processors = sched_getaffinity(0, sizeof may, &may) == 0 ? CPU_COUNT(&may) : 0;
+    nanosleep(&while_, NULL);
+    known = known && read_ticks(&all_later, &idle_later) && all_later > all;
+    b->busy_percent =
+        known ? 100 - 100 * (idle_later - idle) / (all_later - all) : (double)NAN;
 }
 
 void bench_limit(struct bench_row *row, double most)

@@ -4,8 +4,10 @@
  * in line; a pair is one there and one back. That the other stands in line is looked at
  * before the release, and whoever has released joins again only when the other has it:
  * joining is not part of it, here and in the raw limit; `contended` has both. The raw limit
- * of each store is in stores/. Both are pinned, because a pair on one CPU takes a third of
- * the time of one on two, and the scheduler would choose for each anew. */
+ * of each store is in stores/. For the raw limit each is pinned to a CPU of its own,
+ * because a pair on one CPU takes a third of the time of one on two, and the scheduler
+ * would choose for each anew. For ours they are not: a process that may use one CPU only
+ * does not poll. */
 #include "bench.h"
 
 #include <errno.h>
@@ -141,15 +143,23 @@ static int our_turns(struct worker *w, int64_t until)
 
 /* ---- the two --------------------------------------------------------------------- */
 
-/* To the first or second CPU that we may use; where there is one only, it stays as it is.
- */
-static void pin(int index)
+/* To the first or second CPU that we may use, or to all of them; where there is one only,
+ * it stays as it is. */
+static void pin(int index, bool one_only)
 {
-    cpu_set_t may, one;
+    static cpu_set_t may;
+    static int have;
+    cpu_set_t one;
     int seen = 0;
 
-    if (sched_getaffinity(0, sizeof may, &may) < 0 || CPU_COUNT(&may) < 2)
+    if (have == 0)
+        have = sched_getaffinity(0, sizeof may, &may) < 0 ? 1 : CPU_COUNT(&may);
+    if (have < 2)
         return;
+    if (!one_only) {
+        sched_setaffinity(0, sizeof may, &may);
+        return;
+    }
     CPU_ZERO(&one);
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &may) && seen++ == index)
@@ -167,8 +177,8 @@ static int turns(struct worker *w, bool raw, int64_t until)
         if (w->fd >= 0)
             close(w->fd);
         w->fd = table->sock[w->index];
-        pin(w->index);
     }
+    pin(w->index, raw);
     return raw ? w->bench->raw->turns(w, until) : our_turns(w, until);
 }
 

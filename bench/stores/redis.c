@@ -1,13 +1,15 @@
 /* redis.c: the least that a Redis server could do for the same, on plain
  * sockets.
  *
- *   a pair      two EVALSHA ping-pongs: the library's own scripts of join and leave
+ *   a pair      two EVALSHA ping-pongs: the library's own scripts of join and leave, by a
+ *               client that sleeps and by one that polls
  *   in flight   the same scripts by one connection, so many commands under way at once
  *   a hand-off  one EVALSHA ping-pong, and one PUBLISH to the other's subscriber
  *
  * Commands are put together once and replies are only looked at for success, so that
  * nothing but the store is in these figures. Lines, marks and channels are outside the
  * library's own keys; the marks, which a script leaves behind, are removed in the end. */
+#include "stores/link.h"
 #include "stores/wire.h"
 
 #include "driver/redis/script.h" /* data alone: what EVALSHA runs */
@@ -382,6 +384,25 @@ static int raw_flight(struct worker *w, int n, int64_t until)
     return status;
 }
 
+static int polling_open(struct worker *w)
+{
+    link_polls = true;
+    return raw_open(w);
+}
+
+static void polling_close(struct worker *w)
+{
+    raw_close(w);
+    link_polls = false;
+}
+
+/* What a client could reach that uses the processor while it waits. */
+static const struct bench_raw polling = { .serves = wire_possible,
+                                          .open = polling_open,
+                                          .close = polling_close,
+                                          .pair = raw_pair,
+                                          .is = "polling" };
+
 const struct bench_raw bench_raw_redis = { .serves = wire_possible,
                                            .open = raw_open,
                                            .close = raw_close,
@@ -391,4 +412,6 @@ const struct bench_raw bench_raw_redis = { .serves = wire_possible,
                                            .spent = raw_spent,
                                            .pair_most = 1.25,
                                            .turns_most = 1.5,
-                                           .flight_most = 1 / 0.7 };
+                                           .flight_most = 1 / 0.7,
+                                           .is = "sleeping",
+                                           .too = &polling };

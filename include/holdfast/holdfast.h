@@ -155,8 +155,11 @@ typedef struct hf_options {
     void (*log)(void *user, int level, const char *name, const char *text);
     void *user;             /* passed to log, which may run on any thread and must not call us */
     const char *owner;      /* act for this owner of another process: hf_lease_owner (tool.h) */
+    int64_t spin_us;        /* how long a blocking call polls before it sleeps; 0: the URL's
+                               spin=, or as long as pays; HF_SPIN_NEVER */
 } hf_options;
-#define HF_OPTIONS_INIT { sizeof(hf_options), 0, 0, NULL, NULL, NULL }
+#define HF_OPTIONS_INIT { sizeof(hf_options), 0, 0, NULL, NULL, NULL, 0 }
+#define HF_SPIN_NEVER (-1)
 #ifndef __cplusplus
 #define HF_OPTIONS(...) (&(hf_options){ .size = sizeof(hf_options), __VA_ARGS__ })
 #endif

@@ -171,8 +171,10 @@ struct options { /* hf_options */
     std::uint32_t drive = HF_DRIVE_CALLER;
     std::chrono::milliseconds ttl{ 0 }; /* 0: the URL's ttl=, or 30 s */
     void (*log)(void *user, int level, const char *name, const char *text) = nullptr;
-    void *user = nullptr; /* passed to log, which must not throw */
-    std::string owner{};  /* act for this owner of another process */
+    void *user = nullptr;                /* passed to log, which must not throw */
+    std::string owner{};                 /* act for this owner of another process */
+    std::chrono::microseconds spin{ 0 }; /* 0: the URL's spin=, or as long as pays;
+                                            HF_SPIN_NEVER */
 };
 
 /* One opened store. It must outlive the mutexes that use it, and must not be destroyed in a
@@ -238,6 +240,7 @@ class client
         q.log = o.log;
         q.user = o.user;
         q.owner = o.owner.empty() ? nullptr : o.owner.c_str();
+        q.spin_us = o.spin.count();
         return hf_open(url.c_str(), &q, &c_, &why) == 0;
     }
 

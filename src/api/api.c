@@ -101,6 +101,7 @@ static int open_client(hf_client *c, const struct url *url, const hf_options *o,
         rc = hf__env_draw_key(c, err);
     if (rc == 0)
         rc = watch_forks(c, err);
+    hf__spin_open(c, o->spin_us ? o->spin_us : url->spin_us);
     if (rc == 0 && hf__loop_init(&c->loop) < 0)
         rc = hf__fail(err, HF_ESYS, errno, NULL, "epoll");
     if (rc == 0)

@@ -7,6 +7,7 @@
 #define HF_API_H
 
 #include "core/core.h"
+#include "core/spin.h"
 #include "loop/loop.h"
 #include "util/prf.h"
 
@@ -18,6 +19,8 @@ struct waiter { /* a thread in a blocking call, on its stack */
     bool leads;
     bool looked; /* the descriptors were ours when it took the lock, and it has it since */
     bool pumps;  /* hf_client_wait: wants any callback, not one operation */
+    /* how to poll before it sleeps; NULL: not at all */
+    struct spin *spin;
 };
 
 struct limit { /* a thread that waits until something happens, or the time is over */
@@ -26,6 +29,9 @@ struct limit { /* a thread that waits until something happens, or the time is ov
     hf_client *client;
     int64_t end; /* LOOP_NEVER: no limit */
 };
+
+/* What a thread may poll for: each kind has a speed of its own. */
+enum spin_kind { SPIN_ANSWER, SPIN_GRANT, SPIN_CALLBACK, SPINS };
 
 /* ENDED: to be joined; another one may be started then. */
 enum keeper_state { KEEPER_NONE, KEEPER_RUNS, KEEPER_ENDED };
@@ -45,6 +51,7 @@ struct hf_client {
     bool asleep;          /* the leader is in the loop, without the lock */
     /* something was done since the leader last looked whether it is done */
     bool poked;
+    struct spin spins[SPINS]; /* what polling was good for lately */
     /* what the application polls: the loop and news; -1: not asked for */
     int app_fd;
     bool news_shown; /* app_fd is readable because there are callbacks to run */
@@ -113,6 +120,18 @@ void hf__waiter_done(struct waiter *);
 /* Of an operation without a callback: waits for it, takes the result, frees it. */
 int hf__op_take(hf_client *, struct hf_op *, hf_list **, hf_error *);
 extern const struct host hf__host;
+
+/* spin.c */
+struct epoll_event;
+void hf__spin_open(hf_client *, int64_t us); /* hf_options.spin_us, or the URL's */
+/* For how many µs to poll; s may be NULL: 0. */
+int64_t hf__spin_begin(const struct spin *, int64_t now);
+/* As hf__loop_sleep, without the lock; 0: in vain. */
+int hf__spin_poll(const struct loop *, struct epoll_event *, int n, int64_t us,
+                  int64_t begin);
+/* The sleep has ended, before which was polled for so long (0: not at all), in vain if
+ * `slept`. */
+void hf__spin_end(struct spin *, int64_t polled_us, bool slept, int64_t took_us);
 
 /* stop.c */
 void hf__stop_if_asked(hf_client *); /* takes note of hf_client_stop */

@@ -597,6 +597,7 @@ int hf_client_wait(hf_client *c, int64_t wait_ms)
     if (rc < 0)
         return rc;
     hf__limit_begin(&l, c, wait_ms, true);
+    l.waiter.spin = &c->spins[SPIN_CALLBACK];
     rc = pump(c, &l.waiter, l.end);
     hf__limit_end(&l);
     hf__leave(c);

@@ -267,17 +267,28 @@ static bool suspicious(const hf_client *c, const struct epoll_event *evs, int n)
     return n == 0;
 }
 
-static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
+/* spin: how to poll first; NULL: not at all. Polling is part of the sleep: others wake it
+ * as they wake a sleep. */
+static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block,
+                         struct spin *spin)
 {
-    int ms = block ? hf__loop_patience(loop_next(&c->loop)) : 0, n;
+    int ms = block ? hf__loop_patience(loop_next(&c->loop)) : 0, n = 0;
+    int64_t begin = spin ? hf__loop_now() : 0, poll_us = hf__spin_begin(spin, begin);
+    bool slept;
 
     c->asleep = true;
     pthread_mutex_unlock(&c->lock);
     PERTURB();
-    n = hf__loop_sleep(&c->loop, evs, EVENTS, ms);
+    if (poll_us > 0)
+        n = hf__spin_poll(&c->loop, evs, EVENTS, poll_us, begin);
+    slept = n == 0;
+    if (slept)
+        n = hf__loop_sleep(&c->loop, evs, EVENTS, ms);
     PERTURB();
     pthread_mutex_lock(&c->lock);
     c->asleep = false;
+    if (spin)
+        hf__spin_end(spin, poll_us, slept, hf__loop_now() - begin);
     if (n < 0)
         c->loop.broken = true;
     else if (suspicious(c, evs, n))
@@ -287,7 +298,7 @@ static int sleep_in_loop(hf_client *c, struct epoll_event *evs, bool block)
 
 /* looked: the descriptors were ours a moment ago, and the lock has not been given up since.
  * They are, too, when it returns, unless the client is broken. */
-static int lead(hf_client *c, bool block, bool looked)
+static int lead(hf_client *c, bool block, bool looked, struct spin *spin)
 {
     struct epoll_event evs[EVENTS];
     int n = 0;
@@ -300,7 +311,7 @@ static int lead(hf_client *c, bool block, bool looked)
         hf__loop_arm(&c->loop);
     }
     if (!c->loop.broken)
-        n = sleep_in_loop(c, evs, block && !c->poked);
+        n = sleep_in_loop(c, evs, block && !c->poked, c->poked ? NULL : spin);
     if (!c->loop.broken) {
         n = hf__loop_turn(&c->loop, evs, n);
         hf__stop_if_asked(c);
@@ -316,7 +327,7 @@ static int lead(hf_client *c, bool block, bool looked)
 
 int hf__lead(hf_client *c, bool block)
 {
-    return lead(c, block, false);
+    return lead(c, block, false, NULL);
 }
 
 void hf__wait_turn(hf_client *c, struct waiter *w)
@@ -330,7 +341,7 @@ void hf__wait_turn(hf_client *c, struct waiter *w)
         w->looked = false;
     } else {
         w->leads = true;
-        lead(c, true, w->looked);
+        lead(c, true, w->looked, w->spin);
         w->leads = false;
         w->looked = true;
     }
@@ -350,11 +361,24 @@ void hf__waiter_init(struct waiter *w, bool pumps)
     list_init(&w->node);
     w->leads = w->looked = false;
     w->pumps = pumps;
+    w->spin = NULL;
 }
 
 void hf__waiter_done(struct waiter *w)
 {
     pthread_cond_destroy(&w->cond);
+}
+
+static struct spin *spin_of(hf_client *c, const struct hf_op *op)
+{
+    switch (hf__op_awaits(op)) {
+    case AWAITS_ANSWER:
+        return &c->spins[SPIN_ANSWER];
+    case AWAITS_GRANT:
+        return &c->spins[SPIN_GRANT];
+    default:
+        return NULL;
+    }
 }
 
 void hf__wait(hf_client *c, struct hf_op *op)
@@ -365,8 +389,10 @@ void hf__wait(hf_client *c, struct hf_op *op)
     w.looked = writes_to_sockets(c); /* as it came in */
     op->waiter = &w;
     c->inside++;
-    while (!op->done)
+    while (!op->done) {
+        w.spin = spin_of(c, op);
         hf__wait_turn(c, &w);
+    }
     op->waiter = NULL;
     c->inside--;
     hf__promote(c);

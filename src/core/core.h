@@ -351,6 +351,10 @@ void hf__op_granted(struct hf_op *, struct hold *);
 /* OP_RELEASE: one more hold is out, or unknown */
 void hf__op_settled(struct hf_op *, int rc);
 bool hf__op_renews(const struct hold *); /* an OP_RENEW waits for its answer */
+/* What it waits for just now: one answer of a store that is up; a grant, as the next in
+ * line; something that may take any time. */
+enum op_awaits { AWAITS_ANSWER, AWAITS_GRANT, AWAITS_LONG };
+enum op_awaits hf__op_awaits(const struct hf_op *);
 void hf__op_amended(struct hold *, int rc);
 void hf__op_renewed(struct hold *);
 void hf__op_changers_lost(struct hold *);

@@ -35,7 +35,8 @@
       "a ticket that must wait before it joins again never joins")                         \
     X(STOP_RELEASES, "stop-releases", "a client that is stopped gives up what it holds")   \
     X(STOP_NO_RENEW, "stop-no-renew", "a client that is stopped does not renew any more")  \
-    X(STOP_STARTS, "stop-starts", "a client that is stopped still takes places in lines")
+    X(STOP_STARTS, "stop-starts", "a client that is stopped still takes places in lines")  \
+    X(SPIN_FREE, "spin-free", "polling in vain costs nothing of the budget")
 enum mutant {
     MUTANT_NONE,
 #define HF_X(name, word, text) MUTANT_##name,

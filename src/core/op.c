@@ -420,6 +420,18 @@ static const struct hold *awaited(const struct hf_op *op)
                : NULL;
 }
 
+enum op_awaits hf__op_awaits(const struct hf_op *op)
+{
+    const struct hold *h = op->kind == OP_ACQUIRE ? awaited(op) : NULL;
+
+    if (!op->client->up || op->kind == OP_CONNECT || op->kind == OP_WATCH ||
+        (h && h->state == TICKET_RETRYING))
+        return AWAITS_LONG;
+    if (h && h->state == TICKET_WAITING)
+        return op->position == 1 ? AWAITS_GRANT : AWAITS_LONG;
+    return AWAITS_ANSWER;
+}
+
 /* It is known to be in line: an outage of the store is waited out. */
 static bool stands(const struct hf_op *op)
 {

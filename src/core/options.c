@@ -14,6 +14,7 @@
  * - The assertions below then fail, and get the new fields; the sizes of 0.1 stay.
  */
 #include "core/core.h"
+#include "core/spin.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -24,7 +25,8 @@
 
 _Static_assert(FOLLOWS(hf_options, drive, size) && FOLLOWS(hf_options, ttl_ms, drive) &&
                    FOLLOWS(hf_options, log, ttl_ms) && FOLLOWS(hf_options, user, log) &&
-                   FOLLOWS(hf_options, owner, user),
+                   FOLLOWS(hf_options, owner, user) &&
+                   offsetof(hf_options, spin_us) == HF_OPTIONS_SIZE_0_1,
                "no holes in hf_options");
 _Static_assert(FOLLOWS(hf_request, mode, size) && FOLLOWS(hf_request, flags, mode) &&
                    FOLLOWS(hf_request, permits, flags) &&
@@ -35,7 +37,8 @@ _Static_assert(FOLLOWS(hf_request, mode, size) && FOLLOWS(hf_request, flags, mod
                    FOLLOWS(hf_request, owner, max_hold_ms) &&
                    FOLLOWS(hf_request, note, owner) && FOLLOWS(hf_request, cancel, note),
                "no holes in hf_request");
-_Static_assert(sizeof(hf_options) == HF_OPTIONS_SIZE_0_1, "fields after owner: see above");
+_Static_assert(sizeof(hf_options) == HF_OPTIONS_SIZE_0_1 + sizeof(int64_t),
+               "fields after spin_us: see above");
 _Static_assert(sizeof(hf_request) == HF_REQUEST_SIZE_0_1, "fields after cancel: see above");
 
 enum { SIZE_MOST = 4096 };
@@ -74,6 +77,9 @@ int hf__check_options(const hf_options *in, hf_options *out, hf_error *err)
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: drive %" PRIu32, out->drive);
     if (out->ttl_ms < 0)
         return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: ttl_ms is negative");
+    if (out->spin_us < HF_SPIN_NEVER || out->spin_us > SPIN_MOST_US)
+        return hf__fail(err, HF_EINVAL, 0, NULL, "hf_options: spin_us %" PRId64,
+                        out->spin_us);
     return 0;
 }
 

@@ -8,6 +8,7 @@
  */
 #include "core/url.h"
 
+#include "core/spin.h"
 #include "util/secret.h"
 #include "util/text.h"
 
@@ -268,6 +269,28 @@ static int pull_time(struct url *u, const char *key, int64_t *ret, hf_error *err
     return rc;
 }
 
+static int pull_spin(struct url *u, hf_error *err)
+{
+    char *text = pull(u, "spin");
+    size_t n = text ? strlen(text) : 0;
+    int rc = 0;
+
+    if (text && strcmp(text, "auto") != 0) {
+        if (n > 0 && n <= 6 && strspn(text, "0123456789") == n)
+            u->spin_us = strtol(text, NULL, 10);
+        else
+            u->spin_us = SPIN_MOST_US + 1;
+        if (u->spin_us == 0)
+            u->spin_us = HF_SPIN_NEVER;
+        if (u->spin_us > SPIN_MOST_US)
+            rc =
+                hf__fail(err, HF_EINVAL, 0, NULL,
+                         "URL: spin=%s: wants auto, 0, or µs up to %d", text, SPIN_MOST_US);
+    }
+    free(text);
+    return rc;
+}
+
 static int take_common(struct url *u, hf_error *err)
 {
     int rc;
@@ -276,6 +299,8 @@ static int take_common(struct url *u, hf_error *err)
     rc = pull_time(u, "ttl", &u->ttl_ms, err);
     if (rc == 0)
         rc = pull_time(u, "connect_timeout", &u->connect_ms, err);
+    if (rc == 0)
+        rc = pull_spin(u, err);
     if (rc < 0)
         return rc;
     u->ns = pull(u, "namespace");
@@ -391,9 +416,9 @@ int hf__url_known(const struct url *u, const char *keys, hf_error *err)
             p++;
         }
         if (!p)
-            return hf__fail(err, HF_EINVAL, 0, u->shown, "URL: %s: has no option '%s'%s%s",
-                            u->scheme, key,
-                            *keys ? "; it has: namespace ttl connect_timeout " : "", keys);
+            return hf__fail(
+                err, HF_EINVAL, 0, u->shown, "URL: %s: has no option '%s'%s%s", u->scheme,
+                key, *keys ? "; it has: namespace ttl connect_timeout spin " : "", keys);
     }
     return 0;
 }

@@ -91,6 +91,7 @@ struct url { /* every part percent-decoded; absent parts are NULL (path: "") */
     char *ns;           /* namespace=; "" if none */
     int64_t ttl_ms;     /* ttl=; 0: not given */
     int64_t connect_ms; /* connect_timeout= */
+    int64_t spin_us;    /* spin=, as hf_options.spin_us; 0: auto, or not given */
     bool existing;      /* of the call: do not make a store that is not there: HF_ENOENT */
     char *shown;        /* the whole URL without secrets */
 };

@@ -82,7 +82,7 @@ static void traced(void)
     if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
         _exit(3);
     raise(SIGSTOP);
-    if (hf_open(rig.place->url, NULL, &c, NULL) < 0)
+    if (hf_open(rig.place->url, HF_OPTIONS(.spin_us = HF_SPIN_NEVER), &c, NULL) < 0)
         _exit(2);
     pairs(c, WARM); /* connects, loads scripts */
     mark();

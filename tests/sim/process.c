@@ -175,6 +175,7 @@ void process_start(int i)
     p->ppm = w.plan->ppm[i];
     p->paused_until = p->no_memory_until = 0;
     p->ran_at = w.now;
+    polls_start(p);
     for (int t = 0; t < THREADS; t++) {
         p->threads[t] = (struct sim_thread){ .number = ++w.numbers, .identity = w.numbers };
         list_init(&p->threads[t].leases);

@@ -46,6 +46,11 @@ void free_snap(struct snap *);
 bool can(const struct proc *); /* runs now */
 int64_t longest_ttl(void);     /* ms */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* polls.c */
+void polls_start(struct proc *);
+void polls_begin(struct sim_op *);
+void polls_end(struct sim_op *);
+
 void violate(const char *id, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define SAY(...) (w.trace ? say(__VA_ARGS__) : (void)0)
 #define TOK(x) ((unsigned)((x)&0xffff))

@@ -32,6 +32,7 @@ static struct sim_op *new_op(struct sim_client *c, const struct act *a, enum op_
     list_init(&o->on_client);
     list_push(&c->ops, &o->on_client);
     w.ops++;
+    polls_begin(o);
     return o;
 }
 
@@ -55,6 +56,7 @@ static void op_done(struct hf_op *op)
     if (o->told)
         violate("liveness", "an operation is done twice");
     o->told = true;
+    polls_end(o);
     if (op->kind == OP_ACQUIRE && op->rc == HF_EDEADLK)
         oracle_deadlock(o);
     o->next = NULL;

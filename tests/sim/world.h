@@ -6,6 +6,7 @@
 
 #include "core/core.h"
 #include "core/mutate.h"
+#include "core/spin.h"
 #include "kit/link.h"
 #include "kit/mutate.h"
 #include "kit/ordered.h"
@@ -353,7 +354,15 @@ struct sim_thread {
     struct list leases; /* sim_lease.on_thread */
 };
 
+struct polls { /* what its threads do before they sleep: polls.c */
+    struct spin spin;
+    struct spin_budget budget;
+    int64_t since, lost_us;
+    unsigned open, most_open;
+};
+
 struct proc {
+    struct polls polls;
     bool alive, beyond;
     uint32_t gen;
     uint64_t id;
@@ -377,6 +386,7 @@ struct sim_op {
     struct list on_client;
     struct sim_lease *lease; /* of a release, amend, renew */
     bool evict, told;
+    int64_t began_at, poll_us;
     size_t walked; /* 1 + which of its names a deadlock walk has read once for */
     bool stuck;    /* it was in a knot then */
     struct sim_op *next;

@@ -41,6 +41,27 @@ static void takes_every_part(void **state)
     hf__url_done(&u);
 }
 
+static void takes_spin(void **state)
+{
+    static const struct {
+        const char *url;
+        int64_t us;
+    } cases[] = { { "local:", 0 },
+                  { "local:?spin=auto", 0 },
+                  { "local:?spin=0", HF_SPIN_NEVER },
+                  { "local:?spin=250", 250 },
+                  { "local:?spin=10000", 10000 } };
+    struct url u;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(hf__url_parse(&u, cases[i].url, NULL), 0);
+        assert_int_equal(u.spin_us, cases[i].us);
+        assert_int_equal(u.nparams, 0);
+        hf__url_done(&u);
+    }
+}
+
 static void takes_the_short_forms(void **state)
 {
     struct url u;
@@ -134,6 +155,10 @@ static void refuses_and_says_what(void **state)
         { "x://h?ttl=-1s", "ttl" },
         { "x://h?ttl=5w", "ttl" },
         { "x://h?connect_timeout=soon", "connect_timeout" },
+        { "x://h?spin=", "spin" },
+        { "x://h?spin=never", "spin" },
+        { "x://h?spin=-1", "spin" },
+        { "x://h?spin=10001", "spin" },
         { "x://h#f", "#" },
         { "x://u:secret%zz@h", "password" },
     };
@@ -238,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_every_part),
+        cmocka_unit_test(takes_spin),
         cmocka_unit_test(takes_the_short_forms),
         cmocka_unit_test(shows_no_secrets),
         cmocka_unit_test(refuses_and_says_what),

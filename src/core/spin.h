@@ -1,0 +1,63 @@
+/* spin.h: whether a thread that is about to sleep polls for a while first.
+ *
+ * To be woken takes longer than a server on the same machine takes to answer. A thread that
+ * polls instead has its answer in half the time, and has used the processor for no longer
+ * than going to sleep and waking up would have. If the answer does not come, what it used
+ * is lost. So it polls only where that pays, and there is a budget for what is lost.
+ *
+ * Here is only what decides, from numbers: no clock, no system call, no lock.
+ * src/api/spin.c has the rest.
+ *
+ * - Answers are trusted after SPIN_TRUST sleeps in a row, of this kind and client, that
+ *   ended within the time for which we would poll. A poll in vain ends the trust: it takes
+ *   as many fast answers to sleepers to win it back. So a store that is slow, or far away,
+ *   costs one poll now and then, and one that was never fast costs none.
+ * - The budget of the process is 5 % of one processor, of which a second's share may be
+ *   used at once. A poll that brought the answer costs nothing; one in vain costs its time.
+ *   It is one number, the time at which it is whole again, so that threads need no lock:
+ *   each µs that is lost moves it by 20 µs, and nobody polls if the worst case would move
+ * it beyond a second from now. Threads that decide at the same moment do not see each
+ * other: then it is exceeded by one poll for each of them, and paid back.
+ * - After a poll in which the thread lost its processor to another, or if the group of the
+ *   process was throttled, nobody in the process polls for a second: somebody needs the
+ *   processor more than we do.
+ * - Where one processor is all we may use nobody polls: the server could not run. */
+#ifndef HF_CORE_SPIN_H
+#define HF_CORE_SPIN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    SPIN_AUTO_US = 100,   /* spin=auto */
+    SPIN_MOST_US = 10000, /* five of them are a second's share */
+    SPIN_TRUST = 2,
+    SPIN_SHARE = 20,         /* one part in so many of a processor's time */
+    SPIN_SAVED_US = 1000000, /* for how long the budget may be saved up */
+    SPIN_PAUSE_US = 1000000
+};
+
+/* Of one client and one kind of waiting; under its lock. */
+struct spin {
+    int64_t most_us; /* 0: never */
+    unsigned fast;   /* how many in a row came in time */
+};
+
+/* Of the process. */
+struct spin_budget {
+    _Atomic int64_t whole_at; /* when all of it is there again */
+    _Atomic int64_t pause_till;
+    atomic_bool alone; /* one processor is all we may use */
+};
+
+/* For how many µs to poll before this sleep; 0: not at all. */
+int64_t hf__spin_for(const struct spin *, const struct spin_budget *, int64_t now);
+/* A sleep before which nobody polled has ended after so long. */
+void hf__spin_slept(struct spin *, int64_t took_us);
+/* A poll of so many µs has brought what it was for, or not. */
+void hf__spin_polled(struct spin *, struct spin_budget *, int64_t took_us, bool brought,
+                     int64_t now);
+void hf__spin_pause(struct spin_budget *, int64_t now);
+
+#endif
