@@ -220,6 +220,7 @@ void hf__etcd_line_refused(struct etcd_watch *);
 void hf__etcd_lines_down(struct etcd *);
 void hf__etcd_lines_over(struct etcd *, struct etcd_lease *);
 void hf__etcd_seat_missed(struct etcd_seat *); /* by a read, or an event */
+void hf__etcd_seat_kept(struct etcd_seat *);   /* hangs on a lease that is not ours */
 /* The lease has been granted or proved (0), or has not; or it lives on. */
 void hf__etcd_lease_made(struct etcd_lease *, int rc, const hf_error *);
 void hf__etcd_lease_lives(struct etcd_lease *);

@@ -262,6 +262,20 @@ void hf__etcd_line_list(struct ordered_line *l, bool watch)
 
 /* ---- one ticket -------------------------------------------------------------------- */
 
+/* Made a kept one, by who took its owner for dead: nobody's, and it stays. */
+void hf__etcd_seat_kept(struct etcd_seat *s)
+{
+    struct ordered_seat *seat = &s->seat;
+
+    if (seat->state != SEAT_CREATED && seat->state != SEAT_WAITING &&
+        seat->state != SEAT_HELD)
+        return;
+    if (seat->entry)
+        seat->entry->seat = NULL;
+    seat->entry = NULL;
+    hf__ordered_step(seat, SEAT_GONE, HF_ELOST, NULL);
+}
+
 /* What it is now, by a read or an event. */
 static void is_there(struct etcd_line *line, struct ordered_entry *entry,
                      const Hf__Etcd__KeyValue *kv)
@@ -272,19 +286,17 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
     bool broken = false;
 
     hf__record_read(&rec, kv->value.data, kv->value.len);
+    line->line.pins++;       /* that may have been its last seat */
     if (rec.weight < weight) /* it only becomes less */
         weight = rec.weight;
     if (s && kv->mod_revision >= s->mod) {
         s->mod = kv->mod_revision;
         broken = s->marked = s->marked || rec.broken;
-        if (rec.kept_ms > 0 && s->seat.state == SEAT_HELD) {
-            /* made a kept one, by who took its owner for dead: nobody's, and it stays */
-            entry->seat = NULL;
-            s->seat.entry = NULL;
-            hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
-        }
+        if (rec.kept_ms > 0)
+            hf__etcd_seat_kept(s);
     }
     hf__ordered_seen(&line->line, entry, broken ? SEEN_MARKED : SEEN_THERE, weight);
+    unpin(line);
 }
 
 /* A holder is told at once: the next one may hold by now. */

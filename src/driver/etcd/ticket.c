@@ -343,8 +343,10 @@ static void answer_confirm(struct etcd_conn *c, struct etcd_call *q,
         return;
     there =
         rc == 0 && r->n_kvs == 1 && r->kvs[0]->create_revision == (int64_t)s->seat.fence;
-    if (!hf__ordered_confirmed(&s->seat, rc, there,
-                               rc == 0 ? (uint64_t)hf__etcd_revision(a) : 0))
+    if (there && s->seat.state == SEAT_WAITING && r->kvs[0]->lease != s->lease->id)
+        hf__etcd_seat_kept(s); /* our lease says nothing about it */
+    else if (!hf__ordered_confirmed(&s->seat, rc, there,
+                                    rc == 0 ? (uint64_t)hf__etcd_revision(a) : 0))
         hf__etcd_seat_missed(s);
 }
 
