@@ -120,7 +120,7 @@ struct etcd_lease {
     bool dead;
     int64_t alive_at; /* sending of the last answered keep-alive */
     unsigned seats, idle;
-    bool missed; /* a key of a seat on it */
+    bool awaited; /* by a seat: its key is missing, or is to go there */
 };
 
 /* NULL: HF_ENOTSUP, too many, or HF_ENOMEM */
@@ -191,7 +191,8 @@ struct etcd_seat {
     struct etcd_lease *lease; /* NULL: not known */
     struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
     struct list to_create;    /* etcd_line.to_create */
-    bool to_amend;            /* when the lease is there */
+    int64_t moves_at;         /* that one must have been renewed since; see amend.c */
+    bool to_amend;            /* when the lease is there, and was renewed */
     bool marked;
     bool tries;      /* its create is to make nothing if it does not hold */
     bool lists;      /* its create also reads the line */

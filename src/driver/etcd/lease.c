@@ -195,7 +195,8 @@ static void granted(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         l->proved = true; /* no connection before this one knows it */
         l->alive_at = q->call.sent_at;
         ev_alive(l->life, q->call.sent_at, r->ttl * 1000);
-        if (!timer_armed(&e->pulse))
+        if (!timer_armed(&e->pulse) ||
+            e->pulse.node.key > etcd_now(e) + renewals_us(l->ttl_s * 1000, 1))
             hf__etcd_pulse_later(e);
     }
     hf__etcd_lease_made(l, rc, &err);
@@ -287,7 +288,7 @@ static void alive(struct etcd_conn *c, struct etcd_call *q, const struct etcd_an
     }
     l->alive_at = q->call.sent_at;
     ev_alive(l->life, q->call.sent_at, r->ttl * 1000);
-    if (l->missed)
+    if (l->awaited)
         hf__etcd_lease_lives(l);
 }
 

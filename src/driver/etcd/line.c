@@ -423,7 +423,7 @@ void hf__etcd_seat_missed(struct etcd_seat *s)
         hf__ordered_list(s->seat.line);
         return;
     }
-    s->lease->missed = true;
+    s->lease->awaited = true;
     hf__etcd_lease_check(s->lease);
 }
 
@@ -444,20 +444,6 @@ static void each_seat(struct etcd_lease *l,
         }
         unpin(line);
     }
-}
-
-static void lives(struct etcd_seat *s, int rc, const hf_error *err)
-{
-    (void)rc;
-    (void)err;
-    if (s->gone_at != 0)
-        hf__ordered_list(s->seat.line);
-}
-
-void hf__etcd_lease_lives(struct etcd_lease *l)
-{
-    l->missed = false;
-    each_seat(l, lives, 0, NULL);
 }
 
 /* What waits for it is refused. */
@@ -483,6 +469,19 @@ static void made(struct etcd_seat *s, int rc, const hf_error *err)
     s->to_amend = false;
     if (amends && s->seat.state == SEAT_HELD)
         hf__etcd_amend_now(s);
+}
+
+static void lives(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    if (s->gone_at != 0)
+        hf__ordered_list(s->seat.line);
+    made(s, rc, err);
+}
+
+void hf__etcd_lease_lives(struct etcd_lease *l)
+{
+    l->awaited = false;
+    each_seat(l, lives, 0, NULL);
 }
 
 /* Creates in a pass of their own: seats that leave meanwhile go with it. */
@@ -513,7 +512,9 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
     if (s->lease->dead && seat->state == SEAT_HELD && seat->t->life != s->lease->life)
         ev_dead(seat->t->life);
     seat->line->stale = true;
-    if (s->to_amend || !list_empty(&s->to_create))
+    if (s->to_amend && !s->lease->dead)
+        made(s, rc, err); /* another one for it to go to */
+    else if (s->to_amend || !list_empty(&s->to_create))
         not_made(s, rc, err);
     else if (s->lease->dead)
         hf__ordered_step(seat, SEAT_SESSION_OVER, 0, NULL);
