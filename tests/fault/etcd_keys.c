@@ -238,6 +238,49 @@ static void database_full(void)
     done();
 }
 
+/* Joins come when their callers have given up and the client is long on another connection,
+ * of which no proof could be written (lease.c): the lease is alive, so such tickets would
+ * stand in line for ever. Not each of them is carried out: their connection ends, too. */
+static void create_late_and_full(void)
+{
+    enum { JOINS = 30 };
+    struct pend *p[JOINS];
+    hf_client *c, *past;
+    hf_lease *other;
+    hf_lease *none = NULL;
+
+    lease_s = 60;
+    setenv("ETCD_QUOTA_BACKEND_BYTES", "1000000", 1);
+    use_members(1, "&connect_timeout=1s");
+    c = prompted();
+    past = opened_past();
+    other = taken(c, "other", NULL); /* the lease is used, and renewed */
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP);
+    for (int i = 0; i < JOINS; i++) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "n%d", i);
+        p[i] = begun(c, name, 500, NULL);
+    }
+    fill_up();
+    for (int i = 0; i < JOINS; i++)
+        CHECK(pend_end(p[i], &none) < 0);
+    proxy_freeze(fronts[0], PROXY_FUTURE, 0);
+    AWAIT(rig.face->acquire(c, "m", LIMIT_MS, NULL, &none, E()) == HF_EFULL);
+    STAYS(hf_lease_check(other) == 0, 1500); /* it leaves */
+    ctl("del --prefix fill");
+    ctl("defrag");
+    ctl("alarm disarm");
+    STAYS(hf_lease_check(other) == 0, 1500);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0); /* now it comes */
+    STAYS(!strstr(ctl("get --prefix --keys-only fault/n"), "fault/n"), 500);
+    CHECK_RC(hf_lease_check(other), 0);
+    given(other);
+    closed(c);
+    closed(past);
+    done();
+}
+
 /* ---- leases ---------------------------------------------------------------------- */
 
 static void ninth_lease(void)
@@ -430,6 +473,7 @@ const struct test_case etcd_keys_cases[] = {
     { "compacted", compacted, ON_BLOCKING, 0, 0 },
     { "set-back", set_back, ON_BLOCKING, 0, 0 },
     { "database-full", database_full, ON_BLOCKING, 0, 0 },
+    { "create-late-and-full", create_late_and_full, ON_BLOCKING, 0, CASE_LONG },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },
     { "token-expired", token_expired, ON_BLOCKING, 0, 0 },

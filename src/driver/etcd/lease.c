@@ -19,7 +19,8 @@
  * States of a lease: not granted (id 0) -> granted, proved -> (connection lost) not proved
  * -> proved ... -> dead. Creates wait for a lease that is not proved. If a
  * proof is refused, because the database is full or rights were taken, the connection comes
- * up all the same: what is held is renewed, and creates ask for a proof again. */
+ * up all the same: what is held is renewed, and creates ask for a proof again, and so do
+ * leaves of tickets that are not found, which are not settled before there is one. */
 #include "driver/etcd/etcd.h"
 
 #include <stdlib.h>
