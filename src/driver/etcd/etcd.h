@@ -198,7 +198,7 @@ struct etcd_seat {
     bool lists;      /* its create also reads the line */
     int64_t mod;     /* the revision of its value, as last heard of */
     int64_t since;   /* ms since 1970 */
-    int64_t gone_at; /* its key was missed then; 0: never */
+    int64_t gone_at; /* its key was missed then for the first time; 0: never */
 };
 
 extern const struct ordered_ops hf__etcd_ordered;

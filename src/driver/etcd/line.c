@@ -418,7 +418,9 @@ void hf__etcd_seat_missed(struct etcd_seat *s)
 
     s->seat.line->stale = true;
     hf__etcd_line_list_due(etcd_line(s->seat.line));
-    s->gone_at = etcd_now(e);
+    if (s->gone_at ==
+        0) /* what is sent from now on is enough, however often it is missed */
+        s->gone_at = etcd_now(e);
     if (!s->lease || s->lease->dead) {
         hf__ordered_list(s->seat.line);
         return;
