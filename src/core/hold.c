@@ -597,7 +597,9 @@ void ev_amended(struct ticket *t, int rc)
     bool again = h->amend == AMEND_AGAIN;
 
     if (h->amend == AMEND_NONE)
-        return;                                                       /* told twice */
+        return; /* told twice */
+    if (t->life)
+        hf__life_plan(t->life); /* it may be another one now, with nobody else on it */
     h->amend = rc == HF_EUNKNOWN && !again ? AMEND_SENT : AMEND_NONE; /* UP repeats it */
     if (again && h->state == TICKET_HELD)
         hf__hold_amend(h); /* the answer is not about what was asked for since */

@@ -62,6 +62,57 @@ static void waiter_key_deleted(void)
     done();
 }
 
+/* It is told by the event alone, and has no other ticket in that line. */
+static void holder_kept(void)
+{
+    hf_client *c, *past;
+    hf_lease *l;
+
+    use_members(1, "");
+    c = prompted();
+    past = opened_past();
+    l = taken(c, "n", NULL);
+    STAYS(hf_lease_check(l) == 0, 300); /* its key is watched now */
+    CHECK_RC(hf_keep_orphan(past, "n", hf_lease_ticket(l), LIMIT_MS, E()), 0);
+    AWAIT(hf_lease_check(l) == HF_ELOST);
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    CHECK(line_is(past, "n", 1, 0));
+    given(taken(c, "m", NULL));
+    closed(c);
+    closed(past);
+    done();
+}
+
+/* One that waits is made a kept one when it holds already and has not heard of that. Its
+ * key hangs on a lease of its own then, which nobody renews: it is never held by it. */
+static void waiter_kept(void)
+{
+    struct two t;
+    struct pend *waits;
+    struct seen s;
+
+    use_members(1, "&connect_timeout=30s");
+    t.a = opened_past();
+    t.b = prompted();
+    t.held = taken(t.a, "n", NULL);
+    waits = begun(t.b, "n", 4 * LIMIT_MS, HF_REQUEST(.ttl_ms = 60000));
+    AWAIT(line_is(t.a, "n", 1, 1));
+    STAYS(!pend_done(waits), 300);
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_UP); /* what it asks is not answered */
+    given(t.held);
+    AWAIT(see(t.a, "n", 0, &s) && s.position == 0);
+    CHECK_RC(hf_keep_orphan(t.a, "n", s.id, TTL_MS, E()), 0);
+    STAYS(!pend_done(waits), 300);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0);
+    t.held = pend_granted(waits);
+    CHECK(hf_lease_fence(t.held) > s.fence);
+    STAYS(hf_lease_check(t.held) == 0, TTL_MS * 3 / 2);
+    given(t.held);
+    closed(t.a);
+    closed(t.b);
+    done();
+}
+
 static void holder_lease_revoked(void)
 {
     struct two t;
@@ -184,6 +235,49 @@ static void database_full(void)
     AWAIT(tried(t.a, "m", NULL) == 0);
     closed(t.a);
     closed(t.b);
+    done();
+}
+
+/* Joins come when their callers have given up and the client is long on another connection,
+ * of which no proof could be written (lease.c): the lease is alive, so such tickets would
+ * stand in line for ever. Not each of them is carried out: their connection ends, too. */
+static void create_late_and_full(void)
+{
+    enum { JOINS = 30 };
+    struct pend *p[JOINS];
+    hf_client *c, *past;
+    hf_lease *other;
+    hf_lease *none = NULL;
+
+    lease_s = 60;
+    setenv("ETCD_QUOTA_BACKEND_BYTES", "1000000", 1);
+    use_members(1, "&connect_timeout=1s");
+    c = prompted();
+    past = opened_past();
+    other = taken(c, "other", NULL); /* the lease is used, and renewed */
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP);
+    for (int i = 0; i < JOINS; i++) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "n%d", i);
+        p[i] = begun(c, name, 500, NULL);
+    }
+    fill_up();
+    for (int i = 0; i < JOINS; i++)
+        CHECK(pend_end(p[i], &none) < 0);
+    proxy_freeze(fronts[0], PROXY_FUTURE, 0);
+    AWAIT(rig.face->acquire(c, "m", LIMIT_MS, NULL, &none, E()) == HF_EFULL);
+    STAYS(hf_lease_check(other) == 0, 1500); /* it leaves */
+    ctl("del --prefix fill");
+    ctl("defrag");
+    ctl("alarm disarm");
+    STAYS(hf_lease_check(other) == 0, 1500);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0); /* now it comes */
+    STAYS(!strstr(ctl("get --prefix --keys-only fault/n"), "fault/n"), 500);
+    CHECK_RC(hf_lease_check(other), 0);
+    given(other);
+    closed(c);
+    closed(past);
     done();
 }
 
@@ -371,12 +465,15 @@ const struct test_case etcd_keys_cases[] = {
     { "holder-key-deleted", holder_key_deleted, ON_BLOCKING, 0, 0 },
     { "holder-told-by-event", holder_told_by_event, ON_BLOCKING, 0, 0 },
     { "waiter-key-deleted", waiter_key_deleted, ON_BLOCKING, 0, 0 },
+    { "holder-kept", holder_kept, ON_BLOCKING, 0, 0 },
+    { "waiter-kept", waiter_kept, ON_BLOCKING, 0, 0 },
     { "holder-lease-revoked", holder_lease_revoked, ON_BLOCKING, 0, 0 },
     { "waiter-lease-revoked", waiter_lease_revoked, ON_BLOCKING, 0, 0 },
     { "middle-cancels", middle_cancels, ON_BLOCKING, 0, 0 },
     { "compacted", compacted, ON_BLOCKING, 0, 0 },
     { "set-back", set_back, ON_BLOCKING, 0, 0 },
     { "database-full", database_full, ON_BLOCKING, 0, 0 },
+    { "create-late-and-full", create_late_and_full, ON_BLOCKING, 0, CASE_LONG },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },
     { "token-expired", token_expired, ON_BLOCKING, 0, 0 },

@@ -4,6 +4,7 @@
 #include "broken.h"
 #include "etcd_fault.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,6 +136,63 @@ static void list_put_off(void)
     done();
 }
 
+/* A hold goes to a shorter ttl, and the connection is lost before that is answered. Another
+ * hold has such a lease already, and it was renewed a while ago: the hold must not rely on
+ * all of its ttl. */
+enum { SHORT_S = 9, LONG_MS = 60000 };
+
+static void *shortened(void *lease)
+{
+    CHECK_RC(rig.face->renew(lease, SHORT_S * 1000, E()), HF_EUNKNOWN);
+    return NULL;
+}
+
+static void moved_and_cut(void)
+{
+    struct two t;
+    pthread_t thread;
+    hf_lease *other;
+
+    lease_s = SHORT_S;
+    use_members(1, "&connect_timeout=1s");
+    t.a = prompted();
+    t.b = opened_past();
+    t.held = taken(t.a, "n", HF_REQUEST(.ttl_ms = LONG_MS));
+    t.waits = begun(t.b, "n", 2 * LONG_MS, NULL);
+    AWAIT(line_is(t.b, "n", 1, 1));
+    other = taken(t.a, "other", NULL);
+    STAYS(hf_lease_check(other) == 0, SHORT_S * 1000 / 3 - 700); /* not renewed yet */
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_DOWN);
+    CHECK_NUM(pthread_create(&thread, NULL, shortened, t.held), ==, 0);
+    STAYS(hf_lease_check(other) == 0, 200);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_UP | PROXY_DOWN);
+    CHECK_NUM(pthread_join(thread, NULL), ==, 0);
+    AWAIT((two_are_right(&t), hf_lease_check(t.held) == HF_ELOST));
+    CHECK_RC(hf_lease_check(other), HF_ELOST);
+    proxy_drop(fronts[0]);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, 0);
+    CHECK_RC(rig.face->release(other, E()), HF_ELOST);
+    two_lost(&t);
+    done();
+}
+
+/* A hold that has gone to a shorter ttl is renewed in time. */
+static void moved_and_renewed(void)
+{
+    struct two t;
+
+    use_members(1, "");
+    t.a = prompted();
+    t.b = opened_past();
+    t.held = taken(t.a, "n", HF_REQUEST(.ttl_ms = LONG_MS));
+    t.waits = begun(t.b, "n", LONG_MS, NULL);
+    AWAIT(line_is(t.b, "n", 1, 1));
+    CHECK_RC(rig.face->renew(t.held, TTL_MS, E()), 0);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), TTL_MS * 3 / 2);
+    two_go_on(&t);
+    done();
+}
+
 static void silence_beyond_ttl(void)
 {
     struct two t;
@@ -238,6 +296,8 @@ const struct test_case etcd_net_cases[] = {
     { "create-unanswered", create_unanswered, ON_BLOCKING, 0, 0 },
     { "create-late", create_late, ON_BLOCKING, 0, CASE_LONG },
     { "list-put-off", list_put_off, ON_BLOCKING, 0, 0 },
+    { "moved-and-cut", moved_and_cut, ON_BLOCKING, 0, CASE_LONG },
+    { "moved-and-renewed", moved_and_renewed, ON_BLOCKING, 0, 0 },
     { "silence-beyond-ttl", silence_beyond_ttl, ON_BLOCKING, 0, 0 },
     { "silence-within-ttl", silence_within_ttl, ON_BLOCKING, 0, 0 },
     { "process-stopped", process_stopped, ON_BLOCKING, 0, 0 },

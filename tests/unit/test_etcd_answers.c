@@ -1,4 +1,4 @@
-/* test_etcd_answers.c: what the driver concludes from an answer that is no success:
+/* test_etcd_answers.c: what the driver concludes from answers. From one that is no success:
  * refused, so nothing was done and nothing will be, and the connection stays; or nobody
  * knows (G7), and the connection is given up: then the ticket is looked for on another one.
  * The texts are those of etcd 3.4 to 3.6 (rpctypes/error.go); some of these answers no test
@@ -101,11 +101,69 @@ static void no_answer_leaves_it_open(void **state)
     free(e);
 }
 
+static struct etcd_lease *granted(struct etcd *e)
+{
+    struct etcd_lease *l = calloc(1, sizeof *l);
+
+    assert_non_null(l);
+    l->life = hf__life_new(&e->store, LIFE_WIDE, 10000);
+    assert_non_null(l->life);
+    l->of = e;
+    l->id = 7;
+    l->life->sent_at = clk.now;
+    list_push(&e->leases, &l->node);
+    return l;
+}
+
+/* Keep-alives go to the leader, and take longer than a list of our own member. A waiter
+ * whose key is missing in each list until the first keep-alive has been answered must not
+ * ask for a later one in each of them: it would be answered as late as the next. */
+static void a_key_is_missed_from_the_first_time_on(void **state)
+{
+    struct list dirty;
+    struct etcd *e = connected(&dirty);
+    struct etcd_line *line = calloc(1, sizeof *line + 4);
+    struct etcd_seat s = { .seat.state = SEAT_WAITING, .seat.fence = 5 };
+    struct link_call *call;
+    int64_t first;
+
+    (void)state;
+    assert_non_null(line);
+    e->conn.link.state = LINK_CLOSED; /* nothing is sent */
+    e->store.env = &clk.env;
+    hf__ordered_init(&e->ordered, &hf__etcd_ordered, &e->store);
+    hf__ordered_line_init(&e->ordered, &line->line);
+    list_init(&line->watches);
+    list_init(&line->to_create);
+    s.seat.of = &e->ordered;
+    s.seat.line = &line->line;
+    s.seat.name = (char[]){ "7.x" };
+    s.lease = granted(e);
+    list_push(&line->line.seats, &s.seat.in_line);
+    hf__etcd_seat_missed(&s);
+    first = clk.now;
+    clk.now += 6000;
+    hf__etcd_line_listed(line, &(Hf__Etcd__RangeResponse)HF__ETCD__RANGE_RESPONSE__INIT, 9,
+                         false);
+    assert_int_equal(s.seat.state, SEAT_WAITING);
+    assert_true(s.gone_at <= first); /* a keep-alive that was sent then is enough */
+    while ((call = hf__link_take(&e->conn.link)) != NULL)
+        hf__etcd_call_free(container_of(call, struct etcd_call, call));
+    list_remove(&s.seat.in_line);
+    list_remove(&s.lease->node);
+    free(s.lease->life);
+    free(s.lease);
+    free(line);
+    hf__etcd_conn_done(&e->conn);
+    free(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_refusals_or_leave_it_open),
         cmocka_unit_test(no_answer_leaves_it_open),
+        cmocka_unit_test(a_key_is_missed_from_the_first_time_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

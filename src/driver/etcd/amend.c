@@ -5,7 +5,12 @@
  * Written under the revision of the value that we know, so that the mark of `break` is
  * never overwritten, and a put that a lost connection has left under way does nothing once
  * another has been done: if the revision is another, the value is read, and it is written
- * again. */
+ * again.
+ *
+ * Another lease: from its call on the core counts the new ttl, because the answer may be
+ * lost when the key hangs on that lease already. A lease that was there before may have
+ * been renewed long ago. So it is renewed first (G1), by a keep-alive that is sent after
+ * the call; a lease that is granted for it needs none. */
 #include "driver/etcd/etcd.h"
 
 static void drop_move(struct etcd_seat *s)
@@ -21,6 +26,7 @@ static void is_amended(struct etcd_seat *s, int64_t revision)
     struct ordered_line *line = s->seat.line;
 
     s->mod = revision;
+    line->pins++;
     if (s->moves) {
         s->lease->seats--;
         s->lease = s->moves;
@@ -30,8 +36,15 @@ static void is_amended(struct etcd_seat *s, int64_t revision)
     }
     if (s->seat.entry && t->weight < s->seat.entry->form.weight)
         s->seat.entry->form.weight = t->weight;
-    ev_amended(t, 0);
+    if (s->lease->dead) { /* it has ended meanwhile, and the key with it */
+        line->stale = true;
+        ev_dead(t->life);
+        hf__ordered_step(&s->seat, SEAT_SESSION_OVER, 0, NULL);
+    } else {
+        ev_amended(t, 0);
+    }
     hf__ordered_decide(line, false); /* those behind it in this client */
+    hf__ordered_line_unpin(line);
 }
 
 static void answer_amend(struct etcd_conn *c, struct etcd_call *q,
@@ -65,15 +78,40 @@ static void answer_amend(struct etcd_conn *c, struct etcd_call *q,
     }
 }
 
+/* The lease that it goes to is there, and was renewed since. If not, another try comes with
+ * the answer. */
+static bool may_move(struct etcd_seat *s)
+{
+    struct etcd_lease *l = s->moves;
+
+    s->to_amend = true;
+    if (!hf__etcd_lease_ready(l))
+        return false;
+    if (l->alive_at < s->moves_at) {
+        l->awaited = true;
+        hf__etcd_lease_check(l);
+        return false;
+    }
+    s->to_amend = false;
+    return true;
+}
+
 void hf__etcd_amend_now(struct etcd_seat *s)
 {
     struct etcd *e = etcd_in(s->seat.of);
     const struct etcd_lease *l = s->moves ? s->moves : s->lease;
-    struct etcd_call *q = hf__etcd_seat_call(s, answer_amend);
+    struct etcd_call *q;
     char value[RECORD_MAX];
     struct etcd_txn txn;
     struct etcd_key key;
 
+    if (s->moves && s->moves->dead) {
+        hf__etcd_amend(&e->store, s->seat.t); /* by another one */
+        return;
+    }
+    if (s->moves && !may_move(s))
+        return;
+    q = hf__etcd_seat_call(s, answer_amend);
     if (!q)
         return;
     hf__etcd_seat_key(s, &key);
@@ -102,10 +140,7 @@ void hf__etcd_amend(struct store *store, struct ticket *t)
             return;
         }
         s->moves->seats++;
-        if (!hf__etcd_lease_ready(s->moves)) {
-            s->to_amend = true;
-            return;
-        }
+        s->moves_at = etcd_now(etcd_of(store));
     }
     hf__etcd_amend_now(s);
 }

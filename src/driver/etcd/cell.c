@@ -177,9 +177,10 @@ static void read_it(void *with)
         return;
     }
     q = ask(j, was_read);
+    if (!q)
+        return; /* it has ended */
     hf__etcd_range(&r, &j->key, NULL);
-    if (q)
-        hf__etcd_send(&j->e->conn, q, ETCD_RANGE, &r);
+    hf__etcd_send(&j->e->conn, q, ETCD_RANGE, &r);
 }
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)

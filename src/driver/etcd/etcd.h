@@ -120,7 +120,7 @@ struct etcd_lease {
     bool dead;
     int64_t alive_at; /* sending of the last answered keep-alive */
     unsigned seats, idle;
-    bool missed; /* a key of a seat on it */
+    bool awaited; /* by a seat: its key is missing, or is to go there */
 };
 
 /* NULL: HF_ENOTSUP, too many, or HF_ENOMEM */
@@ -191,13 +191,14 @@ struct etcd_seat {
     struct etcd_lease *lease; /* NULL: not known */
     struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
     struct list to_create;    /* etcd_line.to_create */
-    bool to_amend;            /* when the lease is there */
+    int64_t moves_at;         /* that one must have been renewed since; see amend.c */
+    bool to_amend;            /* when the lease is there, and was renewed */
     bool marked;
     bool tries;      /* its create is to make nothing if it does not hold */
     bool lists;      /* its create also reads the line */
     int64_t mod;     /* the revision of its value, as last heard of */
     int64_t since;   /* ms since 1970 */
-    int64_t gone_at; /* its key was missed then; 0: never */
+    int64_t gone_at; /* its key was missed then for the first time; 0: never */
 };
 
 extern const struct ordered_ops hf__etcd_ordered;
@@ -220,6 +221,7 @@ void hf__etcd_line_refused(struct etcd_watch *);
 void hf__etcd_lines_down(struct etcd *);
 void hf__etcd_lines_over(struct etcd *, struct etcd_lease *);
 void hf__etcd_seat_missed(struct etcd_seat *); /* by a read, or an event */
+void hf__etcd_seat_kept(struct etcd_seat *);   /* hangs on a lease that is not ours */
 /* The lease has been granted or proved (0), or has not; or it lives on. */
 void hf__etcd_lease_made(struct etcd_lease *, int rc, const hf_error *);
 void hf__etcd_lease_lives(struct etcd_lease *);

@@ -19,7 +19,8 @@
  * States of a lease: not granted (id 0) -> granted, proved -> (connection lost) not proved
  * -> proved ... -> dead. Creates wait for a lease that is not proved. If a
  * proof is refused, because the database is full or rights were taken, the connection comes
- * up all the same: what is held is renewed, and creates ask for a proof again. */
+ * up all the same: what is held is renewed, and creates ask for a proof again, and so do
+ * leaves of tickets that are not found, which are not settled before there is one. */
 #include "driver/etcd/etcd.h"
 
 #include <stdlib.h>
@@ -195,7 +196,8 @@ static void granted(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         l->proved = true; /* no connection before this one knows it */
         l->alive_at = q->call.sent_at;
         ev_alive(l->life, q->call.sent_at, r->ttl * 1000);
-        if (!timer_armed(&e->pulse))
+        if (!timer_armed(&e->pulse) ||
+            e->pulse.node.key > etcd_now(e) + renewals_us(l->ttl_s * 1000, 1))
             hf__etcd_pulse_later(e);
     }
     hf__etcd_lease_made(l, rc, &err);
@@ -287,7 +289,7 @@ static void alive(struct etcd_conn *c, struct etcd_call *q, const struct etcd_an
     }
     l->alive_at = q->call.sent_at;
     ev_alive(l->life, q->call.sent_at, r->ttl * 1000);
-    if (l->missed)
+    if (l->awaited)
         hf__etcd_lease_lives(l);
 }
 

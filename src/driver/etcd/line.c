@@ -262,6 +262,20 @@ void hf__etcd_line_list(struct ordered_line *l, bool watch)
 
 /* ---- one ticket -------------------------------------------------------------------- */
 
+/* Made a kept one, by who took its owner for dead: nobody's, and it stays. */
+void hf__etcd_seat_kept(struct etcd_seat *s)
+{
+    struct ordered_seat *seat = &s->seat;
+
+    if (seat->state != SEAT_CREATED && seat->state != SEAT_WAITING &&
+        seat->state != SEAT_HELD)
+        return;
+    if (seat->entry)
+        seat->entry->seat = NULL;
+    seat->entry = NULL;
+    hf__ordered_step(seat, SEAT_GONE, HF_ELOST, NULL);
+}
+
 /* What it is now, by a read or an event. */
 static void is_there(struct etcd_line *line, struct ordered_entry *entry,
                      const Hf__Etcd__KeyValue *kv)
@@ -272,19 +286,17 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
     bool broken = false;
 
     hf__record_read(&rec, kv->value.data, kv->value.len);
+    line->line.pins++;       /* that may have been its last seat */
     if (rec.weight < weight) /* it only becomes less */
         weight = rec.weight;
     if (s && kv->mod_revision >= s->mod) {
         s->mod = kv->mod_revision;
         broken = s->marked = s->marked || rec.broken;
-        if (rec.kept_ms > 0 && s->seat.state == SEAT_HELD) {
-            /* made a kept one, by who took its owner for dead: nobody's, and it stays */
-            entry->seat = NULL;
-            s->seat.entry = NULL;
-            hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
-        }
+        if (rec.kept_ms > 0)
+            hf__etcd_seat_kept(s);
     }
     hf__ordered_seen(&line->line, entry, broken ? SEEN_MARKED : SEEN_THERE, weight);
+    unpin(line);
 }
 
 /* A holder is told at once: the next one may hold by now. */
@@ -406,12 +418,14 @@ void hf__etcd_seat_missed(struct etcd_seat *s)
 
     s->seat.line->stale = true;
     hf__etcd_line_list_due(etcd_line(s->seat.line));
-    s->gone_at = etcd_now(e);
+    if (s->gone_at ==
+        0) /* what is sent from now on is enough, however often it is missed */
+        s->gone_at = etcd_now(e);
     if (!s->lease || s->lease->dead) {
         hf__ordered_list(s->seat.line);
         return;
     }
-    s->lease->missed = true;
+    s->lease->awaited = true;
     hf__etcd_lease_check(s->lease);
 }
 
@@ -432,20 +446,6 @@ static void each_seat(struct etcd_lease *l,
         }
         unpin(line);
     }
-}
-
-static void lives(struct etcd_seat *s, int rc, const hf_error *err)
-{
-    (void)rc;
-    (void)err;
-    if (s->gone_at != 0)
-        hf__ordered_list(s->seat.line);
-}
-
-void hf__etcd_lease_lives(struct etcd_lease *l)
-{
-    l->missed = false;
-    each_seat(l, lives, 0, NULL);
 }
 
 /* What waits for it is refused. */
@@ -471,6 +471,19 @@ static void made(struct etcd_seat *s, int rc, const hf_error *err)
     s->to_amend = false;
     if (amends && s->seat.state == SEAT_HELD)
         hf__etcd_amend_now(s);
+}
+
+static void lives(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    if (s->gone_at != 0)
+        hf__ordered_list(s->seat.line);
+    made(s, rc, err);
+}
+
+void hf__etcd_lease_lives(struct etcd_lease *l)
+{
+    l->awaited = false;
+    each_seat(l, lives, 0, NULL);
 }
 
 /* Creates in a pass of their own: seats that leave meanwhile go with it. */
@@ -501,7 +514,9 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
     if (s->lease->dead && seat->state == SEAT_HELD && seat->t->life != s->lease->life)
         ev_dead(seat->t->life);
     seat->line->stale = true;
-    if (s->to_amend || !list_empty(&s->to_create))
+    if (s->to_amend && !s->lease->dead)
+        made(s, rc, err); /* another one for it to go to */
+    else if (s->to_amend || !list_empty(&s->to_create))
         not_made(s, rc, err);
     else if (s->lease->dead)
         hf__ordered_step(seat, SEAT_SESSION_OVER, 0, NULL);

@@ -17,8 +17,9 @@
  * line go one after the other: who joins first stands first (FIFO also within a client).
  *
  * The key of a ticket is known before it is made, and its token is in it: a create that was
- * not answered is looked for by its key. If it is not there it never will be (lease.c), and
- * is made. */
+ * not answered is looked for by its key. If it is not there, and its lease is proved, it
+ * never will be (lease.c), and is made. If the lease is not, it waits for the proof with
+ * that; and of one that leaves it is not known then. */
 #include "driver/etcd/etcd.h"
 
 #include <stdlib.h>
@@ -185,18 +186,20 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
     const Hf__Etcd__RangeResponse *key, *list;
     struct ordered_line *line;
     hf_error err;
+    bool lists;
     int rc;
     struct etcd_seat *s = hf__etcd_seat_answered(c, q, a, &rc, &err);
 
     if (!s)
         return;
     line = s->seat.line;
+    lists = s->lists;
     line->pins++;
     etcd_line(line)->creating = false;
     key = r && !r->succeeded ? hf__etcd_range_at(r, 0) : NULL;
-    list = r && s->lists ? hf__etcd_range_at(r, 1) : NULL;
+    list = r && lists ? hf__etcd_range_at(r, 1) : NULL;
     if (rc < 0 || !(r->succeeded || (key && key->n_kvs == 1))) {
-        if (s->lists)
+        if (lists)
             hf__ordered_unlisted(line);
         if (hf__etcd_no_lease(a))
             hf__etcd_lease_over(s->lease, false);
@@ -214,7 +217,7 @@ static void answer_create(struct etcd_conn *c, struct etcd_call *q,
                     s->seat.t->weight);
         if (list)
             hf__etcd_line_listed(etcd_line(line), list, hf__etcd_revision(a), false);
-        else if (s->lists)
+        else if (lists)
             hf__ordered_unlisted(line);
     }
     hf__etcd_create_next(etcd_line(line));
@@ -314,6 +317,9 @@ static void answer_find(struct etcd_conn *c, struct etcd_call *q,
     kv = rc == 0 && r->n_kvs == 1 ? r->kvs[0] : NULL;
     if (rc < 0) {
         hf__ordered_step(&s->seat, SEAT_NOT_FOUND, rc, &err);
+    } else if (!kv && s->seat.state == SEAT_SEEKING && s->lease && !s->lease->dead &&
+               s->lease->id != 0 && !hf__etcd_lease_ready(s->lease)) {
+        hf__ordered_step(&s->seat, SEAT_NOT_FOUND, HF_EUNKNOWN, NULL);
     } else if (!kv) {
         hf__ordered_step(&s->seat, SEAT_FOUND_NONE, 0, NULL);
     } else if (s->seat.state == SEAT_FINDING && s->lease && kv->lease != s->lease->id) {
@@ -343,8 +349,10 @@ static void answer_confirm(struct etcd_conn *c, struct etcd_call *q,
         return;
     there =
         rc == 0 && r->n_kvs == 1 && r->kvs[0]->create_revision == (int64_t)s->seat.fence;
-    if (!hf__ordered_confirmed(&s->seat, rc, there,
-                               rc == 0 ? (uint64_t)hf__etcd_revision(a) : 0))
+    if (there && s->seat.state == SEAT_WAITING && r->kvs[0]->lease != s->lease->id)
+        hf__etcd_seat_kept(s); /* our lease says nothing about it */
+    else if (!hf__ordered_confirmed(&s->seat, rc, there,
+                                    rc == 0 ? (uint64_t)hf__etcd_revision(a) : 0))
         hf__etcd_seat_missed(s);
 }
 
