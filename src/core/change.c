@@ -71,7 +71,7 @@ struct ttl_move {
     int64_t began_at;   /* the last request for it */
     int64_t old_ttl_ms; /* what to go back to if it is refused */
     int64_t old_end_at;
-    bool again; /* asked for more than once: a refusal says nothing about the first */
+    unsigned sent; /* how often: a refusal says nothing about those before it */
 };
 
 static int move_to_ttl(struct hf_op *op, struct hold *h, int64_t ttl_ms)
@@ -81,9 +81,7 @@ static int move_to_ttl(struct hf_op *op, struct hold *h, int64_t ttl_ms)
 
     if (!m)
         return hf__fail(op->err, HF_ENOMEM, 0, NULL, "no memory for another ttl");
-    if (h->move)
-        m->again = true;
-    else
+    if (!h->move)
         *m = (struct ttl_move){ .old_ttl_ms = h->t.ttl_ms, .old_end_at = h->ends_at };
     m->began_at = now;
     h->move = m;
@@ -94,6 +92,12 @@ static int move_to_ttl(struct hf_op *op, struct hold *h, int64_t ttl_ms)
     op->kind = OP_AMEND;
     hf__hold_amend(h);
     return 0;
+}
+
+void hf__ttl_sent(struct hold *h)
+{
+    if (h->state == TICKET_HELD && h->move)
+        h->move->sent++;
 }
 
 void hf__ttl_amended(struct hold *h, int rc)
@@ -107,7 +111,7 @@ void hf__ttl_amended(struct hold *h, int rc)
         hf__hold_count_anew(h, m->began_at);
     } else {
         h->t.ttl_ms = m->old_ttl_ms;
-        if (!m->again)
+        if (m->sent <= 1)
             hf__hold_end_at(h, m->old_end_at);
     }
     free(m);

@@ -163,7 +163,8 @@ void hf__hold_grade(struct hold *, uint32_t grade);
 void hf__hold_run(struct hold *); /* calls one verb that is queued */
 /* NULL: nobody waits for it to be out */
 void hf__hold_leaver(struct hold *, struct hf_op *);
-void hf__ttl_amended(struct hold *, int rc); /* of hold->move, if there is one */
+void hf__ttl_sent(struct hold *);            /* of hold->move, if there is one */
+void hf__ttl_amended(struct hold *, int rc); /* the same */
 void hf__hold_amend(struct hold *);          /* tell the store note, owner, weight */
 /* HELD with HF_NO_RENEW, and its owner does not renew it just now. */
 bool hf__hold_by_hand(const struct hold *);

@@ -474,6 +474,7 @@ void hf__hold_run(struct hold *h)
     } else if (h->todo & HOLD_AMEND) {
         h->todo &= ~(unsigned)HOLD_AMEND;
         h->amend = AMEND_SENT;
+        hf__ttl_sent(h);
         s->driver->amend(s, &h->t);
     }
 }

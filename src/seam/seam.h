@@ -294,8 +294,10 @@ struct hf_driver {
     void (*close)(struct store *); /* frees all, waits for nothing; no event follows */
     void (*join)(struct store *, struct ticket *);
     void (*leave)(struct store *, struct ticket *);
-    void (*amend)(struct store *, struct ticket *); /* of a held ticket: note,
-                                                       owner, smaller weight */
+    /* of a held ticket: note, owner, smaller weight; another ttl on a life that others
+     * share: onto one that was begun or renewed after this call (G1: the core counts the
+     * new ttl from the call) */
+    void (*amend)(struct store *, struct ticket *);
     void (*renew)(struct store *, struct life *const *, size_t n);
     void (*look)(struct store *, struct look *);
     void (*cell)(struct store *, struct cell *);

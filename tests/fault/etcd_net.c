@@ -176,6 +176,39 @@ static void moved_and_cut(void)
     done();
 }
 
+static void *shortened_while_broken(void *lease)
+{
+    CHECK_RC(rig.face->renew(lease, SHORT_S * 1000, E()), 0);
+    return NULL;
+}
+
+/* It hears that it was broken while it goes to a shorter ttl: it is renewed no more, and
+ * must not rely on the lease that its key has left. */
+static void moved_and_broken(void)
+{
+    hf_client *c, *past;
+    pthread_t thread;
+    hf_lease *l;
+
+    use_members(1, "");
+    c = prompted();
+    past = opened_past();
+    l = taken(c, "n", HF_REQUEST(.ttl_ms = LONG_MS));
+    STAYS(hf_lease_check(l) == 0, 300); /* its key is watched now */
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_DOWN);
+    CHECK_RC(rig.face->evict(past, "n", hf_lease_ticket(l), 0, E()), 0);
+    CHECK_NUM(pthread_create(&thread, NULL, shortened_while_broken, l), ==, 0);
+    STAYS(hf_lease_check(l) == 0, 200);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0);
+    CHECK_NUM(pthread_join(thread, NULL), ==, 0);
+    AWAIT(hf_lease_state(l) == HF_AT_RISK);
+    CHECK_NUM(hf_lease_remaining_ms(l), <=, SHORT_S * 1000);
+    given(l);
+    closed(c);
+    closed(past);
+    done();
+}
+
 /* A hold that has gone to a shorter ttl is renewed in time. */
 static void moved_and_renewed(void)
 {
@@ -297,6 +330,7 @@ const struct test_case etcd_net_cases[] = {
     { "create-late", create_late, ON_BLOCKING, 0, CASE_LONG },
     { "list-put-off", list_put_off, ON_BLOCKING, 0, 0 },
     { "moved-and-cut", moved_and_cut, ON_BLOCKING, 0, CASE_LONG },
+    { "moved-and-broken", moved_and_broken, ON_BLOCKING, 0, 0 },
     { "moved-and-renewed", moved_and_renewed, ON_BLOCKING, 0, 0 },
     { "silence-beyond-ttl", silence_beyond_ttl, ON_BLOCKING, 0, 0 },
     { "silence-within-ttl", silence_within_ttl, ON_BLOCKING, 0, 0 },

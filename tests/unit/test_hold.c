@@ -285,6 +285,70 @@ static void unanswered_move_to_another_ttl_is_not_trusted(void **state)
     end(op.lease, l);
 }
 
+/* The first was sent, and a lost connection took its answer: it may have been done. */
+static void refusal_of_a_repeated_move_says_nothing_about_the_first(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 9000));
+    l = grant_on(LIFE_WIDE, 9000);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 5000), 0);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    w.amended = NULL;
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    ev_amended(w.amended, HF_EFULL);
+    assert_int_equal(renew.rc, HF_EFULL);
+    ev_alive(l, clk.now, 9000);
+    assert_true(hf_lease_remaining_ms(op.lease) <= 5000);
+    end(op.lease, l);
+}
+
+/* It was asked for while the store was down, and is refused when it is sent at last. */
+static void refusal_of_a_move_that_was_not_sent_before_counts(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l;
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 9000));
+    l = grant_on(LIFE_WIDE, 9000);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 5000), 0);
+    assert_null(w.amended);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    ev_amended(w.amended, HF_EFULL);
+    ev_alive(l, clk.now, 9000);
+    assert_true(hf_lease_remaining_ms(op.lease) > 8000);
+    end(op.lease, l);
+}
+
+/* The driver has moved it to a life that nobody was on: who would renew that? */
+static void life_that_a_hold_has_moved_to_is_renewed(void **state)
+{
+    struct hf_op op, renew;
+    struct life *l, *shorter = hf__life_new(&w.store, LIFE_WIDE, 3000);
+
+    (void)state;
+    core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.ttl_ms = 60000));
+    l = grant_on(LIFE_WIDE, 60000);
+    hf__op_init(&renew, &w.c, OP_RENEW, NULL);
+    assert_int_equal(hf__renew(&renew, op.lease->parts[0].hold, 3000), 0);
+    ev_alive(shorter, clk.now, 3000);
+    hf__hang(w.amended, shorter);
+    w.renewals = 0;
+    ev_amended(w.amended, 0);
+    core_pass(SEC + SEC / 4);
+    assert_int_equal(w.renewals, 1);
+    end(op.lease, l);
+    hf__life_free(shorter);
+}
+
 static void late_answer_to_a_move_counts(void **state)
 {
     struct hf_op op, renew;
@@ -481,6 +545,9 @@ int main(void)
         CORE_TEST(other_ttl_on_a_shared_life_is_an_amend),
         CORE_TEST(shorter_ttl_on_a_shared_life_counts_from_its_sending),
         CORE_TEST(unanswered_move_to_another_ttl_is_not_trusted),
+        CORE_TEST(refusal_of_a_repeated_move_says_nothing_about_the_first),
+        CORE_TEST(refusal_of_a_move_that_was_not_sent_before_counts),
+        CORE_TEST(life_that_a_hold_has_moved_to_is_renewed),
         CORE_TEST(late_answer_to_a_move_counts),
         CORE_TEST(walk_is_not_put_off_by_grants),
         CORE_TEST(uncertain_store_has_a_deadline_all_the_same),

@@ -20,6 +20,19 @@ static void drop_move(struct etcd_seat *s)
     s->moves = NULL;
 }
 
+/* One that `break` has marked has a life of its own, which is not renewed. Its deadline was
+ * that of the old lease: it is not later than that of the new one (G1). */
+static void move_life(struct ticket *t, struct life *l)
+{
+    if (t->life->kind == LIFE_WIDE) {
+        hf__hang(t, l);
+    } else if (l->sent_at + l->given_ms * 1000 <
+               t->life->sent_at + t->life->given_ms * 1000) {
+        t->life->sent_at = l->sent_at;
+        t->life->given_ms = l->given_ms;
+    }
+}
+
 static void is_amended(struct etcd_seat *s, int64_t revision)
 {
     struct ticket *t = s->seat.t;
@@ -31,8 +44,7 @@ static void is_amended(struct etcd_seat *s, int64_t revision)
         s->lease->seats--;
         s->lease = s->moves;
         s->moves = NULL;
-        if (t->life->kind == LIFE_WIDE) /* else it is marked, and not renewed */
-            hf__hang(t, s->lease->life);
+        move_life(t, s->lease->life);
     }
     if (s->seat.entry && t->weight < s->seat.entry->form.weight)
         s->seat.entry->form.weight = t->weight;

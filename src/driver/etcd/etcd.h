@@ -234,6 +234,7 @@ struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *, struct etcd_call *,
 void hf__etcd_seat_key(const struct etcd_seat *, struct etcd_key *);
 size_t hf__etcd_seat_value(const struct etcd_seat *, char value[RECORD_MAX], int64_t ttl_s,
                            int64_t kept_ms);
+void hf__etcd_seat_not_made(struct etcd_seat *, int rc, const hf_error *);
 void hf__etcd_create_next(struct etcd_line *);
 void hf__etcd_amend_now(struct etcd_seat *);
 void hf__etcd_join(struct store *, struct ticket *);

@@ -459,7 +459,7 @@ static void not_made(struct etcd_seat *s, int rc, const hf_error *err)
     if (list_empty(&s->to_create))
         return;
     list_remove(&s->to_create);
-    hf__ordered_step(&s->seat, SEAT_NOT_MADE, rc, err);
+    hf__etcd_seat_not_made(s, rc, err);
 }
 
 static void made(struct etcd_seat *s, int rc, const hf_error *err)

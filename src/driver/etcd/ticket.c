@@ -258,6 +258,16 @@ static void send_create(struct etcd_seat *s)
     hf__etcd_txn_send(e, &txn, q);
 }
 
+/* One that was to be made, and is not. If it leaves, and may have been sent on an older
+ * connection, it is not known what becomes of that before there is a proof (lease.c). */
+void hf__etcd_seat_not_made(struct etcd_seat *s, int rc, const hf_error *err)
+{
+    bool open = s->seat.state == SEAT_ABORTING && s->seat.name && !s->lease->proved &&
+                !s->lease->dead;
+
+    hf__ordered_step(&s->seat, open ? SEAT_LOST : SEAT_NOT_MADE, rc, err);
+}
+
 /* The first whose lease is there: that of another may take a moment. */
 void hf__etcd_create_next(struct etcd_line *line)
 {
@@ -272,7 +282,7 @@ void hf__etcd_create_next(struct etcd_line *line)
         if (s->seat.state == SEAT_CREATING)
             send_create(s);
         else /* it leaves before it was sent */
-            hf__ordered_step(&s->seat, SEAT_NOT_MADE, 0, NULL);
+            hf__etcd_seat_not_made(s, 0, NULL);
     }
     hf__etcd_line_list_due(line);
 }
