@@ -31,7 +31,8 @@
 -- holdfast.sweep, which first raises the mark of its bucket; a new line reads that mark under a lock.
 --
 -- A session keeps its plans, and a plan that was made while a table was nearly empty reads all of it. So each
--- verb is planned with enable_seqscan = off.
+-- verb is planned with enable_seqscan = off. What must read a whole table all the same seems dear then, and would
+-- be compiled, for a second or more: there jit = off, too.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL client_min_messages = warning;
 SET LOCAL statement_timeout = 0;
@@ -616,7 +617,8 @@ END $$;
 
 -- sweep: removes lines that nobody has used for ten minutes, some hundred at a time. Answers how many. Whoever
 -- is in such a line is dead, or renews without touching it: then it is looked at again in ten minutes.
-CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8 := holdfast.clock(); v_count int8 := 0;
