@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_FIRST = 256 };
+enum { ROOM_FIRST = 256, ROOM_KEPT = 4096 };
 
 static const char *const names[GRPC_STATUSES] = {
     "OK",
@@ -198,6 +198,15 @@ bool hf__grpc_next(struct grpc_in *in, struct grpc_message *ret)
     ret->len = whole - GRPC_PREFIX;
     in->at += whole;
     return true;
+}
+
+void hf__grpc_rest(struct grpc_in *in)
+{
+    if (in->at < in->len || in->room <= ROOM_KEPT)
+        return;
+    free(in->buf);
+    in->buf = NULL;
+    in->at = in->len = in->room = 0;
 }
 
 /* ---- the end --------------------------------------------------------------------- */

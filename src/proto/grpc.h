@@ -82,8 +82,10 @@ void hf__grpc_block(struct grpc_in *);
 void hf__grpc_header(struct grpc_in *, const void *name, size_t name_len, const void *value,
                      size_t value_len);
 int hf__grpc_data(struct grpc_in *, const void *, size_t); /* 0, HF_ENOMEM */
-/* True: *ret is valid until hf__grpc_data. */
+/* True: *ret is valid until hf__grpc_data or hf__grpc_rest. */
 bool hf__grpc_next(struct grpc_in *, struct grpc_message *ret);
+/* A stream that stays open gives back the memory of a large message that was taken. */
+void hf__grpc_rest(struct grpc_in *);
 /* reset: by RST_STREAM with `code`; else by END_STREAM */
 void hf__grpc_end(struct grpc_in *, bool reset, uint32_t code);
 void hf__grpc_done(struct grpc_in *); /* takes a zeroed one */

@@ -372,7 +372,7 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .unusable = unusable_,                                                             \
         .work = work,                                                                      \
         .waiters = 2000,                                                                   \
-        .view_bytes = 512,                                                                 \
+        .view_bytes = 544,                                                                 \
         .server = "HF_TEST_ETCD",                                                          \
         .newer_caps = HF_CAP_DEADLINE,                                                     \
     }

@@ -124,6 +124,13 @@ static void a_large_message_is_put_together(void **state)
     assert_true(hf__grpc_next(&in, &m));
     assert_int_equal(m.len, len);
     assert_memory_equal(m.at, bytes + GRPC_PREFIX, len);
+    hf__grpc_rest(&in);
+    assert_true(in.room <= 4096); /* of a stream that may stay open for months */
+    data("\0\0\0\0\2hi\0\0", 9);
+    message_is("hi");
+    hf__grpc_rest(&in); /* and keeps half a message */
+    data("\0\0\1x", 4);
+    message_is("x");
     free(bytes);
 }
 

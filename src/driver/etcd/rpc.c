@@ -254,6 +254,7 @@ static void take_shared(struct etcd_conn *c, enum etcd_shared which)
             hf__link_fail(&c->link, HF_EPROTO, "an answer to nothing that was asked");
         discard(body);
     }
+    hf__grpc_rest(&s->in);
     if (s->ended || s->in.bad)
         shared_ended(c, &s->in);
 }
