@@ -51,6 +51,12 @@ static void is_invalid(const char *url, int code, const char *word)
 
 /* ---- sentinels ------------------------------------------------------------------- */
 
+static void is_refused_by_sentinel(const char *url)
+{
+    is_refused_without(url, "s3cret");
+    CHECK(strstr(last_error()->text, "this sentinel")); /* not by the server behind it */
+}
+
 static void sentinel_password(void)
 {
     char plain[400], url[900];
@@ -61,12 +67,13 @@ static void sentinel_password(void)
     redis_sentinel_start_with(rig.place, DOWN_MS, "Watchs3cret");
     many = rig.place->own;
     snprintf(plain, sizeof(plain), "%.399s", rig.place->url);
-    is_refused_without(plain, "s3cret");
+    is_refused_by_sentinel(plain);
+    CHECK(strstr(last_error()->text, "sentinel_password="));
     snprintf(url, sizeof(url), "%s?sentinel_password=Wrongs3cret", plain);
-    is_refused_without(url, "s3cret");
+    is_refused_by_sentinel(url);
     snprintf(url, sizeof(url), "%s?sentinel_user=nobody&sentinel_password=Wrongs3cret",
              plain);
-    is_refused_without(url, "s3cret");
+    is_refused_by_sentinel(url);
     snprintf(url, sizeof(url), "%s?sentinel_user=nobody", plain);
     is_invalid(url, HF_EINVAL, "user");
     put_password(many->servers[0].dir, "Watchs3cret");

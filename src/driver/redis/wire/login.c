@@ -49,6 +49,7 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct conn *conn = q->about;
+    const char *by = conn->login == &r->sentinel_login ? " by this sentinel" : "";
     hf_error err;
 
     if (!reply || reply->type != REDIS_REPLY_ERROR)
@@ -57,14 +58,15 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         err.code = HF_EUNREACHABLE; /* too many clients: it says so before it reads */
     else if (strncmp(reply->str, "WRONGPASS", 9) == 0)
         hf__fail(&err, HF_EAUTH, 0, conn->node->shown,
-                 "the login was refused: wrong password, or the user is unknown or "
-                 "disabled (WRONGPASS)");
+                 "the login was refused%s: wrong password, or the user is unknown or "
+                 "disabled (WRONGPASS)",
+                 by);
     else if (strncmp(reply->str, "ERR AUTH <password> called", 26) == 0)
         hf__fail(&err, HF_EAUTH, 0, conn->node->shown,
-                 "the login was refused: no password is configured there");
+                 "the login was refused%s: no password is configured there", by);
     else
-        hf__fail(&err, HF_EAUTH, 0, conn->node->shown, "the login was refused: %.*s ...",
-                 (int)strcspn(reply->str, " "), reply->str);
+        hf__fail(&err, HF_EAUTH, 0, conn->node->shown, "the login was refused%s: %.*s ...",
+                 by, (int)strcspn(reply->str, " "), reply->str);
     fail(conn, &err);
 }
 

@@ -66,6 +66,17 @@ static void go_to(struct redis *r, const char *host, const char *port)
     hf__redis_node_move(r->one, host, (uint16_t)number);
 }
 
+/* The URL of the servers is right, as far as we know: it is the sentinel that says so. */
+static void refused(const struct sentinel *s, const redisReply *reply, hf_error *err)
+{
+    int code = hf__redis_reply_error(s->redis, reply, err);
+
+    hf__fail(err, code, 0, s->talker->shown, "this sentinel refuses us%s: %s",
+             code == HF_EAUTH ? " (sentinel_password= or sentinel_password_file= is for it)"
+                              : "",
+             reply->str);
+}
+
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
     struct sentinel *s = r->sentinel;
@@ -87,7 +98,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR)
-        hf__redis_reply_error(r, reply, &err);
+        refused(s, reply, &err);
     else
         hf__fail(&err, HF_EUNREACHABLE, 0, s->talker->shown,
                  "this sentinel knows no master '%s'", r->master);
