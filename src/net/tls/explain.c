@@ -30,9 +30,10 @@ static const char *verify_text(long result)
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-        return "signed by an unknown authority";
+        return "signed by an unknown authority (tls_ca= names the file of the right one)";
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-        return "self-signed, and not among the authorities we trust";
+        return "self-signed, and not among the authorities we trust (tls_ca= names a file "
+               "with it)";
     default:
         return X509_verify_cert_error_string(result);
     }
