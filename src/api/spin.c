@@ -4,9 +4,10 @@
  * wakes of other threads and the descriptors of other callers end it as they end a sleep,
  * and nothing gets later by it. It is made without the client's lock.
  *
- * What the machine is like is asked by a thread that polls, at most once a second: how many
- * processors the process may use (its affinity, and the quota of its control group), and
- * whether its group was throttled. The group's files are read where version 2 of control
+ * What the machine is like is asked by a thread that is about to poll, at most once a
+ * second: how many processors the process may use (its affinity, and the quota of its
+ * control group), and whether its group was throttled. Then nobody polls before it is asked
+ * again. The group's files are read where version 2 of control
  * groups is mounted at /sys/fs/cgroup; elsewhere only the affinity counts. That a thread
  * lost its processor shows as a long time between two polls; then, and after a poll in
  * vain, the kernel is asked whether that has happened to it in the last few milliseconds.
@@ -103,9 +104,8 @@ static void look_at_machine(int64_t now)
     if ((last != 0 && now - last < LOOK_US) ||
         !atomic_compare_exchange_strong(&looked_at, &last, now))
         return;
-    atomic_store(&budget.alone, one_processor());
     times = throttles();
-    if (atomic_exchange(&throttled, times) < times && last != 0)
+    if ((atomic_exchange(&throttled, times) < times && last != 0) || one_processor())
         hf__spin_pause(&budget, now);
 }
 
@@ -142,6 +142,8 @@ int hf__spin_poll(const struct loop *l, struct epoll_event *evs, int n, int64_t 
     int got;
 
     look_at_machine(begin);
+    if (begin < atomic_load(&budget.pause_till))
+        return 0;
     if (begin - switches.at > FRESH_US)
         preempted(begin); /* what was before this poll is not its fault */
     do {

@@ -7,8 +7,7 @@ int64_t hf__spin_for(const struct spin *s, const struct spin_budget *b, int64_t 
 {
     int64_t whole_at = atomic_load_explicit(&b->whole_at, memory_order_relaxed);
 
-    if (s->most_us <= 0 || s->fast < SPIN_TRUST ||
-        atomic_load_explicit(&b->alone, memory_order_relaxed) ||
+    if (s->most_us <= 0 || s->near < (unsigned)SPIN_TRUST << s->vain ||
         now < atomic_load_explicit(&b->pause_till, memory_order_relaxed))
         return 0;
     if (whole_at < now)
@@ -16,17 +15,14 @@ int64_t hf__spin_for(const struct spin *s, const struct spin_budget *b, int64_t 
     return whole_at + s->most_us * SPIN_SHARE <= now + SPIN_SAVED_US ? s->most_us : 0;
 }
 
-static void fast_or_not(struct spin *s, bool fast)
-{
-    if (!fast)
-        s->fast = 0;
-    else if (s->fast < SPIN_TRUST)
-        s->fast++;
-}
-
 void hf__spin_slept(struct spin *s, int64_t took_us)
 {
-    fast_or_not(s, took_us <= s->most_us);
+    if (took_us > s->most_us * SPIN_NEAR)
+        s->near = 0;
+    else if (s->near < SPIN_TRUST << SPIN_VAIN)
+        s->near++;
+    if (took_us <= s->most_us)
+        s->vain = 0;
 }
 
 void hf__spin_polled(struct spin *s, struct spin_budget *b, int64_t took_us, bool brought,
@@ -34,8 +30,14 @@ void hf__spin_polled(struct spin *s, struct spin_budget *b, int64_t took_us, boo
 {
     int64_t was, next;
 
-    fast_or_not(s, brought);
-    if (brought || MUTANT(SPIN_FREE))
+    if (brought) {
+        s->vain = 0;
+        return;
+    }
+    s->near = 0;
+    if (s->vain < SPIN_VAIN)
+        s->vain++;
+    if (MUTANT(SPIN_FREE))
         return;
     was = atomic_load_explicit(&b->whole_at, memory_order_relaxed);
     do

@@ -8,10 +8,14 @@
  * Here is only what decides, from numbers: no clock, no system call, no lock.
  * src/api/spin.c has the rest.
  *
- * - Answers are trusted after SPIN_TRUST sleeps in a row, of this kind and client, that
- *   ended within the time for which we would poll. A poll in vain ends the trust: it takes
- *   as many fast answers to sleepers to win it back. So a store that is slow, or far away,
- *   costs one poll now and then, and one that was never fast costs none.
+ * - Polling is tried after SPIN_TRUST sleeps in a row, of this kind and client, that ended
+ *   within SPIN_NEAR times as long as we would poll: a sleeper hears of an answer only when
+ *   it has been woken, which on an idle virtual machine takes longer than the answer did,
+ *   so how long sleeps took does not tell whether polling pays. A poll tells. One that
+ *   brought the answer is followed by others; after one in vain it takes twice as many
+ *   such sleeps as before it, unless one of them ended within the very time for which we
+ *   would poll. So a store that is slow costs one poll now and then, and
+ *   one that is far away costs none.
  * - The budget of the process is 5 % of one processor, of which a second's share may be
  *   used at once. A poll that brought the answer costs nothing; one in vain costs its time.
  *   It is one number, the time at which it is whole again, so that threads need no lock:
@@ -20,8 +24,8 @@
  * other: then it is exceeded by one poll for each of them, and paid back.
  * - After a poll in which the thread lost its processor to another, or if the group of the
  *   process was throttled, nobody in the process polls for a second: somebody needs the
- *   processor more than we do.
- * - Where one processor is all we may use nobody polls: the server could not run. */
+ *   processor more than we do. Nor where one processor is all we may use: the server could
+ *   not run. */
 #ifndef HF_CORE_SPIN_H
 #define HF_CORE_SPIN_H
 
@@ -33,6 +37,8 @@ enum {
     SPIN_AUTO_US = 100,   /* spin=auto */
     SPIN_MOST_US = 10000, /* five of them are a second's share */
     SPIN_TRUST = 2,
+    SPIN_NEAR = 8,
+    SPIN_VAIN = 9, /* then it takes 1024 sleeps before another */
     SPIN_SHARE = 20,         /* one part in so many of a processor's time */
     SPIN_SAVED_US = 1000000, /* for how long the budget may be saved up */
     SPIN_PAUSE_US = 1000000
@@ -41,14 +47,14 @@ enum {
 /* Of one client and one kind of waiting; under its lock. */
 struct spin {
     int64_t most_us; /* 0: never */
-    unsigned fast;   /* how many in a row came in time */
+    unsigned near;   /* how many sleeps in a row were not much longer */
+    unsigned vain;   /* how many polls in a row were in vain */
 };
 
 /* Of the process. */
 struct spin_budget {
     _Atomic int64_t whole_at; /* when all of it is there again */
     _Atomic int64_t pause_till;
-    atomic_bool alone; /* one processor is all we may use */
 };
 
 /* For how many µs to poll before this sleep; 0: not at all. */

@@ -88,6 +88,7 @@ static hf_client *open_client(struct thread *t)
 
     t->prompt = one_in(t, 3);
     options.drive = t->prompt ? HF_DRIVE_PROMPT : HF_DRIVE_CALLER;
+    options.spin_us = one_in(t, 2) ? 10000 : 0; /* killed and stopped while it polls */
     while ((rc = hf_open(setting->url, &options, &c, E())) == HF_EBUSYSTORE)
         atomic_fetch_add(&area->blocked, 1);
     CHECK_RC(rc, 0);

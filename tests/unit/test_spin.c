@@ -14,7 +14,6 @@ static int setup(void **state)
     s = (struct spin){ .most_us = US };
     atomic_store(&b.whole_at, 0);
     atomic_store(&b.pause_till, 0);
-    atomic_store(&b.alone, false);
     return 0;
 }
 
@@ -24,7 +23,7 @@ static void trust(void)
         hf__spin_slept(&s, US / 2);
 }
 
-static void polls_only_where_answers_are_fast(void **state)
+static void polls_only_where_answers_are_near(void **state)
 {
     (void)state;
     assert_int_equal(hf__spin_for(&s, &b, SECOND), 0);
@@ -32,8 +31,44 @@ static void polls_only_where_answers_are_fast(void **state)
     assert_int_equal(hf__spin_for(&s, &b, SECOND), 0);
     hf__spin_slept(&s, US);
     assert_int_equal(hf__spin_for(&s, &b, SECOND), US);
-    hf__spin_slept(&s, US + 1); /* while it was not allowed to poll, say */
+    hf__spin_slept(&s, US * SPIN_NEAR + 1); /* while it was not allowed to poll, say */
     assert_int_equal(hf__spin_for(&s, &b, SECOND), 0);
+}
+
+/* A machine on which every sleep takes longer than a poll would. */
+static void slow_wakes_do_not_keep_it_from_polling(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPIN_TRUST; i++)
+        hf__spin_slept(&s, US * 3);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(hf__spin_for(&s, &b, SECOND), US);
+        hf__spin_polled(&s, &b, US / 2, true, SECOND);
+    }
+    hf__spin_polled(&s, &b, US, false, SECOND);
+    for (int i = 0; i < 2 * SPIN_TRUST; i++) {
+        assert_int_equal(hf__spin_for(&s, &b, 2 * SECOND), 0);
+        hf__spin_slept(&s, US * 3);
+    }
+    assert_int_equal(hf__spin_for(&s, &b, 2 * SECOND), US);
+}
+
+static void what_never_pays_is_tried_ever_more_rarely(void **state)
+{
+    int polls = 0;
+
+    (void)state;
+    for (int64_t i = 0; i < 100000; i++) {
+        int64_t now = SECOND + i * US * 4;
+
+        if (hf__spin_for(&s, &b, now) > 0) {
+            hf__spin_polled(&s, &b, US, false, now + US);
+            polls++;
+        } else {
+            hf__spin_slept(&s, US * 3);
+        }
+    }
+    assert_in_range(polls, SPIN_VAIN, SPIN_VAIN + 100000 / (SPIN_TRUST << SPIN_VAIN));
 }
 
 static void never_is_never(void **state)
@@ -100,24 +135,17 @@ static void nobody_polls_after_a_preemption(void **state)
     assert_int_equal(hf__spin_for(&s, &b, SECOND + SPIN_PAUSE_US), US);
 }
 
-static void nobody_polls_on_the_only_processor(void **state)
-{
-    (void)state;
-    trust();
-    atomic_store(&b.alone, true);
-    assert_int_equal(hf__spin_for(&s, &b, SECOND), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(polls_only_where_answers_are_fast, setup),
+        cmocka_unit_test_setup(polls_only_where_answers_are_near, setup),
+        cmocka_unit_test_setup(slow_wakes_do_not_keep_it_from_polling, setup),
+        cmocka_unit_test_setup(what_never_pays_is_tried_ever_more_rarely, setup),
         cmocka_unit_test_setup(never_is_never, setup),
         cmocka_unit_test_setup(a_poll_in_vain_ends_the_trust, setup),
         cmocka_unit_test_setup(what_is_lost_is_a_twentieth_of_the_time, setup),
         cmocka_unit_test_setup(what_brought_the_answer_costs_nothing, setup),
         cmocka_unit_test_setup(nobody_polls_after_a_preemption, setup),
-        cmocka_unit_test_setup(nobody_polls_on_the_only_processor, setup),
     };
 
     return cmocka_run_group_tests_name("spin", tests, NULL, NULL);
