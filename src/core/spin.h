@@ -38,7 +38,7 @@ enum {
     SPIN_MOST_US = 10000, /* five of them are a second's share */
     SPIN_TRUST = 2,
     SPIN_NEAR = 8,
-    SPIN_VAIN = 9, /* then it takes 1024 sleeps before another */
+    SPIN_VAIN = 9,           /* then it takes 1024 sleeps before another */
     SPIN_SHARE = 20,         /* one part in so many of a processor's time */
     SPIN_SAVED_US = 1000000, /* for how long the budget may be saved up */
     SPIN_PAUSE_US = 1000000
