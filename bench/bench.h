@@ -100,6 +100,7 @@ struct bench_raw {
     /* of the server, since it runs: time in scripts, and how many; NULL: cannot be told */
     int (*spent)(struct worker *, double *us, double *calls);
     double pair_most, turns_most, flight_most;
+    bool polls;                  /* it heeds bench_polls: its pair is measured both ways */
     const char *is;              /* said where a store has two limits of a pair */
     const struct bench_raw *too; /* the other one, in a row of its own; NULL: none */
 };
@@ -162,6 +163,9 @@ void *bench_shared(size_t size); /* zeroed, shared with children; NULL: no memor
 
 int bench_open(const struct bench *, uint32_t drive, int64_t ttl_ms, hf_client **ret);
 bench_work bench_pairs; /* acquire and release, or the raw limit's pair */
+/* The raw limit does not sleep while it waits: what a client could reach that uses the
+ * processor instead. */
+extern bool bench_polls;
 
 /* ---- cases/handoff.c ------------------------------------------------------------- */
 

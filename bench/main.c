@@ -273,7 +273,8 @@ static const struct cli_verb verb = {
         "connection with 64 in flight, EVALSHA and PUBLISH to a subscriber. On zk: raw is\n"
         "create and delete of such a node, 64 of them in flight, and a delete, its event\n"
         "and one read by the other. On redlock: raw is PING to a majority of the nodes\n"
-        "(the limit), and in a second row the same scripts to all of them.\n"
+        "(the limit), and in a second row the same scripts to all of them. Of a server\n"
+        "there is one row beside a raw client that sleeps, and one beside one that polls.\n"
         "The figures are medians of alternating rounds; ratio is our time / raw time.",
     .options = options,
 };

@@ -229,15 +229,41 @@ static int with_tallies(const struct bench *b, const char *what, int n, measure 
     return status;
 }
 
-int bench_uncontended(const struct bench *b)
+static int beside(const struct bench *b, const struct bench_raw *raw)
 {
-    int status = with_tallies(b, "uncontended", 1, by_threads);
     struct bench other = *b;
 
-    if (status || !b->raw || !b->raw->too)
-        return status;
-    other.raw = b->raw->too;
+    other.raw = raw;
     return with_tallies(&other, "uncontended", 1, by_threads);
+}
+
+bool bench_polls;
+
+static int beside_polling(const struct bench *b, const struct bench_raw *raw)
+{
+    struct bench_raw polling = *raw;
+    int status;
+
+    polling.pair_most = 0;
+    polling.is = "polling";
+    bench_polls = true;
+    status = beside(b, &polling);
+    bench_polls = false;
+    return status;
+}
+
+int bench_uncontended(const struct bench *b)
+{
+    const struct bench_raw *raw = b->raw;
+    int status = beside(b, raw);
+
+    for (; status == 0 && raw; raw = raw->too) {
+        if (raw != b->raw)
+            status = beside(b, raw);
+        if (status == 0 && raw->polls)
+            status = beside_polling(b, raw);
+    }
+    return status;
 }
 
 int bench_contended(const struct bench *b)

@@ -277,4 +277,6 @@ const struct bench_raw bench_raw_etcd = { .serves = serves,
                                           .flight = raw_flight,
                                           .pair_most = 1.2,
                                           .turns_most = 1.3,
-                                          .flight_most = 1 / 0.8 };
+                                          .flight_most = 1 / 0.8,
+                                          .polls = true,
+                                          .is = "sleeping" };

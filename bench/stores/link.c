@@ -36,8 +36,6 @@ int link_send(int fd, const void *bytes, size_t len)
     return 0;
 }
 
-bool link_polls;
-
 int link_more(int fd, void *to, size_t room, size_t *ret)
 {
     ssize_t n;
@@ -45,8 +43,8 @@ int link_more(int fd, void *to, size_t room, size_t *ret)
     if (room == 0)
         return link_broken("an answer that is too long");
     do
-        n = recv(fd, to, room, link_polls ? MSG_DONTWAIT : 0);
-    while (n < 0 && (errno == EINTR || (link_polls && errno == EAGAIN)));
+        n = recv(fd, to, room, bench_polls ? MSG_DONTWAIT : 0);
+    while (n < 0 && (errno == EINTR || (bench_polls && errno == EAGAIN)));
     if (n == 0)
         return link_broken("closed by the server");
     if (n < 0)

@@ -20,6 +20,5 @@ int link_broken(const char *what); /* says it; returns an exit status */
 int link_open(const struct link_target *, int *ret_fd);
 int link_send(int fd, const void *, size_t);
 int link_more(int fd, void *to, size_t room, size_t *ret); /* at least one byte */
-extern bool link_polls; /* link_more never sleeps: the other limit */
 
 #endif

@@ -384,25 +384,6 @@ static int raw_flight(struct worker *w, int n, int64_t until)
     return status;
 }
 
-static int polling_open(struct worker *w)
-{
-    link_polls = true;
-    return raw_open(w);
-}
-
-static void polling_close(struct worker *w)
-{
-    raw_close(w);
-    link_polls = false;
-}
-
-/* What a client could reach that uses the processor while it waits. */
-static const struct bench_raw polling = { .serves = wire_possible,
-                                          .open = polling_open,
-                                          .close = polling_close,
-                                          .pair = raw_pair,
-                                          .is = "polling" };
-
 const struct bench_raw bench_raw_redis = { .serves = wire_possible,
                                            .open = raw_open,
                                            .close = raw_close,
@@ -413,5 +394,5 @@ const struct bench_raw bench_raw_redis = { .serves = wire_possible,
                                            .pair_most = 1.25,
                                            .turns_most = 1.5,
                                            .flight_most = 1 / 0.7,
-                                           .is = "sleeping",
-                                           .too = &polling };
+                                           .polls = true,
+                                           .is = "sleeping" };

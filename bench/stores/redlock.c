@@ -177,7 +177,7 @@ static int exchange(struct raw *r, const char *command, size_t len)
         p[i] = (struct pollfd){ .fd = r->wires[i]->fd, .events = POLLIN };
     }
     while (status == 0 && answered < r->await) {
-        if (poll(p, r->n, -1) < 0 && errno != EINTR)
+        if (poll(p, r->n, bench_polls ? 0 : -1) < 0 && errno != EINTR)
             return EXIT_SYSTEM;
         for (unsigned i = 0; i < r->n && status == 0; i++) {
             if (r->owed[i] == 0 || !p[i].revents)
@@ -198,7 +198,7 @@ static int raw_pair(struct worker *w)
 }
 
 static const struct bench_raw scripts = {
-    .open = raw_open, .close = raw_close, .pair = raw_pair, .is = "EVAL"
+    .open = raw_open, .close = raw_close, .pair = raw_pair, .polls = true, .is = "EVAL"
 };
 
 static bool serves(const char *url)
