@@ -163,8 +163,11 @@ def killed_by_pattern(box):
     second = box.start("a", "sh", "-c", LOOK)
     until(lambda: box.waiters("a") == 1, "the second waits")
     for pid in box.ours():  # as pkill does, but only of this case
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            words = f.read().replace(b"\0", b" ")
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().replace(b"\0", b" ")
+        except FileNotFoundError:  # the guard was faster
+            continue
         if b"run -t 60s a" in words:
             os.kill(pid, signal.SIGKILL)
     since = time.monotonic()
