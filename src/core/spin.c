@@ -21,8 +21,6 @@ void hf__spin_slept(struct spin *s, int64_t took_us)
         s->near = 0;
     else if (s->near < SPIN_TRUST << SPIN_VAIN)
         s->near++;
-    if (took_us <= s->most_us)
-        s->vain = 0;
 }
 
 void hf__spin_polled(struct spin *s, struct spin_budget *b, int64_t took_us, bool brought,

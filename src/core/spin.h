@@ -13,9 +13,8 @@
  *   it has been woken, which on an idle virtual machine takes longer than the answer did,
  *   so how long sleeps took does not tell whether polling pays. A poll tells. One that
  *   brought the answer is followed by others; after one in vain it takes twice as many
- *   such sleeps as before it, unless one of them ended within the very time for which we
- *   would poll. So a store that is slow costs one poll now and then, and
- *   one that is far away costs none.
+ *   such sleeps as before it. So a store that is slow costs one poll now and then, and one
+ *   that is far away costs none.
  * - The budget of the process is 5 % of one processor, of which a second's share may be
  *   used at once. A poll that brought the answer costs nothing; one in vain costs its time.
  *   It is one number, the time at which it is whole again, so that threads need no lock:
@@ -38,7 +37,7 @@ enum {
     SPIN_MOST_US = 10000, /* five of them are a second's share */
     SPIN_TRUST = 2,
     SPIN_NEAR = 8,
-    SPIN_VAIN = 9,           /* then it takes 1024 sleeps before another */
+    SPIN_VAIN = 6,           /* then it takes 128 sleeps before another */
     SPIN_SHARE = 20,         /* one part in so many of a processor's time */
     SPIN_SAVED_US = 1000000, /* for how long the budget may be saved up */
     SPIN_PAUSE_US = 1000000

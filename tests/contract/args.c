@@ -129,6 +129,8 @@ static void bad_opens(void)
     not_opened(url, &(hf_options){ .size = 4 });
     not_opened(url, HF_OPTIONS(.drive = 3));
     not_opened(url, HF_OPTIONS(.ttl_ms = -1));
+    not_opened(url, HF_OPTIONS(.spin_us = HF_SPIN_NEVER - 1));
+    not_opened(url, HF_OPTIONS(.spin_us = 10001));
     not_opened(url, HF_OPTIONS(.owner = "nonsense"));
     CHECK_RC(hf_open(url, NULL, NULL, E()), HF_EINVAL);
 }

@@ -244,6 +244,42 @@ static void a_child_begins_anew(void **state)
     in_a_child(do_two);
 }
 
+/* Whether hf_client_wait polls if so many wait for a lock that this client has. */
+static bool polls_for(int waiters)
+{
+    struct call unused = { 0 };
+    hf_lease *held;
+    hf_op *op[8];
+    long asked;
+
+    if (hf_acquire(c, "busy", 0, NULL, &held, NULL) < 0)
+        _exit(5);
+    for (int i = 0; i < waiters; i++)
+        if (hf_acquire_start(c, "busy", HF_FOREVER, NULL, granted, &unused, &op[i], NULL) <
+            0)
+            _exit(5);
+    c->spins[SPIN_CALLBACK] = (struct spin){ .most_us = POLL_US, .near = SPIN_TRUST };
+    asked = machine.asked;
+    hf_client_wait(c, 1);
+    asked = machine.asked - asked;
+    for (int i = 0; i < waiters; i++)
+        hf_op_free(op[i]);
+    hf_release(held, NULL);
+    return asked > 0;
+}
+
+static void do_few_or_many(void)
+{
+    if (!polls_for(1) || polls_for(5))
+        _exit(3);
+}
+
+static void who_waits_for_many_answers_sleeps(void **state)
+{
+    (void)state;
+    in_a_child(do_few_or_many);
+}
+
 int main(void)
 {
 #define MACHINE(f) cmocka_unit_test_setup_teardown(f, machine_of_two, teardown)
@@ -256,6 +292,7 @@ int main(void)
         MACHINE(nobody_polls_for_a_second_after_a_preemption),
         MACHINE(nor_after_the_group_was_throttled),
         MACHINE(a_child_begins_anew),
+        MACHINE(who_waits_for_many_answers_sleeps),
     };
 
     return cmocka_run_group_tests_name("polling", tests, make_folder, remove_folder);
