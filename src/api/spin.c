@@ -160,7 +160,7 @@ int hf__spin_poll(const struct loop *l, struct epoll_event *evs, int n, int64_t 
 void hf__spin_end(struct spin *s, int64_t polled_us, bool slept, int64_t took_us)
 {
     if (polled_us > 0)
-        hf__spin_polled(s, &budget, polled_us, !slept, hf__loop_now());
+        hf__spin_polled(s, &budget, slept ? polled_us : took_us, !slept, hf__loop_now());
     else
         hf__spin_slept(s, took_us);
 }

@@ -15,11 +15,21 @@ int64_t hf__spin_for(const struct spin *s, const struct spin_budget *b, int64_t 
     return whole_at + s->most_us * SPIN_SHARE <= now + SPIN_SAVED_US ? s->most_us : 0;
 }
 
+/* Lately, rather than at any time before. */
+static int64_t average(int64_t us, int64_t next)
+{
+    return us > 0 ? us + (next - us) / 4 : next;
+}
+
 void hf__spin_slept(struct spin *s, int64_t took_us)
 {
-    if (took_us > s->most_us * SPIN_NEAR)
+    s->paid = 0;
+    if (took_us > s->most_us * SPIN_NEAR) {
         s->near = 0;
-    else if (s->near < SPIN_TRUST << SPIN_VAIN)
+        return;
+    }
+    s->sleep_us = average(s->sleep_us, took_us);
+    if (s->near < SPIN_TRUST << SPIN_VAIN)
         s->near++;
 }
 
@@ -28,14 +38,18 @@ void hf__spin_polled(struct spin *s, struct spin_budget *b, int64_t took_us, boo
 {
     int64_t was, next;
 
-    if (brought) {
+    s->poll_us = average(s->poll_us, took_us);
+    if (brought && s->poll_us * 4 <= s->sleep_us * 3) {
         s->vain = 0;
+        if (++s->paid == SPIN_PAID)
+            s->near = SPIN_TRUST - 1;
         return;
     }
     s->near = 0;
+    s->poll_us = 0;
     if (s->vain < SPIN_VAIN)
         s->vain++;
-    if (MUTANT(SPIN_FREE))
+    if (brought || MUTANT(SPIN_FREE))
         return;
     was = atomic_load_explicit(&b->whole_at, memory_order_relaxed);
     do

@@ -11,10 +11,12 @@
  * - Polling is tried after SPIN_TRUST sleeps in a row, of this kind and client, that ended
  *   within SPIN_NEAR times as long as we would poll: a sleeper hears of an answer only when
  *   it has been woken, which on an idle virtual machine takes longer than the answer did,
- *   so how long sleeps took does not tell whether polling pays. A poll tells. One that
- *   brought the answer is followed by others; after one in vain it takes twice as many
- *   such sleeps as before it. So a store that is slow costs one poll now and then, and one
- *   that is far away costs none.
+ *   so how long sleeps took does not tell whether polling pays. Polls tell: they pay while
+ *   they bring the answer, on average in less than three quarters of the time that sleeps
+ *   took lately; else the processor was used for nothing. One that paid is followed by
+ *   others, and by one sleep now and then, to know how long those take; after one that
+ *   did not it takes twice as many such sleeps as before it. So a store that is slow costs
+ *   one poll now and then, and one that is far away costs none.
  * - The budget of the process is 5 % of one processor, of which a second's share may be
  *   used at once. A poll that brought the answer costs nothing; one in vain costs its time.
  *   It is one number, the time at which it is whole again, so that threads need no lock:
@@ -37,6 +39,7 @@ enum {
     SPIN_MOST_US = 10000, /* five of them are a second's share */
     SPIN_TRUST = 2,
     SPIN_NEAR = 8,
+    SPIN_PAID = 256,         /* then there is a sleep */
     SPIN_VAIN = 6,           /* then it takes 128 sleeps before another */
     SPIN_SHARE = 20,         /* one part in so many of a processor's time */
     SPIN_SAVED_US = 1000000, /* for how long the budget may be saved up */
@@ -47,7 +50,10 @@ enum {
 struct spin {
     int64_t most_us; /* 0: never */
     unsigned near;   /* how many sleeps in a row were not much longer */
-    unsigned vain;   /* how many polls in a row were in vain */
+    unsigned vain;   /* how many polls in a row did not pay */
+    unsigned paid;   /* how many did, since the last sleep */
+    /* averages of lately: of sleeps that were not much longer, of polls since one failed */
+    int64_t sleep_us, poll_us;
 };
 
 /* Of the process. */
@@ -60,7 +66,7 @@ struct spin_budget {
 int64_t hf__spin_for(const struct spin *, const struct spin_budget *, int64_t now);
 /* A sleep before which nobody polled has ended after so long. */
 void hf__spin_slept(struct spin *, int64_t took_us);
-/* A poll of so many µs has brought what it was for, or not. */
+/* A poll has brought what it was for, after so many µs; or not, and took so many. */
 void hf__spin_polled(struct spin *, struct spin_budget *, int64_t took_us, bool brought,
                      int64_t now);
 void hf__spin_pause(struct spin_budget *, int64_t now);

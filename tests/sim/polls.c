@@ -38,7 +38,7 @@ void polls_end(struct sim_op *o)
         hf__spin_slept(&p->spin, took);
         return;
     }
-    hf__spin_polled(&p->spin, &p->budget, o->poll_us, brought, w.now);
+    hf__spin_polled(&p->spin, &p->budget, brought ? took : o->poll_us, brought, w.now);
     p->open--;
     p->lost_us += brought ? 0 : o->poll_us;
     may = (SPIN_SAVED_US + w.now - p->since) / SPIN_SHARE +

@@ -117,12 +117,36 @@ static void what_is_lost_is_a_twentieth_of_the_time(void **state)
 
 static void what_brought_the_answer_costs_nothing(void **state)
 {
+    int polls = 0;
+
     (void)state;
-    trust();
     for (int64_t now = SECOND; now < 2 * SECOND; now += US) {
-        assert_int_equal(hf__spin_for(&s, &b, now), US);
+        if (hf__spin_for(&s, &b, now) == 0) {
+            hf__spin_slept(&s, US * 2);
+            continue;
+        }
         hf__spin_polled(&s, &b, US, true, now + US);
+        polls++;
     }
+    assert_int_equal(b.whole_at, 0);
+    /* nor does it end, but for a sleep after each SPIN_PAID */
+    assert_in_range(polls, SECOND / US - SECOND / US / SPIN_PAID - SPIN_TRUST, SECOND / US);
+    assert_in_range(polls, 0, SECOND / US - SECOND / US / (SPIN_PAID + 1));
+}
+
+/* An answer that a sleeper has as soon is not worth the processor. */
+static void what_saves_no_time_does_not_pay(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPIN_TRUST; i++)
+        hf__spin_slept(&s, 40);
+    hf__spin_polled(&s, &b, 20, true, SECOND);
+    assert_int_equal(hf__spin_for(&s, &b, SECOND), US);
+    hf__spin_polled(&s, &b, 40, true, SECOND); /* one is no rule */
+    assert_int_equal(hf__spin_for(&s, &b, SECOND), US);
+    hf__spin_polled(&s, &b, 60, true, SECOND);
+    assert_int_equal(hf__spin_for(&s, &b, SECOND), 0);
+    assert_int_equal(b.whole_at, 0);
 }
 
 static void nobody_polls_after_a_preemption(void **state)
@@ -145,6 +169,7 @@ int main(void)
         cmocka_unit_test_setup(a_poll_in_vain_ends_the_trust, setup),
         cmocka_unit_test_setup(what_is_lost_is_a_twentieth_of_the_time, setup),
         cmocka_unit_test_setup(what_brought_the_answer_costs_nothing, setup),
+        cmocka_unit_test_setup(what_saves_no_time_does_not_pay, setup),
         cmocka_unit_test_setup(nobody_polls_after_a_preemption, setup),
     };
 
