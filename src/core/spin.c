@@ -39,7 +39,7 @@ void hf__spin_polled(struct spin *s, struct spin_budget *b, int64_t took_us, boo
     int64_t was, next;
 
     s->poll_us = average(s->poll_us, took_us);
-    if (brought && s->poll_us * 4 <= s->sleep_us * 3) {
+    if (brought && s->poll_us * 3 <= s->sleep_us * 2) {
         s->vain = 0;
         if (++s->paid == SPIN_PAID)
             s->near = SPIN_TRUST - 1;

@@ -12,7 +12,7 @@
  *   within SPIN_NEAR times as long as we would poll: a sleeper hears of an answer only when
  *   it has been woken, which on an idle virtual machine takes longer than the answer did,
  *   so how long sleeps took does not tell whether polling pays. Polls tell: they pay while
- *   they bring the answer, on average in less than three quarters of the time that sleeps
+ *   they bring the answer, on average in less than two thirds of the time that sleeps
  *   took lately; else the processor was used for nothing. One that paid is followed by
  *   others, and by one sleep now and then, to know how long those take; after one that
  *   did not it takes twice as many such sleeps as before it. So a store that is slow costs
