@@ -6,11 +6,11 @@
  *
  * What the machine is like is asked by a thread that is about to poll, at most once a
  * second: how many processors the process may use (its affinity, and the quota of its
- * control group), and whether its group was throttled. Then nobody polls before it is asked
- * again. The group's files are read where version 2 of control
- * groups is mounted at /sys/fs/cgroup; elsewhere only the affinity counts. That a thread
- * lost its processor shows as a long time between two polls; then, and after a poll in
- * vain, the kernel is asked whether that has happened to it in the last few milliseconds.
+ * control group), and whether its group was throttled. If it was, or one processor is all,
+ * nobody polls for a second. The group's files are read where version 2 of control groups
+ * is mounted at /sys/fs/cgroup; elsewhere only the affinity counts. That a thread lost its
+ * processor shows as a long time between two polls; then, and after a poll in vain, the
+ * kernel is asked whether that has happened to it in the last few milliseconds.
  *
  * The budget is the process's. A forked child begins with a whole one: it cannot use the
  * clients of its parent, so hf_open is where it comes by first. */

@@ -21,8 +21,8 @@
  *   used at once. A poll that brought the answer costs nothing; one in vain costs its time.
  *   It is one number, the time at which it is whole again, so that threads need no lock:
  *   each µs that is lost moves it by 20 µs, and nobody polls if the worst case would move
- * it beyond a second from now. Threads that decide at the same moment do not see each
- * other: then it is exceeded by one poll for each of them, and paid back.
+ *   it beyond a second from now. Threads that decide at the same moment do not see each
+ *   other: then it is exceeded by one poll for each of them, and paid back.
  * - After a poll in which the thread lost its processor to another, or if the group of the
  *   process was throttled, nobody in the process polls for a second: somebody needs the
  *   processor more than we do. Nor where one processor is all we may use: the server could
