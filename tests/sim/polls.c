@@ -23,6 +23,8 @@ void polls_begin(struct sim_op *o)
     struct polls *p = &proc_of(o)->polls;
 
     o->began_at = w.now;
+    p->spin.near = SPIN_TRUST; /* as if it had paid so far: only the budget says no */
+    p->spin.vain = 0;
     o->poll_us = hf__spin_for(&p->spin, &p->budget, w.now);
     if (o->poll_us > 0 && ++p->open > p->most_open)
         p->most_open = p->open;

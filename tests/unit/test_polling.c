@@ -232,6 +232,35 @@ static void nor_after_the_group_was_throttled(void **state)
     in_a_child(then_throttled);
 }
 
+/* Whether hf_client_wait polls if so many wait for a lock that this client has. */
+static bool polls_for(size_t waiters)
+{
+    hf_lease *held = hold(c, "busy", 0);
+    struct call unused = { 0 };
+    hf_op *op[8];
+    long asked;
+
+    for (size_t i = 0; i < waiters; i++)
+        assert_int_equal(
+            hf_acquire_start(c, "busy", HF_FOREVER, NULL, granted, &unused, &op[i], NULL),
+            0);
+    c->spins[SPIN_CALLBACK] = (struct spin){ .most_us = POLL_US, .near = SPIN_TRUST };
+    asked = machine.asked;
+    hf_client_wait(c, 1);
+    asked = machine.asked - asked;
+    for (size_t i = 0; i < waiters; i++)
+        hf_op_free(op[i]);
+    hf_release(held, NULL);
+    return asked > 0;
+}
+
+static void who_waits_for_many_answers_sleeps(void **state)
+{
+    (void)state;
+    assert_true(polls_for(1));
+    assert_false(polls_for(5));
+}
+
 /* A child has a budget of its own, whatever its parent has lost. */
 static void a_child_begins_anew(void **state)
 {
@@ -242,42 +271,6 @@ static void a_child_begins_anew(void **state)
         assert_in_range(n++, 0, 100000); /* until it is used up: after some 250 */
     assert_in_range(n, 1, 100000);
     in_a_child(do_two);
-}
-
-/* Whether hf_client_wait polls if so many wait for a lock that this client has. */
-static bool polls_for(int waiters)
-{
-    struct call unused = { 0 };
-    hf_lease *held;
-    hf_op *op[8];
-    long asked;
-
-    if (hf_acquire(c, "busy", 0, NULL, &held, NULL) < 0)
-        _exit(5);
-    for (int i = 0; i < waiters; i++)
-        if (hf_acquire_start(c, "busy", HF_FOREVER, NULL, granted, &unused, &op[i], NULL) <
-            0)
-            _exit(5);
-    c->spins[SPIN_CALLBACK] = (struct spin){ .most_us = POLL_US, .near = SPIN_TRUST };
-    asked = machine.asked;
-    hf_client_wait(c, 1);
-    asked = machine.asked - asked;
-    for (int i = 0; i < waiters; i++)
-        hf_op_free(op[i]);
-    hf_release(held, NULL);
-    return asked > 0;
-}
-
-static void do_few_or_many(void)
-{
-    if (!polls_for(1) || polls_for(5))
-        _exit(3);
-}
-
-static void who_waits_for_many_answers_sleeps(void **state)
-{
-    (void)state;
-    in_a_child(do_few_or_many);
 }
 
 int main(void)
@@ -291,8 +284,8 @@ int main(void)
         MACHINE(a_second_processor_is_noticed),
         MACHINE(nobody_polls_for_a_second_after_a_preemption),
         MACHINE(nor_after_the_group_was_throttled),
-        MACHINE(a_child_begins_anew),
         MACHINE(who_waits_for_many_answers_sleeps),
+        MACHINE(a_child_begins_anew), /* which uses up what this process has */
     };
 
     return cmocka_run_group_tests_name("polling", tests, make_folder, remove_folder);
