@@ -124,6 +124,7 @@ struct ordered_entry {
     struct ordered_seat *seat; /* NULL: somebody else's */
     void *own;                 /* the store's own: what tells it of its end */
     enum ordered_watch watch;
+    bool kept; /* the store's own: nobody's (struct row) */
     size_t len;
     char name[]; /* the store's name of its node */
 };
