@@ -1,5 +1,7 @@
-/* etcd_counts.c: what etcd is asked to do, counted by the server itself (/metrics). */
+/* etcd_counts.c: what etcd is asked to do, counted by the server itself (/metrics); and the
+ * command on it. */
 #include "crowd.h"
+#include "rows.h"
 #include "setup_etcd.h"
 
 #include <holdfast/async.h>
@@ -195,12 +197,35 @@ static void joins_in_order(void)
     etcd_place_stop(place);
 }
 
+/* ---- the command ----------------------------------------------------------------- */
+
+#ifdef HOLDFAST
+/* Every case of `holdfast bench` gives its rows, with the raw limit beside them. */
+static void bench_rows(void)
+{
+    start("?ttl=20s");
+    rows_of(rig.place->url, "etcd", "uncontended inflight contended hand-off");
+    etcd_place_stop(place);
+}
+
+static void verbs(void)
+{
+    start("?ttl=8s");
+    verbs_on(rig.place->url);
+    etcd_place_stop(place);
+}
+#endif
+
 static const struct test_case cases[] = {
     { "cycles", cycles, ON_BLOCKING, 0, 0 },
     { "tries", tries, ON_BLOCKING, 0, 0 },
     { "one-is-woken", one_is_woken, ON_BLOCKING, 0, CASE_LONG },
     { "few-are-woken", few_are_woken, ON_BLOCKING, 0, CASE_LONG },
     { "joins-in-order", joins_in_order, ON_BLOCKING, 0, 0 },
+#ifdef HOLDFAST
+    { "verbs", verbs, ON_BLOCKING, 0, CASE_LONG },
+    { "bench-rows", bench_rows, ON_BLOCKING, 0, CASE_LONG },
+#endif
     { NULL, NULL, 0, 0, 0 },
 };
 

@@ -21,11 +21,13 @@ static double number(const char *row, const char *key)
     return strtod(at + strlen(quoted), NULL);
 }
 
-/* It has two rows: by threads and by processes; on Redis, beside both limits. */
+/* It has two rows: by threads and by processes; on Redis, beside both limits; on etcd, also
+ * beside a writer. */
 static bool comes_twice(const char *word, size_t len, const char *backend)
 {
     return strncmp(word, "contended", len) == 0 ||
-           (strncmp(word, "uncontended", len) == 0 && strcmp(backend, "redis") == 0);
+           (strncmp(word, "uncontended", len) == 0 && strcmp(backend, "redis") == 0) ||
+           (strncmp(word, "hand-off", len) == 0 && strcmp(backend, "etcd") == 0);
 }
 
 void rows_of(const char *url, const char *backend, const char *cases)
