@@ -161,6 +161,54 @@ static void few_are_woken(void)
               2 * PERMITS, 4 * PERMITS);
 }
 
+enum { MANY_PERMITS = 100, BEHIND = 200 };
+
+static void not_granted(hf_op *op, int rc, hf_lease *l, const hf_error *err, void *user)
+{
+    (void)op;
+    (void)err;
+    (void)user;
+    CHECK(rc < 0 && !l);
+}
+
+/* Where a ticket waits for more than a few, its client watches the line itself. Whoever
+ * joins behind all that it knows concerns nobody: the line is not read for each of them. */
+static void joins_behind(void)
+{
+    const hf_request *req =
+        HF_REQUEST(.mode = HF_PERMITS, .permits = 1, .capacity = MANY_PERMITS);
+    static const char sent[] = "etcd_network_client_grpc_sent_bytes_total";
+    hf_client *holder, *c = NULL;
+    hf_lease *held[MANY_PERMITS];
+    hf_op *op[BEHIND];
+    int64_t bytes, puts, until;
+
+    start("?ttl=60s");
+    holder = opened();
+    for (int i = 0; i < MANY_PERMITS; i++)
+        held[i] = taken(holder, "n", req);
+    CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &c, E()), 0);
+    bytes = etcd_number(place, 0, sent);
+    puts = written();
+    for (int i = 0; i < BEHIND; i++)
+        CHECK_RC(hf_acquire_start(c, "n", HF_FOREVER, req, not_granted, NULL, &op[i], E()),
+                 0);
+    AWAIT(hf_client_wait(c, 1) >= 0 && written() >= puts + BEHIND);
+    for (until = now_ms() + 300; now_ms() < until;) /* what follows from that */
+        CHECK(hf_client_wait(c, 10) >= 0);
+    bytes = etcd_number(place, 0, sent) - bytes;
+    printf("# %lld bytes for each join\n", (long long)bytes / BEHIND);
+    CHECK_NUM(bytes / BEHIND, <, 20000);
+    CHECK(line_is(holder, "n", MANY_PERMITS, BEHIND));
+    for (int i = 0; i < BEHIND; i++)
+        hf_op_free(op[i]);
+    hf_close(c);
+    for (int i = 0; i < MANY_PERMITS; i++)
+        given(held[i]);
+    closed(holder);
+    etcd_place_stop(place);
+}
+
 /* ---- order ----------------------------------------------------------------------- */
 
 enum { JOINS = 200 };
@@ -221,6 +269,7 @@ static const struct test_case cases[] = {
     { "tries", tries, ON_BLOCKING, 0, 0 },
     { "one-is-woken", one_is_woken, ON_BLOCKING, 0, CASE_LONG },
     { "few-are-woken", few_are_woken, ON_BLOCKING, 0, CASE_LONG },
+    { "joins-behind", joins_behind, ON_BLOCKING, 0, 0 },
     { "joins-in-order", joins_in_order, ON_BLOCKING, 0, 0 },
 #ifdef HOLDFAST
     { "verbs", verbs, ON_BLOCKING, 0, CASE_LONG },

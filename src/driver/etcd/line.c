@@ -398,16 +398,38 @@ bool hf__etcd_line_watch(struct ordered_line *l, struct ordered_entry *entry)
     return true;
 }
 
+static void changed_at(struct etcd_line *line, const Hf__Etcd__Event *ev)
+{
+    if ((uint64_t)ev->kv->mod_revision > line->line.revision)
+        line->line.revision = (uint64_t)ev->kv->mod_revision;
+}
+
+/* Of the line as a whole. Who has just joined stands behind all that is known, and concerns
+ * nobody. A list that is under way either has the change or is older than it, and comes
+ * again. */
+static void line_event(struct etcd_line *line, const Hf__Etcd__Event *ev)
+{
+    if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT &&
+        ev->kv->create_revision == ev->kv->mod_revision)
+        return;
+    changed_at(line, ev);
+    if (line->line.lists > 0)
+        line->line.stale = true;
+    else
+        hf__ordered_line_changed(&line->line, false);
+}
+
 void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev)
 {
     struct etcd_line *line = w->line;
     struct ordered_entry *entry = hf__etcd_watched_entry(w);
 
-    if ((uint64_t)ev->kv->mod_revision > line->line.revision)
-        line->line.revision = (uint64_t)ev->kv->mod_revision;
     if (w == line->whole) {
-        hf__ordered_line_changed(&line->line, false);
-    } else if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT) {
+        line_event(line, ev);
+        return;
+    }
+    changed_at(line, ev);
+    if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT) {
         if (entry)
             is_there(line, entry, ev->kv);
     } else {
