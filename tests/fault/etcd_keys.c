@@ -401,6 +401,68 @@ static void ninth_lease(void)
     done();
 }
 
+/* ---- releases and names ---------------------------------------------------------- */
+
+static char warned[512];
+
+static void hear(void *user, int level, const char *store, const char *message)
+{
+    (void)user;
+    (void)store;
+    if (level == HF_LOG_WARN)
+        snprintf(warned, sizeof(warned), "%s", message);
+}
+
+/* The distribution's release is an old one; so counts a member that cannot be asked. */
+static void release_is_old(const char *words)
+{
+    hf_client *c;
+
+    warned[0] = '\0';
+    c = opened_with(HF_OPTIONS(.log = hear));
+    given(taken(c, "n", NULL));
+    CHECK(!(hf_client_caps(c) & HF_CAP_DEADLINE));
+    CHECK(strstr(warned, words));
+    CHECK_RC(tried(c, "n", HF_REQUEST(.flags = HF_NEED_DEADLINE)), HF_ENOTSUP);
+    closed(c);
+}
+
+static void old_release(void)
+{
+    use_directly("&connect_timeout=8s");
+    if (!getenv("HF_TEST_ETCD"))
+        release_is_old("etcd 3.4.");
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "etcd://127.0.0.1:%d,127.0.0.1:%d/fault?connect_timeout=8s",
+             members->dead_port, members->servers[0].port);
+    release_is_old("a lease may end before its ttl");
+    done();
+}
+
+/* names=raw: a slash in a name is one in the key, as for etcdctl; so the line a/b lies
+ * inside of the line a. */
+static void raw_names(void)
+{
+    hf_list *list = NULL;
+    struct pend *p;
+    hf_client *c;
+    hf_lease *l;
+
+    use_directly("&names=raw");
+    c = opened();
+    l = taken(c, "a/b", NULL);
+    CHECK(strstr(ctl("get --prefix --keys-only fault/a/b/"), "fault/a/b/"));
+    CHECK_RC(tried(c, "a", NULL), HF_EBUSY);
+    CHECK_RC(tried(c, "ab", NULL), 0);
+    p = begun(c, "a", LIMIT_MS, NULL);
+    AWAIT(line_is(c, "a", 1, 1));
+    CHECK_RC(hf_ls(c, "", 0, &list, E()), HF_ENOTSUP);
+    given(l);
+    given(pend_granted(p));
+    closed(c);
+    done();
+}
+
 /* ---- rights ---------------------------------------------------------------------- */
 
 /* Every change of users and roles makes the tokens of all others old. */
@@ -566,6 +628,8 @@ const struct test_case etcd_keys_cases[] = {
     { "create-late-and-full", create_late_and_full, ON_BLOCKING, 0, CASE_LONG },
     { "broken-behind-long-key", broken_behind_long_key, ON_BLOCKING, 0, 0 },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
+    { "old-release", old_release, ON_BLOCKING, 0, 0 },
+    { "raw-names", raw_names, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },
     { "token-expired", token_expired, ON_BLOCKING, 0, 0 },
     { "wrong-password", wrong_password, ON_BLOCKING, 0, 0 },
