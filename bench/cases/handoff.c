@@ -22,6 +22,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { LOOKS = 5 }; /* before a release; each is a round trip */
+
 struct table { /* shared by the two */
     int sock[2];
     bool disturbed;                 /* by a third one, against raw->turns_late */
@@ -57,13 +59,13 @@ int bench_meet(const struct worker *w, char *go)
 
 /* ---- ours ------------------------------------------------------------------------ */
 
-/* Until the store shows that the other waits; once more, and it has also been told what it
- * waits for. */
+/* Until the store shows that the other waits; and some more, as long as it takes to be told
+ * what it waits for: on etcd it makes watches then, and reads what is watched. */
 static int await_other(const struct worker *w)
 {
     hf_error err;
 
-    for (int seen = 0; seen < 2 && hf_client_caps(w->client) & HF_CAP_LINE;) {
+    for (int seen = 0; seen < LOOKS && hf_client_caps(w->client) & HF_CAP_LINE;) {
         hf_list *list = NULL;
 
         if (hf_look(w->client, w->name, &list, &err) < 0)
