@@ -99,7 +99,11 @@ struct bench_raw {
     int (*flight)(struct worker *, int n, int64_t until); /* NULL: none */
     /* of the server, since it runs: time in scripts, and how many; NULL: cannot be told */
     int (*spent)(struct worker *, double *us, double *calls);
-    double pair_most, turns_most, flight_most;
+    /* Hand-offs once more, in a row of its own, while a third process writes what is none
+     * of their business: against a client that begins to listen too late. NULL: none */
+    int (*turns_late)(struct worker *, int64_t until);
+    int (*disturb)(struct worker *, int64_t until);
+    double pair_most, turns_most, flight_most, late_most;
     bool polls;                  /* it heeds bench_polls: its pair is measured both ways */
     const char *is;              /* said where a store has two limits of a pair */
     const struct bench_raw *too; /* the other one, in a row of its own; NULL: none */

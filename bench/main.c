@@ -272,9 +272,12 @@ static const struct cli_verb verb = {
         "one\n"
         "connection with 64 in flight, EVALSHA and PUBLISH to a subscriber. On zk: raw is\n"
         "create and delete of such a node, 64 of them in flight, and a delete, its event\n"
-        "and one read by the other. On redlock: raw is PING to a majority of the nodes\n"
-        "(the limit), and in a second row the same scripts to all of them. Of a server\n"
-        "there is one row beside a raw client that sleeps, and one beside one that polls.\n"
+        "and one read by the other. On etcd: raw is a put and a deletion, each as a\n"
+        "transaction, 64 of them in flight, and a deletion and its event; in a second row\n"
+        "beside a writer, for a client that watches from the revision that it has read.\n"
+        "On redlock: raw is PING to a majority of the nodes (the limit), and in a second\n"
+        "row the same scripts to all of them. Of a server there is one row beside a raw\n"
+        "client that sleeps, and one beside one that polls.\n"
         "The figures are medians of alternating rounds; ratio is our time / raw time.",
     .options = options,
 };

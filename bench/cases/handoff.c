@@ -7,7 +7,10 @@
  * of each store is in stores/. For the raw limit each is pinned to a CPU of its own,
  * because a pair on one CPU takes a third of the time of one on two, and the scheduler
  * would choose for each anew. For ours they are not: a process that may use one CPU only
- * does not poll. */
+ * does not poll.
+ *
+ * Of a store where it matters when a client begins to listen there is a second row, with a
+ * third process that writes something else. */
 #include "bench.h"
 
 #include <errno.h>
@@ -19,8 +22,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { LOOKS = 5 }; /* before a release; each is a round trip */
+
 struct table { /* shared by the two */
     int sock[2];
+    bool disturbed;                 /* by a third one, against raw->turns_late */
     atomic_llong released_at, took; /* of the last hand-off */
 };
 
@@ -53,13 +59,13 @@ int bench_meet(const struct worker *w, char *go)
 
 /* ---- ours ------------------------------------------------------------------------ */
 
-/* Until the store shows that the other waits; once more, and it has also been told what it
- * waits for. */
+/* Until the store shows that the other waits; and some more, as long as it takes to be told
+ * what it waits for: on etcd it makes watches then, and reads what is watched. */
 static int await_other(const struct worker *w)
 {
     hf_error err;
 
-    for (int seen = 0; seen < 2 && hf_client_caps(w->client) & HF_CAP_LINE;) {
+    for (int seen = 0; seen < LOOKS && hf_client_caps(w->client) & HF_CAP_LINE;) {
         hf_list *list = NULL;
 
         if (hf_look(w->client, w->name, &list, &err) < 0)
@@ -167,10 +173,27 @@ static void pin(int index, bool one_only)
     sched_setaffinity(0, sizeof one, &one);
 }
 
+/* The third one, in a process of its own, is not at the table. */
+static int disturb(struct worker *w, int64_t until)
+{
+    const struct table *table = w->shared;
+    static bool away;
+
+    if (!away) {
+        close(table->sock[0]);
+        close(table->sock[1]);
+    }
+    away = true;
+    return w->bench->raw->disturb(w, until);
+}
+
 static int turns(struct worker *w, bool raw, int64_t until)
 {
+    const struct bench_raw *limit = w->bench->raw;
     struct table *table = w->shared;
 
+    if (w->index == 2)
+        return disturb(w, until);
     if (w->fd != table->sock[w->index]) {
         /* the peer's end must be only the peer's, else its death is not seen */
         close(table->sock[1 - w->index]);
@@ -179,7 +202,9 @@ static int turns(struct worker *w, bool raw, int64_t until)
         w->fd = table->sock[w->index];
     }
     pin(w->index, raw);
-    return raw ? w->bench->raw->turns(w, until) : our_turns(w, until);
+    return !raw               ? our_turns(w, until)
+           : table->disturbed ? limit->turns_late(w, until)
+                              : limit->turns(w, until);
 }
 
 static int slice(void *ctx, bool raw, int64_t ns, struct tally *t)
@@ -195,8 +220,13 @@ static int measure(const struct bench *b, struct table *table, struct tally *t)
     char name[128];
     int status;
 
+    if (table->disturbed) {
+        row.processes = 3;
+        row.raw_is = "late watch";
+        snprintf(row.setup, sizeof row.setup, "beside a writer");
+    }
     snprintf(name, sizeof name, "%s/hand-off", b->prefix);
-    status = crew_start(&crew, b, 2, name, table, turns);
+    status = crew_start(&crew, b, row.processes, name, table, turns);
     close(table->sock[0]);
     close(table->sock[1]);
     if (status == 0)
@@ -206,25 +236,34 @@ static int measure(const struct bench *b, struct table *table, struct tally *t)
         return status;
     bench_fill(&row, "hand-off", &t[0], limit ? &t[1] : NULL);
     if (limit)
-        bench_limit(&row, b->raw->turns_most);
+        bench_limit(&row, table->disturbed ? b->raw->late_most : b->raw->turns_most);
     bench_print(b, &row);
     return 0;
 }
 
-int bench_handoff(const struct bench *b)
+static int hand_off(const struct bench *b, bool disturbed)
 {
     struct table *table = bench_shared(sizeof *table);
     struct tally *t = calloc(2, sizeof *t);
     int status = EXIT_SYSTEM;
 
-    if (!table || !t)
+    if (!table || !t) {
         cli_say("out of memory");
-    else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, table->sock) < 0)
+    } else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, table->sock) < 0) {
         cli_say("cannot make a socket pair: %s", strerror(errno));
-    else
+    } else {
+        table->disturbed = disturbed;
         status = measure(b, table, t);
+    }
     free(t);
     if (table)
         munmap(table, sizeof *table);
     return status;
+}
+
+int bench_handoff(const struct bench *b)
+{
+    int status = hand_off(b, false);
+
+    return status == 0 && b->raw && b->raw->turns_late ? hand_off(b, true) : status;
 }

@@ -6,6 +6,9 @@
  *   in flight   the same by one connection, so many under way at once
  *   a hand-off  a deletion and the event that tells the other of it; keys and watches are
  *               made in advance, HAND of them, outside of the time
+ *   too late    the same by a client that watches from a revision that was read just
+ *               before, as Go's Mutex does: the server counts such a watch as one that lags
+ *               behind. Beside it, and beside ours then, somebody writes another key
  *
  * Keys are as long as the library's, with as much in them, and lie where no name of a lock
  * leads to. They hang on no lease: what is left after a kill stays. */
@@ -15,6 +18,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 
 enum { HAND = 32, FLIGHT_MOST = 64, KEY_MOST = 1400 };
 
@@ -137,7 +142,7 @@ static int raw_pair(struct worker *w)
 
 /* ---- hand-off -------------------------------------------------------------------- */
 
-static int watch(struct raw *r, int index, int i)
+static int watch(struct raw *r, int index, int i, int64_t start)
 {
     Hf__Etcd__WatchCreateRequest create = HF__ETCD__WATCH_CREATE_REQUEST__INIT;
     Hf__Etcd__WatchRequest q = HF__ETCD__WATCH_REQUEST__INIT;
@@ -145,6 +150,7 @@ static int watch(struct raw *r, int index, int i)
     int status;
 
     create.key = key(r, text, index, i);
+    create.start_revision = start;
     q.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CREATE_REQUEST;
     q.create_request = &create;
     status = grpc_watch(r->link, &q);
@@ -169,7 +175,7 @@ static int deal(struct worker *w, int round)
     if (status == 0)
         status = bench_meet(w, &go);
     for (int i = 0; i < HAND && status == 0; i++)
-        status = watch(r, 1 - w->index, round * HAND + i);
+        status = watch(r, 1 - w->index, round * HAND + i, 0);
     return status ? status : bench_meet(w, &go);
 }
 
@@ -177,12 +183,12 @@ static int get(struct raw *r)
 {
     int status = 0;
 
-    while (status == 0 && r->link->watch->events == 0) {
+    while (status == 0 && r->link->watch->deleted == 0) {
         status = grpc_wait(r->link);
         while (grpc_take(r->link) >= 0) /* of the deletion before */
             ;
     }
-    r->link->watch->events--;
+    r->link->watch->deleted--;
     return status;
 }
 
@@ -223,6 +229,104 @@ static int raw_turns(struct worker *w, int64_t until)
         go = bench_now() < until ? 'p' : 'q';
         if (status == 0)
             status = bench_meet(w, &go);
+    }
+    return status;
+}
+
+/* ---- hand-off of one who listens too late ---------------------------------------- */
+
+static int tell_time(const struct worker *w, int64_t at)
+{
+    return send(w->fd, &at, sizeof at, MSG_NOSIGNAL) == sizeof at ? 0 : bench_lost_peer();
+}
+
+static int hear_time(const struct worker *w, int64_t *at)
+{
+    return recv(w->fd, at, sizeof *at, MSG_WAITALL) == sizeof *at ? 0 : bench_lost_peer();
+}
+
+/* The other's key is there, and is deleted when we watch it. *took: from then on, of both
+ */
+static int late_get(struct worker *w, int i, int64_t *took)
+{
+    struct raw *r = w->raw;
+    int64_t deleted = 0, heard;
+    int status = hear_time(w, &deleted); /* it is there */
+
+    if (status == 0) /* of nothing, for the revision */
+        status = watch(r, w->index, -1 - i, 0);
+    if (status == 0)
+        status = watch(r, 1 - w->index, i, r->link->watch->revision);
+    if (status == 0)
+        status = tell_time(w, 0);
+    if (status == 0)
+        status = get(r);
+    heard = bench_now();
+    if (status == 0)
+        status = hear_time(w, &deleted);
+    *took = heard - deleted;
+    return status ? status : tell_time(w, *took);
+}
+
+static int late_give(struct worker *w, int i, int64_t *took)
+{
+    struct raw *r = w->raw;
+    int status = put(r, w->index, i, 0);
+    int64_t at;
+
+    if (status == 0)
+        status = answers(r);
+    if (status == 0)
+        status = tell_time(w, 0);
+    if (status == 0)
+        status = hear_time(w, took); /* it watches */
+    at = bench_now();
+    if (status == 0)
+        status = del(r, w->index, i, 0);
+    if (status == 0)
+        status = answers(r);
+    if (status == 0)
+        status = tell_time(w, at);
+    return status ? status : hear_time(w, took);
+}
+
+static int raw_late(struct worker *w, int64_t until)
+{
+    struct raw *r = w->raw;
+    char go = 'p';
+    int status = 0;
+
+    for (; status == 0 && go == 'p'; r->round++) {
+        int i = r->round + 1000000; /* not those of raw_turns */
+        int64_t there = 0, back = 0;
+
+        status = w->index == 0 ? late_give(w, i, &there) : late_get(w, i, &there);
+        if (status == 0)
+            status = w->index == 0 ? late_get(w, i, &back) : late_give(w, i, &back);
+        if (status == 0 && w->index == 0) {
+            w->slice->pairs++;
+            w->slice->ns += there + back;
+            samples_add(&w->slice->samples, (double)(there + back) / 1e3);
+        }
+        go = bench_now() < until ? 'p' : 'q';
+        if (status == 0)
+            status = bench_meet(w, &go);
+    }
+    return status;
+}
+
+/* Not as fast as it can: the server shall have time for the others. */
+static int raw_disturb(struct worker *w, int64_t until)
+{
+    const struct timespec pause = { .tv_nsec = 2000000 };
+    struct raw *r = w->raw;
+    int status = 0;
+
+    while (status == 0 && bench_now() < until) {
+        status = put(r, w->index, 0, 0);
+        if (status == 0)
+            status = answers(r);
+        nanosleep(&pause, NULL);
     }
     return status;
 }
@@ -274,9 +378,12 @@ const struct bench_raw bench_raw_etcd = { .serves = serves,
                                           .close = raw_close,
                                           .pair = raw_pair,
                                           .turns = raw_turns,
+                                          .turns_late = raw_late,
+                                          .disturb = raw_disturb,
                                           .flight = raw_flight,
                                           .pair_most = 1.2,
                                           .turns_most = 1.3,
+                                          .late_most = 1 / 20.0,
                                           .flight_most = 1 / 0.8,
                                           .polls = true,
                                           .is = "sleeping" };

@@ -80,7 +80,9 @@ static void take_watch(struct grpc_watch *w)
         r = hf__etcd__watch_response__unpack(NULL, len, p + PREFIX);
         if (r) {
             w->created += r->created != 0;
-            w->events += (unsigned)r->n_events;
+            for (size_t i = 0; i < r->n_events; i++)
+                w->deleted += r->events[i]->type == HF__ETCD__EVENT__EVENT_TYPE__DELETE;
+            w->revision = r->header ? r->header->revision : 0;
             hf__etcd__watch_response__free_unpacked(r, NULL);
         }
         at += PREFIX + len;
@@ -207,12 +209,12 @@ static int flush(struct grpc_link *k)
 int grpc_wait(struct grpc_link *k)
 {
     size_t before = k->n, n;
-    unsigned heard = k->watch ? k->watch->created + k->watch->events : 0;
+    unsigned heard = k->watch ? k->watch->created + k->watch->deleted : 0;
     unsigned char in[65536];
     int status = flush(k);
 
     while (status == 0 && k->n == before &&
-           (!k->watch || k->watch->created + k->watch->events == heard)) {
+           (!k->watch || k->watch->created + k->watch->deleted == heard)) {
         status = link_more(k->fd, in, sizeof in, &n);
         if (status == 0 && nghttp2_session_mem_recv(k->session, in, n) < 0)
             status = link_broken("the server");

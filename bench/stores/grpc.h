@@ -27,7 +27,8 @@ struct grpc_watch {
     unsigned char out[4096], in[65536];
     size_t out_at, out_len, in_len;
     bool idle;
-    unsigned created, events; /* that have come and are not used */
+    unsigned created, deleted; /* told, and not used yet */
+    int64_t revision;          /* of the last that has come */
 };
 
 int grpc_open(struct grpc_link **ret, const struct link_target *);

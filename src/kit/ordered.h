@@ -124,6 +124,7 @@ struct ordered_entry {
     struct ordered_seat *seat; /* NULL: somebody else's */
     void *own;                 /* the store's own: what tells it of its end */
     enum ordered_watch watch;
+    bool kept; /* the store's own: nobody's (struct row) */
     size_t len;
     char name[]; /* the store's name of its node */
 };
@@ -254,13 +255,13 @@ struct ordered_seat { /* a store's own struct starts with it; also ticket.drv_pt
     struct list unwatched;       /* ordered.unwatched */
     int64_t watch_at;
     enum seat_state state;
-    int why;           /* of WITHDRAWING and DOOMED */
-    bool confirming;   /* ops.confirm is under way */
-    uint64_t least;    /* an older answer to it proves nothing */
-    unsigned pins;     /* requests of the store about it */
-    uint32_t position; /* in the queue, as told last; 0: not told */
-    uint64_t fence;    /* the revision of its create */
-    char *name;        /* of its node; NULL: not known */
+    int why;                 /* of WITHDRAWING and DOOMED */
+    unsigned pins : 31;      /* requests of the store about it */
+    unsigned confirming : 1; /* ops.confirm is under way */
+    uint32_t position;       /* in the queue, as told last; 0: not told */
+    uint64_t least;          /* an older answer to the confirm proves nothing */
+    uint64_t fence;          /* the revision of its create */
+    char *name;              /* of its node; NULL: not known */
 };
 
 /* ---- what the store does ----------------------------------------------------------- */

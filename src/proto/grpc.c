@@ -14,25 +14,8 @@
 
 enum { ROOM_FIRST = 256, ROOM_KEPT = 4096 };
 
-static const char *const names[GRPC_STATUSES] = {
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-};
+#define NAME(name) #name,
+static const char *const names[GRPC_STATUSES] = { GRPC_STATUS(NAME) };
 
 const char *hf__grpc_status_name(int status)
 {
@@ -211,41 +194,24 @@ void hf__grpc_rest(struct grpc_in *in)
 
 /* ---- the end --------------------------------------------------------------------- */
 
-static int status_of_http(int http)
-{
-    switch (http) {
-    case 400:
-        return GRPC_INTERNAL;
-    case 401:
-        return GRPC_UNAUTHENTICATED;
-    case 403:
-        return GRPC_PERMISSION_DENIED;
-    case 404:
-        return GRPC_UNIMPLEMENTED;
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-        return GRPC_UNAVAILABLE;
-    default:
-        return GRPC_UNKNOWN;
-    }
-}
+static const struct meaning {
+    uint32_t code;
+    int status;
+} of_http[] = { { 400, GRPC_INTERNAL },          { 401, GRPC_UNAUTHENTICATED },
+                { 403, GRPC_PERMISSION_DENIED }, { 404, GRPC_UNIMPLEMENTED },
+                { 429, GRPC_UNAVAILABLE },       { 502, GRPC_UNAVAILABLE },
+                { 503, GRPC_UNAVAILABLE },       { 504, GRPC_UNAVAILABLE } },
+  of_reset[] = { { GRPC_RESET_REFUSED, GRPC_UNAVAILABLE },
+                 { GRPC_RESET_CANCEL, GRPC_CANCELLED },
+                 { GRPC_RESET_CALM, GRPC_RESOURCE_EXHAUSTED },
+                 { GRPC_RESET_SECURITY, GRPC_PERMISSION_DENIED } };
 
-static int status_of_reset(uint32_t code)
+static int status_of(const struct meaning *table, size_t n, uint32_t code, int other)
 {
-    switch (code) {
-    case GRPC_RESET_REFUSED:
-        return GRPC_UNAVAILABLE;
-    case GRPC_RESET_CANCEL:
-        return GRPC_CANCELLED;
-    case GRPC_RESET_CALM:
-        return GRPC_RESOURCE_EXHAUSTED;
-    case GRPC_RESET_SECURITY:
-        return GRPC_PERMISSION_DENIED;
-    default:
-        return GRPC_INTERNAL;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (table[i].code == code)
+            return table[i].status;
+    return other;
 }
 
 /* What was not taken ends with the end of a message. */
@@ -274,10 +240,12 @@ void hf__grpc_end(struct grpc_in *in, bool reset, uint32_t code)
         return;
     }
     if (in->seen && !in->grpc) {
-        status = status_of_http(in->http);
+        status = status_of(of_http, sizeof of_http / sizeof *of_http, (uint32_t)in->http,
+                           GRPC_UNKNOWN);
         snprintf(text, sizeof text, "no gRPC, HTTP status %d", in->http);
     } else if (reset) {
-        status = status_of_reset(code);
+        status =
+            status_of(of_reset, sizeof of_reset / sizeof *of_reset, code, GRPC_INTERNAL);
         snprintf(text, sizeof text, "the stream was reset, code %lu", (unsigned long)code);
     } else {
         snprintf(text, sizeof text, "an answer without a status");

@@ -31,26 +31,28 @@ enum {
     GRPC_TIMEOUT_MAX = 10 /* eight digits, a unit, NUL */
 };
 
-enum grpc_status {
-    GRPC_OK,
-    GRPC_CANCELLED,
-    GRPC_UNKNOWN,
-    GRPC_INVALID_ARGUMENT,
-    GRPC_DEADLINE_EXCEEDED,
-    GRPC_NOT_FOUND,
-    GRPC_ALREADY_EXISTS,
-    GRPC_PERMISSION_DENIED,
-    GRPC_RESOURCE_EXHAUSTED,
-    GRPC_FAILED_PRECONDITION,
-    GRPC_ABORTED,
-    GRPC_OUT_OF_RANGE,
-    GRPC_UNIMPLEMENTED,
-    GRPC_INTERNAL,
-    GRPC_UNAVAILABLE,
-    GRPC_DATA_LOSS,
-    GRPC_UNAUTHENTICATED,
-    GRPC_STATUSES
-};
+#define GRPC_STATUS(X)                                                                     \
+    X(OK)                                                                                  \
+    X(CANCELLED)                                                                           \
+    X(UNKNOWN)                                                                             \
+    X(INVALID_ARGUMENT)                                                                    \
+    X(DEADLINE_EXCEEDED)                                                                   \
+    X(NOT_FOUND)                                                                           \
+    X(ALREADY_EXISTS)                                                                      \
+    X(PERMISSION_DENIED)                                                                   \
+    X(RESOURCE_EXHAUSTED)                                                                  \
+    X(FAILED_PRECONDITION)                                                                 \
+    X(ABORTED)                                                                             \
+    X(OUT_OF_RANGE)                                                                        \
+    X(UNIMPLEMENTED)                                                                       \
+    X(INTERNAL)                                                                            \
+    X(UNAVAILABLE)                                                                         \
+    X(DATA_LOSS)                                                                           \
+    X(UNAUTHENTICATED)
+
+#define GRPC_NUMBER(name) GRPC_##name,
+enum grpc_status { GRPC_STATUS(GRPC_NUMBER) GRPC_STATUSES };
+#undef GRPC_NUMBER
 
 /* How a stream of HTTP/2 can end besides by END_STREAM: RST_STREAM with one of these. */
 enum grpc_reset {

@@ -113,6 +113,35 @@ static void waiter_kept(void)
     done();
 }
 
+/* The same while its client is cut off: back again it reads the line, in which its ticket
+ * stands first. */
+static void waiter_kept_while_down(void)
+{
+    struct two t;
+    struct pend *waits;
+    struct seen s;
+
+    use_members(1, "&connect_timeout=30s");
+    t.a = opened_past();
+    t.b = prompted();
+    t.held = taken(t.a, "n", NULL);
+    waits = begun(t.b, "n", 4 * LIMIT_MS, HF_REQUEST(.ttl_ms = 60000));
+    AWAIT(line_is(t.a, "n", 1, 1));
+    STAYS(!pend_done(waits), 300);
+    proxy_refuse(fronts[0], true);
+    proxy_drop(fronts[0]);
+    given(t.held);
+    AWAIT(see(t.a, "n", 0, &s) && s.position == 0);
+    CHECK_RC(hf_keep_orphan(t.a, "n", s.id, TTL_MS, E()), 0);
+    proxy_refuse(fronts[0], false);
+    t.held = pend_granted(waits);
+    CHECK(hf_lease_fence(t.held) > s.fence);
+    given(t.held);
+    closed(t.a);
+    closed(t.b);
+    done();
+}
+
 static void holder_lease_revoked(void)
 {
     struct two t;
@@ -162,20 +191,58 @@ static void middle_cancels(void)
     done();
 }
 
+/* All that was before now. */
+static void compact(void)
+{
+    const char *at = strstr(ctl("get other -w json"), "\"revision\":");
+    long long revision;
+
+    CHECK(at && sscanf(at, "\"revision\":%lld", &revision) == 1);
+    ctl("compact %lld", revision);
+}
+
 static void compacted(void)
 {
     struct two t;
-    long long revision;
-    const char *at;
 
     use_members(1, "");
     t = hold_and_wait();
     for (int i = 0; i < 20; i++)
         ctl("put other %d", i);
-    at = strstr(ctl("get other -w json"), "\"revision\":");
-    CHECK(at && sscanf(at, "\"revision\":%lld", &revision) == 1);
-    ctl("compact %lld", revision);
+    compact();
     STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 300);
+    two_go_on(&t);
+    done();
+}
+
+/* The server cannot get rid of what it has to tell the waiter, so that watch lags behind,
+ * and is compacted away: the server ends it, and the waiter makes another one. */
+static void compacted_past_watch(void)
+{
+    static const char slow[] = "etcd_debugging_mvcc_slow_watcher_total",
+                      watch[] = "grpc_server_msg_received_total{grpc_method=\"Watch\"";
+    char note[1001] = "";
+    int64_t asked;
+    struct two t;
+
+    lease_s = 120; /* nothing is late meanwhile */
+    use_members(1, "&connect_timeout=60s");
+    t.a = opened_past();
+    t.b = prompted();
+    t.held = taken(t.a, "n", NULL);
+    t.waits = begun(t.b, "n", 4 * LIMIT_MS, NULL);
+    AWAIT(line_is(t.a, "n", 1, 1));
+    STAYS(!pend_done(t.waits), 300); /* it watches now */
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_DOWN);
+    memset(note, 'x', sizeof(note) - 1);
+    for (int i = 0; i < 8000 && etcd_number(members, 0, slow) == 0; i++)
+        for (int k = 0; k < 50; k++)
+            CHECK_RC(rig.face->note(t.held, note, E()), 0);
+    CHECK_NUM(etcd_number(members, 0, slow), >, 0);
+    asked = etcd_number(members, 0, watch);
+    compact();
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0);
+    AWAIT(etcd_number(members, 0, watch) > asked);
     two_go_on(&t);
     done();
 }
@@ -281,6 +348,27 @@ static void create_late_and_full(void)
     done();
 }
 
+/* Another program's ticket may have a name of any length: whoever waits behind it can be
+ * broken all the same. */
+static void broken_behind_long_key(void)
+{
+    struct pend *p;
+    hf_lease *none = NULL;
+    hf_client *c;
+    struct seen s;
+
+    use_members(1, "");
+    c = prompted();
+    ctl("put fault/n/$(head -c 100000 /dev/zero | tr '\\0' k) x");
+    p = queued(c, "n", 1, NULL);
+    CHECK(see(c, "n", 1, &s));
+    CHECK_RC(rig.face->evict(c, "n", s.id, 0, E()), 0);
+    CHECK_RC(pend_end(p, &none), HF_EEVICTED);
+    CHECK(line_is(c, "n", 1, 0));
+    closed(c);
+    done();
+}
+
 /* ---- leases ---------------------------------------------------------------------- */
 
 static void ninth_lease(void)
@@ -309,6 +397,68 @@ static void ninth_lease(void)
     CHECK_NUM(hf_lease_ttl_ms(l[0]), ==, 20000);
     for (int i = 0; i < 8; i++)
         given(l[i]);
+    closed(c);
+    done();
+}
+
+/* ---- releases and names ---------------------------------------------------------- */
+
+static char warned[512];
+
+static void hear(void *user, int level, const char *store, const char *message)
+{
+    (void)user;
+    (void)store;
+    if (level == HF_LOG_WARN)
+        snprintf(warned, sizeof(warned), "%s", message);
+}
+
+/* The distribution's release is an old one; so counts a member that cannot be asked. */
+static void release_is_old(const char *words)
+{
+    hf_client *c;
+
+    warned[0] = '\0';
+    c = opened_with(HF_OPTIONS(.log = hear));
+    given(taken(c, "n", NULL));
+    CHECK(!(hf_client_caps(c) & HF_CAP_DEADLINE));
+    CHECK(strstr(warned, words));
+    CHECK_RC(tried(c, "n", HF_REQUEST(.flags = HF_NEED_DEADLINE)), HF_ENOTSUP);
+    closed(c);
+}
+
+static void old_release(void)
+{
+    use_directly("&connect_timeout=8s");
+    if (!getenv("HF_TEST_ETCD"))
+        release_is_old("etcd 3.4.");
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "etcd://127.0.0.1:%d,127.0.0.1:%d/fault?connect_timeout=8s",
+             members->dead_port, members->servers[0].port);
+    release_is_old("a lease may end before its ttl");
+    done();
+}
+
+/* names=raw: a slash in a name is one in the key, as for etcdctl; so the line a/b lies
+ * inside of the line a. */
+static void raw_names(void)
+{
+    hf_list *list = NULL;
+    struct pend *p;
+    hf_client *c;
+    hf_lease *l;
+
+    use_directly("&names=raw");
+    c = opened();
+    l = taken(c, "a/b", NULL);
+    CHECK(strstr(ctl("get --prefix --keys-only fault/a/b/"), "fault/a/b/"));
+    CHECK_RC(tried(c, "a", NULL), HF_EBUSY);
+    CHECK_RC(tried(c, "ab", NULL), 0);
+    p = begun(c, "a", LIMIT_MS, NULL);
+    AWAIT(line_is(c, "a", 1, 1));
+    CHECK_RC(hf_ls(c, "", 0, &list, E()), HF_ENOTSUP);
+    given(l);
+    given(pend_granted(p));
     closed(c);
     done();
 }
@@ -467,14 +617,19 @@ const struct test_case etcd_keys_cases[] = {
     { "waiter-key-deleted", waiter_key_deleted, ON_BLOCKING, 0, 0 },
     { "holder-kept", holder_kept, ON_BLOCKING, 0, 0 },
     { "waiter-kept", waiter_kept, ON_BLOCKING, 0, 0 },
+    { "waiter-kept-while-down", waiter_kept_while_down, ON_BLOCKING, 0, 0 },
     { "holder-lease-revoked", holder_lease_revoked, ON_BLOCKING, 0, 0 },
     { "waiter-lease-revoked", waiter_lease_revoked, ON_BLOCKING, 0, 0 },
     { "middle-cancels", middle_cancels, ON_BLOCKING, 0, 0 },
     { "compacted", compacted, ON_BLOCKING, 0, 0 },
+    { "compacted-past-watch", compacted_past_watch, ON_BLOCKING, 0, CASE_LONG },
     { "set-back", set_back, ON_BLOCKING, 0, 0 },
     { "database-full", database_full, ON_BLOCKING, 0, 0 },
     { "create-late-and-full", create_late_and_full, ON_BLOCKING, 0, CASE_LONG },
+    { "broken-behind-long-key", broken_behind_long_key, ON_BLOCKING, 0, 0 },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
+    { "old-release", old_release, ON_BLOCKING, 0, 0 },
+    { "raw-names", raw_names, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },
     { "token-expired", token_expired, ON_BLOCKING, 0, 0 },
     { "wrong-password", wrong_password, ON_BLOCKING, 0, 0 },

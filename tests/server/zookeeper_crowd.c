@@ -1,97 +1,20 @@
-/* zookeeper_crowd.c: what a hand-off costs a server when very many wait: 50 processes with
- * 20 tickets each, mixed in the line, so that each process knows nothing of most tickets
- * before its own. A hand-off is told to those that it may let in, and read by them: not by
- * every process, and not once for each ticket that waits. */
+/* zookeeper_crowd.c: what a hand-off costs a server of ZooKeeper when very many wait. */
+#include "crowd.h"
 #include "zookeeper_counts.h"
 #include "zookeeper_fault.h"
 
-#include <fcntl.h>
-#include <holdfast/async.h>
-#include <poll.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 enum {
-    PROCESSES = 50,
-    WAITERS = 20,
     PERMITS = 3,
-    HANDS = 100,
     QUARTER_MS = 5000, /* of the ttl */
     OWN = 4            /* requests of a client by itself in a quarter, at most */
 };
 #define CROWD_TTL "ttl=20s"
 
-struct crowd { /* pipes between the processes */
-    const hf_request *req;
-    int next[2]; /* a byte in it: whoever holds and reads it releases */
-    int told[2]; /* a byte for each grant */
-    int end[2];  /* readable when all is over */
-};
-
-/* Of one process of the crowd. */
-static hf_lease *held[WAITERS]; /* the oldest first */
-static size_t nheld;
-
-static void on_grant(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
-{
-    const struct crowd *k = user;
-
-    (void)err;
-    hf_op_free(op);
-    if (rc == HF_ECLOSED)
-        return;
-    CHECK_RC(rc, 0);
-    held[nheld++] = lease;
-    CHECK_NUM(write(k->told[1], "", 1), ==, 1);
-}
-
-static void release_oldest(void)
-{
-    hf_lease *l = held[0];
-
-    memmove(held, held + 1, --nheld * sizeof(held[0]));
-    CHECK_RC(hf_release_start(l, NULL, NULL, NULL, E()), 0);
-}
-
-static void wait_in_line(void *arg)
-{
-    struct crowd *k = arg;
-    hf_client *c;
-    hf_op *op;
-    char byte;
-
-    CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &c, E()), 0);
-    for (int i = 0; i < WAITERS; i++)
-        CHECK_RC(hf_acquire_start(c, nm("n"), HF_FOREVER, k->req, on_grant, k, &op, E()),
-                 0);
-    for (;;) {
-        struct pollfd p[] = { { .fd = hf_client_fd(c), .events = POLLIN },
-                              { .fd = k->end[0], .events = POLLIN },
-                              { .fd = nheld > 0 ? k->next[0] : -1, .events = POLLIN } };
-
-        CHECK_NUM(poll(p, 3, -1), >, 0);
-        if (p[1].revents)
-            break;
-        if (nheld > 0 && read(k->next[0], &byte, 1) == 1) /* another may have been faster */
-            release_oldest();
-        CHECK(hf_client_process(c) >= 0);
-    }
-    hf_close(c);
-}
-
 static struct counts ask(void)
 {
     return counts_of(&servers->servers[0]);
-}
-
-static void await_grant(const struct crowd *k)
-{
-    struct pollfd p = { .fd = k->told[0], .events = POLLIN };
-    char byte;
-
-    CHECK_NUM(poll(&p, 1, LIMIT_MS), ==, 1);
-    CHECK_NUM(read(k->told[0], &byte, 1), ==, 1);
 }
 
 /* Until nothing is asked for any more: then all that is to be watched is. */
@@ -112,10 +35,7 @@ static void hand_over(const struct crowd *k, int64_t events, int64_t reads)
     struct counts before = ask(), after;
     int64_t own;
 
-    for (int i = 0; i < HANDS; i++) {
-        CHECK_NUM(write(k->next[1], "", 1), ==, 1);
-        await_grant(k);
-    }
+    crowd_hand_over(k);
     settle();
     after = ask();
     /* by itself: a proof of life and a renewal, both with a sync, and a look at what is
@@ -135,31 +55,16 @@ static void hand_over(const struct crowd *k, int64_t events, int64_t reads)
 
 static void crowd(const hf_request *req, size_t holders, int64_t events, int64_t reads)
 {
-    struct crowd k = { .req = req };
-    pid_t pids[PROCESSES];
+    struct crowd k;
     hf_client *looker;
 
     use_one(CROWD_TTL);
-    CHECK_NUM(pipe2(k.next, O_NONBLOCK), ==, 0);
-    CHECK_NUM(pipe(k.told), ==, 0);
-    CHECK_NUM(pipe(k.end), ==, 0);
-    for (int i = 0; i < PROCESSES; i++)
-        pids[i] = proc_start(wait_in_line, &k);
     looker = opened();
-    AWAIT(line_is(looker, nm("n"), holders, PROCESSES * WAITERS - holders));
-    for (size_t i = 0; i < holders; i++)
-        await_grant(&k);
+    crowd_start(&k, req, holders, looker);
     settle();
     hand_over(&k, events, reads);
-    CHECK_NUM(write(k.end[1], "", 1), ==, 1);
-    for (int i = 0; i < PROCESSES; i++)
-        proc_end(pids[i]);
+    crowd_end(&k);
     closed(looker);
-    for (int i = 0; i < 2; i++) {
-        close(k.next[i]);
-        close(k.told[i]);
-        close(k.end[i]);
-    }
     done();
 }
 

@@ -89,32 +89,24 @@ static void put(struct etcd_evict *j, int64_t lease)
     hf__etcd_txn_send(j->e, &txn, q);
 }
 
-/* ahead: those that must be there. */
+/* ahead: those that must be there. Another program's may have a key of any length. */
 static void delete (struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
                     struct ordered_span ahead, int64_t created)
 {
     struct etcd_call *q = ask(j, done);
-    struct etcd_key *keys = calloc(ahead.to - ahead.from + 1, sizeof *keys);
     struct etcd_txn txn;
 
-    if (!q || !keys) {
-        free(keys);
-        if (q)
-            hf__etcd_call_free(q);
-        if (q)
-            fail(j, HF_ENOMEM, "no memory for an eviction");
+    if (!q)
         return;
-    }
     hf__etcd_txn(&txn);
     hf__etcd_if_created(&txn, &j->key, created);
     for (size_t i = ahead.from; i < ahead.to; i++) {
-        key_at(&keys[i - ahead.from], r->kvs[i]);
         /* not of its creation: it may have become shared */
-        hf__etcd_if_changed(&txn, &keys[i - ahead.from], r->kvs[i]->mod_revision);
+        hf__etcd_if_changed(&txn, &j->key, r->kvs[i]->mod_revision);
+        txn.compares[txn.request.n_compare - 1].key = r->kvs[i]->key;
     }
     hf__etcd_delete(&txn.then, &j->key);
     hf__etcd_txn_send(j->e, &txn, q);
-    free(keys);
 }
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)

@@ -131,6 +131,7 @@ struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *r, size_t
                                        kv->key.len - dir_len);
         if (!entries[n])
             break;
+        entries[n]->kept = rec.kept_ms > 0;
     }
     if (entries && n < r->n_kvs) {
         hf__ordered_entries_free(entries, n);
@@ -150,23 +151,29 @@ static void tidy_watches(struct etcd_line *line)
     }
 }
 
-/* A key of ours is missing, and it is not known why. A held one is lost in any case. */
+/* A key of ours is missing, and it is not known why. A held one is lost in any case. One
+ * that is there and was made a kept one is ours no more. */
 static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_t n,
                    int64_t revision)
 {
     const struct ordered_line list = { .entries = entries, .n = n };
     bool any = false;
 
-    list_for(at, &line->line.seats) {
+    list_for_safe(at, &line->line.seats) {
         struct ordered_seat *s = container_of(at, struct ordered_seat, in_line);
         struct etcd_lease *l = etcd_seat(s)->lease;
+        const struct ordered_entry *there;
 
         if ((s->state != SEAT_CREATED && s->state != SEAT_WAITING &&
              s->state != SEAT_HELD) ||
-            s->fence > (uint64_t)revision || !l || l->dead ||
-            hf__ordered_find(&list, (int64_t)s->fence, s->name, strlen(s->name)))
+            s->fence > (uint64_t)revision)
             continue;
-        if (s->state == SEAT_HELD) {
+        there = hf__ordered_find(&list, (int64_t)s->fence, s->name, strlen(s->name));
+        if (there && there->kept) {
+            hf__etcd_seat_kept(etcd_seat(s));
+        } else if (there || !l || l->dead) {
+            continue;
+        } else if (s->state == SEAT_HELD) {
             hf__etcd_lease_check(l);
         } else if (etcd_seat(s)->gone_at == 0 || etcd_seat(s)->gone_at > l->alive_at) {
             hf__etcd_seat_missed(etcd_seat(s));
@@ -391,16 +398,38 @@ bool hf__etcd_line_watch(struct ordered_line *l, struct ordered_entry *entry)
     return true;
 }
 
+static void changed_at(struct etcd_line *line, const Hf__Etcd__Event *ev)
+{
+    if ((uint64_t)ev->kv->mod_revision > line->line.revision)
+        line->line.revision = (uint64_t)ev->kv->mod_revision;
+}
+
+/* Of the line as a whole. Who has just joined stands behind all that is known, and concerns
+ * nobody. A list that is under way either has the change or is older than it, and comes
+ * again. */
+static void line_event(struct etcd_line *line, const Hf__Etcd__Event *ev)
+{
+    if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT &&
+        ev->kv->create_revision == ev->kv->mod_revision)
+        return;
+    changed_at(line, ev);
+    if (line->line.lists > 0)
+        line->line.stale = true;
+    else
+        hf__ordered_line_changed(&line->line, false);
+}
+
 void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev)
 {
     struct etcd_line *line = w->line;
     struct ordered_entry *entry = hf__etcd_watched_entry(w);
 
-    if ((uint64_t)ev->kv->mod_revision > line->line.revision)
-        line->line.revision = (uint64_t)ev->kv->mod_revision;
     if (w == line->whole) {
-        hf__ordered_line_changed(&line->line, false);
-    } else if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT) {
+        line_event(line, ev);
+        return;
+    }
+    changed_at(line, ev);
+    if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT) {
         if (entry)
             is_there(line, entry, ev->kv);
     } else {
@@ -506,7 +535,8 @@ void hf__etcd_lease_made(struct etcd_lease *l, int rc, const hf_error *err)
     create_on(l->of);
 }
 
-/* Those that `break` has marked live on a life of their own. */
+/* Those that `break` has marked live on a life of their own. One that goes to another lease
+ * may be there already, and the answer lost: its key is looked for when it leaves. */
 static void over(struct etcd_seat *s, int rc, const hf_error *err)
 {
     struct ordered_seat *seat = &s->seat;
@@ -518,7 +548,7 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
         made(s, rc, err); /* another one for it to go to */
     else if (s->to_amend || !list_empty(&s->to_create))
         not_made(s, rc, err);
-    else if (s->lease->dead)
+    else if (s->lease->dead && !s->moves)
         hf__ordered_step(seat, SEAT_SESSION_OVER, 0, NULL);
 }
 

@@ -11,39 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RPC(path, name)                                                                    \
+    {                                                                                      \
+        "/etcdserverpb." path, &hf__etcd__##name##_response__descriptor                    \
+    }
 static const struct {
     const char *path;
     const ProtobufCMessageDescriptor *answer;
-    bool needs_leader; /* refused at once by a member that sees none */
 } rpcs[] = {
-    [ETCD_RANGE] = { "/etcdserverpb.KV/Range", &hf__etcd__range_response__descriptor,
-                     true },
-    [ETCD_PUT] = { "/etcdserverpb.KV/Put", &hf__etcd__put_response__descriptor, true },
-    [ETCD_DELETE_RANGE] = { "/etcdserverpb.KV/DeleteRange",
-                            &hf__etcd__delete_range_response__descriptor, true },
-    [ETCD_TXN] = { "/etcdserverpb.KV/Txn", &hf__etcd__txn_response__descriptor, true },
-    [ETCD_LEASE_GRANT] = { "/etcdserverpb.Lease/LeaseGrant",
-                           &hf__etcd__lease_grant_response__descriptor, true },
-    [ETCD_LEASE_REVOKE] = { "/etcdserverpb.Lease/LeaseRevoke",
-                            &hf__etcd__lease_revoke_response__descriptor, true },
-    [ETCD_STATUS] = { "/etcdserverpb.Maintenance/Status",
-                      &hf__etcd__status_response__descriptor, false },
-    [ETCD_AUTHENTICATE] = { "/etcdserverpb.Auth/Authenticate",
-                            &hf__etcd__authenticate_response__descriptor, false },
-    [ETCD_KEEP_ALIVE] = { "/etcdserverpb.Lease/LeaseKeepAlive",
-                          &hf__etcd__lease_keep_alive_response__descriptor, true },
-    [ETCD_WATCH] = { "/etcdserverpb.Watch/Watch", &hf__etcd__watch_response__descriptor,
-                     true },
+    [ETCD_RANGE] = RPC("KV/Range", range),
+    [ETCD_PUT] = RPC("KV/Put", put),
+    [ETCD_DELETE_RANGE] = RPC("KV/DeleteRange", delete_range),
+    [ETCD_TXN] = RPC("KV/Txn", txn),
+    [ETCD_LEASE_GRANT] = RPC("Lease/LeaseGrant", lease_grant),
+    [ETCD_LEASE_REVOKE] = RPC("Lease/LeaseRevoke", lease_revoke),
+    [ETCD_STATUS] = RPC("Maintenance/Status", status),
+    [ETCD_AUTHENTICATE] = RPC("Auth/Authenticate", authenticate),
+    [ETCD_KEEP_ALIVE] = RPC("Lease/LeaseKeepAlive", lease_keep_alive),
+    [ETCD_WATCH] = RPC("Watch/Watch", watch),
 };
 
 const char *hf__etcd_path(enum etcd_rpc rpc)
 {
     return rpcs[rpc].path;
-}
-
-bool hf__etcd_needs_leader(enum etcd_rpc rpc)
-{
-    return rpcs[rpc].needs_leader;
 }
 
 int hf__etcd_error(const struct etcd_conn *c, const struct etcd_answer *a, hf_error *err)

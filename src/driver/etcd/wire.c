@@ -184,8 +184,8 @@ static int submit(struct etcd_conn *c, struct etcd_stream *s, enum etcd_rpc rpc,
     add(&h, "te", "trailers");
     add(&h, "content-type", "application/grpc");
     add(&h, "user-agent", "holdfast");
-    if (hf__etcd_needs_leader(rpc))
-        add(&h, "hasleader", "true");
+    if (rpc != ETCD_STATUS && rpc != ETCD_AUTHENTICATE)
+        add(&h, "hasleader", "true"); /* a member that sees none refuses at once */
     if (limit_ms > 0) {
         hf__grpc_timeout(timeout, limit_ms);
         add(&h, "grpc-timeout", timeout);

@@ -129,7 +129,6 @@ int hf__etcd_error(const struct etcd_conn *, const struct etcd_answer *, hf_erro
 /* ---- between wire.c and rpc.c ------------------------------------------------------ */
 
 const char *hf__etcd_path(enum etcd_rpc);
-bool hf__etcd_needs_leader(enum etcd_rpc);
 void hf__etcd_take(struct etcd_conn *, struct etcd_stream *); /* something has come */
 void hf__etcd_call_free(struct etcd_call *);
 
