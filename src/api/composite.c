@@ -168,9 +168,11 @@ void hf__composite_give_up(struct hf_op *op, int rc)
 {
     struct composite *g = of(op);
 
-    if (op->done || !g->waits)
+    if (op->done)
         return;
-    hf__cancel_detach(op); /* it is fired once */
+    hf__cancel_detach(op); /* whoever fires goes on with the next, see cancel.c */
+    if (!g->waits)
+        return;
     hf__loop_timer(&client_of(g)->loop, &g->timer, LOOP_NEVER);
     if (!g->unwinds) {
         hf__cancel(op, rc);

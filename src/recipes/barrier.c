@@ -168,6 +168,12 @@ static void look_for_reasons(struct barrier *b)
         g->give_up = b->line.op.rc;
 }
 
+/* When it is cut off nothing else would call it. */
+static void wake_when_lost(struct composite *g)
+{
+    hf__composite_wake_in(g, hf_lease_remaining_ms(g->lease) + 1);
+}
+
 static void meet(struct barrier *b)
 {
     struct composite *g = &b->g;
@@ -183,8 +189,10 @@ static void meet(struct barrier *b)
         lost(b);
         return;
     }
-    if (!b->has_line && g->give_up == 0)
+    if (!b->has_line && g->give_up == 0) {
+        wake_when_lost(g);
         return;
+    }
     switch (move(b)) {
     case ROUND_PASS:
         hf__composite_end(g, 0);
@@ -202,8 +210,8 @@ static void meet(struct barrier *b)
     case ROUND_WAIT:
         if (g->op.try_only)
             hf__composite_give_up(&g->op, HF_EBUSY);
-        else /* cut off, nothing else would call us */
-            hf__composite_wake_in(g, hf_lease_remaining_ms(g->lease) + 1);
+        else
+            wake_when_lost(g);
         return;
     }
 }
@@ -242,8 +250,10 @@ static void meeting(struct composite *g)
         }
         hf__part_follow_cell(g, &b->follow);
         hf__part_follow_line(g, &b->line);
-        hf__composite_wake_in(g, hf_lease_remaining_ms(g->lease) + 1);
+        wake_when_lost(g);
         g->state = MEETS;
+        if (g->give_up != 0)
+            hf__composite_resume(g);
         return;
     case MEETS:
         meet(b);
