@@ -20,7 +20,7 @@
     X(BUG, 70, "a defect in holdfast", HF_EBUG, HF_ECLOSED, HF_EFORKED, HF_EREENTRANT)     \
     X(SYSTEM, 71, "a system error: memory, processes, files", HF_ENOMEM, HF_ESYS)          \
     X(BUSY, 75, "busy, not granted in time, or nothing to break", HF_EBUSY, HF_ETIMEDOUT,  \
-      HF_ECANCELED, HF_EDEADLK, HF_ENOENT, HF_EEVICTED)                                    \
+      HF_ECANCELED, HF_EDEADLK, HF_ENOENT, HF_EEVICTED, HF_EPARTY)                         \
     X(LOST, 76, "the lock was lost while the command ran", HF_ELOST)                       \
     X(REFUSED, 77, "refused by the store: login or rights", HF_EAUTH)                      \
     X(NOTSUP, 78, "not supported by this store", HF_ENOTSUP)                               \

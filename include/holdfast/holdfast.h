@@ -107,7 +107,8 @@ typedef struct hf_ticket hf_ticket; /* one place in a line of a snapshot */
     X(HF_EREENTRANT, -24, "a blocking call inside a callback", 0)                          \
     X(HF_EMODULE, -25, "the driver module cannot be loaded", 0)                            \
     X(HF_EREPLICAS, -26, "too few replicas have confirmed the grant", 1)                   \
-    X(HF_EEVICTED, -27, "taken out of the queue by an administrator", 0)
+    X(HF_EEVICTED, -27, "taken out of the queue by an administrator", 0)                   \
+    X(HF_EPARTY, -28, "another party has left the barrier", 1)
 
 enum {
 #define HF_X(symbol, number, text, retry) symbol = number,
