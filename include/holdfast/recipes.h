@@ -226,7 +226,7 @@ int hf_latch_clear_start(hf_client *, const char *name, hf_done *, void *user, h
 
 /* ---- barrier ------------------------------------------------------------------------ */
 
-/* Waits until `parties` (1 to 65,535) callers have come; then all of them go on: 0. After that
+/* Waits until `parties` (1 to 1,024) callers have come; then all of them go on: 0. After that
  * the name is ready for the next round; who comes early to that waits in it.
  * HF_EPARTY: another party died, was cut off, or gave up before the barrier opened; the round
  * is over for all who had come, nobody of them has passed, and those who come now begin a new

@@ -49,6 +49,7 @@ static hf_client *new_client(const hf_options *o)
     list_init(&c->ops);
     list_init(&c->ready);
     list_init(&c->changed);
+    list_init(&c->resumed);
     list_init(&c->cancels);
     list_init(&c->losses);
     hf__pool_init(&c->op_pool);
@@ -179,6 +180,8 @@ static void settle(hf_client *c)
 
 static void free_orphan(struct hf_op *op)
 {
+    if (op->kind == OP_COMPOSITE)
+        hf__composite_orphan(op);
     if (op->ask) {
         hf_list_free(op->ask->list);
         free(op->ask->name);

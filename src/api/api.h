@@ -64,6 +64,7 @@ struct hf_client {
     struct list ops;      /* op.node: not done */
     struct list ready;    /* op.node: done (or seen), callback to be run */
     struct list changed;  /* lease.changed_node: on_change to be run */
+    struct list resumed;  /* composite.resume: steps to be called */
     struct list cancels;  /* cancel_watch.node */
     struct list losses;   /* threads in hf_lease_wait: lease.c */
     struct pool op_pool;  /* spares for hf__op_new */
@@ -184,6 +185,15 @@ struct hf_cancel {
 int hf__cancel_attach(hf_client *, struct hf_op *, hf_error *); /* op->cancel */
 void hf__cancel_detach(struct hf_op *);
 
+/* async.c: a line or a cell that is followed; a recipe may begin with it */
+typedef void hf__cell_seen(struct cell *, int rc, void *user);
+struct watcher {
+    struct hf_op op;
+    struct ask ask;
+    hf__cell_seen *cell_seen; /* NULL: op.seen */
+    struct cell *cell;
+};
+
 /* change.c */
 void hf__change_part_done(struct hf_op *part); /* of an OP_CHANGE has ended */
 void hf__change_drop(struct hf_op *);          /* ends what is still under way of it */
@@ -198,5 +208,18 @@ int hf__lease_enter(struct hf_lease *, const int64_t *keep_ms, hf_error *);
 int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait,
                         const int64_t *keep_ms, hf_error *);
 void hf__lease_free(struct hf_lease *);
+/* Under the lock: ends its on_change callback, and waits for one that runs. */
+void hf__lease_silence(struct hf_lease *);
+/* Under the lock: gives back a lease of the application's; nobody waits here. */
+int hf__lease_drop(struct hf_lease *, struct hf_op *, int64_t keep_ms);
+
+/* composite.c */
+void hf__run(hf_client *);                /* calls what is queued, verbs and steps */
+void hf__part_done(struct hf_op *part);   /* of an OP_COMPOSITE has ended */
+void hf__part_seen(struct hf_op *part);   /* has news */
+void hf__composite_ended(struct hf_op *); /* its end, whoever ends it */
+void hf__composite_give_up(struct hf_op *, int rc); /* rule 4 */
+void hf__composite_orphan(struct hf_op *); /* in a forked child: what its parts own */
+const struct hf_op *hf__composite_awaits(const struct hf_op *);
 
 #endif

@@ -19,13 +19,6 @@
 static _Thread_local unsigned in_callback;
 static _Thread_local const hf_client *callback_of; /* the innermost */
 
-struct watcher { /* an operation and what it asks */
-    struct hf_op op;
-    struct ask ask;
-    hf__cell_seen *cell_seen;
-    struct cell *cell;
-};
-
 bool hf__in_callback(void)
 {
     return in_callback > 0;
@@ -142,7 +135,9 @@ static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list
 
 static void run_op(hf_client *c, struct hf_op *op)
 {
-    struct hf_lease *lease = op->kind == OP_ACQUIRE && op->rc == 0 ? op->lease : NULL;
+    struct hf_lease *lease =
+        (op->kind == OP_ACQUIRE || op->kind == OP_COMPOSITE) && op->rc == 0 ? op->lease
+                                                                            : NULL;
     struct hf_list *list = op->list;
     int rc = op->done ? op->rc : 0;
     /* a watch that goes on may get one meanwhile */
@@ -237,7 +232,7 @@ int hf__run_callbacks(hf_client *c)
         run_op(c, container_of(n, struct hf_op, node));
     if (ran > 0)
         hf__look(c);
-    hf__client_run(&c->core); /* what the callbacks started */
+    hf__run(c); /* what the callbacks started */
     hf__show_news(c);
     return ran;
 }
@@ -437,6 +432,8 @@ void hf_op_cancel(hf_op *op)
     if (!op->done && (op->kind == OP_ACQUIRE || op->kind == OP_CONNECT ||
                       (op->kind == OP_ASK && op->ask->kind == ASK_LOOK)))
         hf__cancel(op, HF_ECANCELED);
+    else if (op->kind == OP_COMPOSITE)
+        hf__composite_give_up(op, HF_ECANCELED);
     hf__leave(c);
 }
 

@@ -120,6 +120,15 @@ static void end_watch(struct cancel_watch *cw)
     free(cw);
 }
 
+/* It is off the list then. */
+static void cancel(struct hf_op *op)
+{
+    if (op->kind == OP_COMPOSITE)
+        hf__composite_give_up(op, HF_ECANCELED);
+    else
+        hf__cancel(op, HF_ECANCELED);
+}
+
 static void fired(struct watch *w, uint32_t events)
 {
     struct cancel_watch *cw = container_of(w, struct cancel_watch, watch);
@@ -130,7 +139,7 @@ static void fired(struct watch *w, uint32_t events)
         struct list *n = cw->ops.next;
 
         more = n->next != &cw->ops; /* the last one ends the watch (hf__cancel_detach) */
-        hf__cancel(container_of(n, struct hf_op, on_cancel), HF_ECANCELED);
+        cancel(container_of(n, struct hf_op, on_cancel));
     }
 }
 

@@ -1,8 +1,8 @@
-/* cell.h: cells (seam.h) for the recipes to come. Not public yet. */
+/* cell.h: requests about cells (seam.h), as they are. The recipes have their own (composite.h). */
 #ifndef HF_API_CELL_H
 #define HF_API_CELL_H
 
-#include "seam/seam.h"
+#include "api/api.h"
 
 #include <holdfast/async.h>
 
@@ -13,7 +13,6 @@ int hf__cell_call(hf_client *, struct cell *, hf_error *);
 
 /* Fill the name. seen() runs in process() or wait(), now and after each change, until
  * hf_op_free; the cell must stay until then. */
-typedef void hf__cell_seen(struct cell *, int rc, void *user);
 int hf__cell_follow(hf_client *, struct cell *, hf__cell_seen *, void *user, hf_op **ret,
                     hf_error *);
 

@@ -102,10 +102,12 @@ void hf__lease_free(struct hf_lease *l)
     if (l->fd >= 0 && hf__loop_intact(&c->loop))
         close(l->fd);
     free(l->ids);
-    if (*c->alive)
+    if (*c->alive) {
         hf__lease_end(l);
-    else /* a thread that is not in this child may have been at work in the pool */
+    } else { /* a thread that is not in this child may have been at work in the pool */
+        free(l->recipe);
         free(l);
+    }
 }
 
 /* What concerns the whole hold is done by its only handle. */
@@ -153,6 +155,26 @@ static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms,
     if (!op.done)
         hf__wait(c, &op);
     return op.rc;
+}
+
+void hf__lease_silence(struct hf_lease *l)
+{
+    set_callback(l, NULL, NULL);
+    wait_for_callback(l);
+}
+
+int hf__lease_drop(struct hf_lease *l, struct hf_op *op, int64_t keep_ms)
+{
+    hf_client *c = l->owner;
+    int rc;
+
+    set_callback(l, NULL, NULL);
+    l->released = true;
+    rc = hf__release(op, l, keep_ms);
+    if (!l->telling) /* else its callback frees it */
+        hf__lease_free(l);
+    c->refs--;
+    return rc;
 }
 
 int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,

@@ -46,7 +46,7 @@ void hf__stop_no_more(hf_client *c)
 static bool goes_on(const struct hf_op *op)
 {
     return op->kind == OP_RELEASE || op->kind == OP_AMEND || op->kind == OP_RENEW ||
-           op->kind == OP_CHANGE;
+           op->kind == OP_CHANGE || op->goes_on;
 }
 
 void hf__stop_if_asked(hf_client *c)

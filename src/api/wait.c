@@ -206,7 +206,7 @@ int hf__enter_any(hf_client *c)
 void hf__leave(hf_client *c)
 {
     if (!c->closed && !c->broken) {
-        hf__client_run(&c->core);
+        hf__run(c);
         if (hf__drained(c))
             hf__news(c);
         if (c->leading || c->app_fd >= 0)
@@ -306,7 +306,7 @@ static int lead(hf_client *c, bool block, bool looked, struct spin *spin)
     c->poked = false;
     hf__stop_if_asked(c);
     if (looked ? !c->loop.broken : hf__loop_intact(&c->loop)) {
-        hf__client_run(&c->core); /* what a callback that still runs has started */
+        hf__run(c); /* what a callback that still runs has started */
         c->leading = true;
         hf__loop_arm(&c->loop);
     }
@@ -315,7 +315,7 @@ static int lead(hf_client *c, bool block, bool looked, struct spin *spin)
     if (!c->loop.broken) {
         n = hf__loop_turn(&c->loop, evs, n);
         hf__stop_if_asked(c);
-        hf__client_run(&c->core);
+        hf__run(c);
         if (hf__drained(c))
             hf__news(c);
     } else {
@@ -371,7 +371,9 @@ void hf__waiter_done(struct waiter *w)
 
 static struct spin *spin_of(hf_client *c, const struct hf_op *op)
 {
-    switch (hf__op_awaits(op)) {
+    if (op->kind == OP_COMPOSITE)
+        op = hf__composite_awaits(op);
+    switch (op ? hf__op_awaits(op) : AWAITS_LONG) {
     case AWAITS_ANSWER:
         return &c->spins[SPIN_ANSWER];
     case AWAITS_GRANT:
@@ -428,6 +430,16 @@ void hf__wake(hf_client *c, struct waiter *w)
         pthread_cond_signal(&w->cond);
 }
 
+static void part_done(struct hf_op *part)
+{
+    const struct hf_op *whole = part->waiter;
+
+    if (whole->kind == OP_COMPOSITE)
+        hf__part_done(part);
+    else
+        hf__change_part_done(part);
+}
+
 static void op_done(struct hf_op *op)
 {
     hf_client *c = op->owner;
@@ -435,8 +447,10 @@ static void op_done(struct hf_op *op)
     if (!op->queued) /* a watch with news is in `ready`, and stays there */
         list_remove(&op->node);
     hf__cancel_detach(op);
+    if (op->kind == OP_COMPOSITE)
+        hf__composite_ended(op);
     if (op->part)
-        hf__change_part_done(op);
+        part_done(op);
     else if (op->waiter)
         hf__wake(c, op->waiter);
     else if (op->callback || op->kind == OP_WATCH) /* or `seen` in its place */
@@ -445,7 +459,10 @@ static void op_done(struct hf_op *op)
 
 static void op_seen(struct hf_op *op)
 {
-    hf__op_ready(op);
+    if (op->part)
+        hf__part_seen(op);
+    else
+        hf__op_ready(op);
 }
 
 const struct host hf__host = { .op_done = op_done,

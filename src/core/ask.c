@@ -83,18 +83,17 @@ static void ask_cell(struct ask *a, struct client *c, struct cell *cell)
     enqueue(a);
 }
 
-static int check_cell(const struct client *c, const struct cell *cell, hf_error *err)
+int hf__check_cell(const struct client *c, int64_t ttl_ms, hf_error *err)
 {
     const struct store *s = c->store;
 
-    if (!(c->caps & HF_CAP_CELL) || (cell->ttl_ms > 0 && !(c->caps & HF_CAP_CELL_EXPIRY)))
+    if (!(c->caps & HF_CAP_CELL) || (ttl_ms > 0 && !(c->caps & HF_CAP_CELL_EXPIRY)))
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown, "this store does not have %s",
-                        cell->ttl_ms > 0 ? "cells that expire" : "cells");
-    if (cell->ttl_ms > 0 &&
-        (cell->ttl_ms < s->least_cell_ttl_ms || cell->ttl_ms > s->most_cell_ttl_ms))
+                        ttl_ms > 0 ? "cells that expire" : "cells");
+    if (ttl_ms > 0 && (ttl_ms < s->least_cell_ttl_ms || ttl_ms > s->most_cell_ttl_ms))
         return hf__fail(err, HF_ENOTSUP, 0, c->url.shown,
                         "a cell for %lld ms: this store takes %lld to %lld ms",
-                        (long long)cell->ttl_ms, (long long)s->least_cell_ttl_ms,
+                        (long long)ttl_ms, (long long)s->least_cell_ttl_ms,
                         (long long)s->most_cell_ttl_ms);
     return 0;
 }
@@ -104,7 +103,7 @@ static void run_cell(struct ask *a)
 {
     struct store *s = a->client->store;
     hf_error err;
-    int rc = check_cell(a->client, a->cell, &err);
+    int rc = hf__check_cell(a->client, a->cell->ttl_ms, &err);
 
     if (rc < 0)
         ev_done(NULL, a->cell, rc, &err);
@@ -482,9 +481,9 @@ int hf__cell(struct hf_op *op, struct ask *a, struct cell *cell, hf_error *err)
 {
     int rc;
 
-    if (op->client->stopped)
+    if (op->client->stopped && !op->goes_on)
         return hf__fail(err, HF_ECLOSED, 0, NULL, "the client is stopped");
-    rc = check_cell(op->client, cell, err);
+    rc = hf__check_cell(op->client, cell->ttl_ms, err);
     if (rc < 0)
         return rc;
     ask_cell(a, op->client, cell);

@@ -230,6 +230,7 @@ struct hf_lease {
     struct list changed_node; /* the layer above: changes to be told */
     /* the layer above: its tickets' ids, once somebody has asked */
     char *ids;
+    void *recipe; /* the layers above: what a recipe keeps with it; freed with it */
     void (*on_change)(struct hf_lease *, int, void *);
     void *on_change_user;
     int fd;             /* -1: none */
@@ -255,7 +256,8 @@ int hf__lease_state(const struct hf_lease *); /* any thread */
 
 /* ---- operations ------------------------------------------------------------------ */
 
-/* OP_CHANGE: of the layer above; an OP_AMEND or OP_RENEW for each name of a lease */
+/* Of the layer above: OP_CHANGE, an OP_AMEND or OP_RENEW for each name of a lease;
+ * OP_COMPOSITE, whatever a recipe is made of. */
 enum op_kind {
     OP_ACQUIRE,
     OP_RELEASE,
@@ -264,7 +266,8 @@ enum op_kind {
     OP_ASK,
     OP_WATCH,
     OP_CHANGE,
-    OP_CONNECT
+    OP_CONNECT,
+    OP_COMPOSITE
 };
 /* Which verb of the driver an ask is for. */
 enum ask_kind { ASK_LOOK, ASK_EVICT, ASK_CELL };
@@ -281,7 +284,8 @@ struct hf_op {
     bool try_only;
     bool lists; /* it wants `seen`, not `callback` */
     bool queued : 1, running : 1, freed : 1, again : 1; /* the layer above */
-    bool part : 1;      /* OP_AMEND, OP_RENEW: of the OP_CHANGE in `waiter` */
+    bool part : 1;      /* of the OP_CHANGE or OP_COMPOSITE in `waiter` */
+    bool goes_on : 1;   /* it concerns what is held: hf_client_stop does not end it */
     bool lazy_err : 1;  /* err is allocated when there is something to say; free it */
     hf_error *err;      /* filled if rc < 0; may be NULL */
     struct timer timer; /* the end of its waiting */
@@ -464,6 +468,8 @@ int hf__check_request(const struct client *, const hf_request *in, bool blocking
 int hf__check_needs(const struct client *, uint32_t needs, int64_t ttl_ms, hf_error *);
 int hf__check_name(const struct client *, const char *, hf_error *);
 int hf__check_note(const char *, hf_error *);
+/* Cells, for so long; 0: for ever. */
+int hf__check_cell(const struct client *, int64_t ttl_ms, hf_error *);
 int hf__check_keep(const struct client *, int64_t keep_ms, hf_error *);
 int hf__check_id(const char *, unsigned char token[HF_TOKEN], hf_error *); /* of a ticket */
 

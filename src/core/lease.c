@@ -26,8 +26,10 @@ static size_t size_of(size_t n)
 
 void hf__lease_end(struct hf_lease *l)
 {
-    if (l)
-        hf__pool_put(&l->client->lease_pool, l, size_of(l->n));
+    if (!l)
+        return;
+    free(l->recipe);
+    hf__pool_put(&l->client->lease_pool, l, size_of(l->n));
 }
 
 struct hf_lease *hf__lease_new(struct client *c, size_t n)

@@ -181,6 +181,9 @@ int hf__check_needs(const struct client *c, uint32_t needs, int64_t ttl_ms, hf_e
                   { HF_CAP_PERMITS, "permits" },
                   { HF_CAP_BARGE, "barging" },
                   { HF_CAP_DEADLINE, "a certain deadline" },
+                  { HF_CAP_LINE, "lines that can be looked at" },
+                  { HF_CAP_KEEP, "places that outlast their owner" },
+                  { HF_CAP_CELL, "cells" },
                   { HF_CAP_TTL, "a ttl per request (set ttl= in the URL)" } };
     int64_t least = c->least_ttl_ms, most = c->most_ttl_ms;
 

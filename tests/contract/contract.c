@@ -13,13 +13,15 @@ extern const struct test_case exclusion_cases[], line_cases[], owner_cases[], fe
     crash_cases[], life_cases[], loss_cases[], cancel_cases[], close_cases[], look_cases[],
     deadlock_cases[], name_cases[], args_cases[], whole_cases[], async_cases[],
     many_cases[], store_cases[], cell_cases[], started_cases[], facts_cases[], kept_cases[],
-    calls_cases[];
+    calls_cases[], recipe_cases[], count_cases[], once_cases[], rate_cases[],
+    election_cases[], latch_cases[], barrier_cases[];
 
 const struct test_case *const tables[] = {
-    exclusion_cases, line_cases,   owner_cases, fence_cases, crash_cases,    life_cases,
-    loss_cases,      cancel_cases, close_cases, look_cases,  deadlock_cases, name_cases,
-    args_cases,      whole_cases,  async_cases, many_cases,  store_cases,    cell_cases,
-    started_cases,   facts_cases,  kept_cases,  calls_cases, NULL,
+    exclusion_cases, line_cases,   owner_cases,    fence_cases, crash_cases,    life_cases,
+    loss_cases,      cancel_cases, close_cases,    look_cases,  deadlock_cases, name_cases,
+    args_cases,      whole_cases,  async_cases,    many_cases,  store_cases,    cell_cases,
+    started_cases,   facts_cases,  kept_cases,     calls_cases, recipe_cases,   count_cases,
+    once_cases,      rate_cases,   election_cases, latch_cases, barrier_cases,  NULL,
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,198 @@
+/* barrier.c: nobody passes before all have come; a party that dies or gives up wakes the
+ * others; the next round does not mix with the last.
+ */
+#include "recipes.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PARTIES = 50,
+    ROUNDS = 2,
+    SHORT_MS = 2000,
+    NEEDS = HF_CAP_PERMITS | HF_CAP_CELL | HF_CAP_LINE
+};
+
+static atomic_int *came; /* in each round */
+
+static void meet(void *arg)
+{
+    hf_client *c = opened();
+
+    for (int round = 0; round < ROUNDS; round++) {
+        atomic_fetch_add(&came[round], 1);
+        CHECK_RC(r_barrier(c, arg, PARTIES, LIMIT_MS, NULL), 0);
+        CHECK_NUM(came[round], ==, PARTIES);
+    }
+    closed(c);
+}
+
+static void barrier_processes(void)
+{
+    const char *name = nm("n");
+    pid_t pids[PARTIES];
+    hf_client *c;
+
+    came = shared(ROUNDS * sizeof *came);
+    for (int i = 0; i < PARTIES; i++)
+        pids[i] = proc_start(meet, (void *)(uintptr_t)name);
+    for (int i = 0; i < PARTIES; i++)
+        proc_end(pids[i]);
+    c = opened();
+    await_line(c, name, 0, 0);
+    closed(c);
+}
+
+/* Few parties, many rounds: whoever is early waits in the next one. */
+enum { PAIR = 3, MANY = 12 };
+
+static void meet_often(void *arg)
+{
+    hf_client *c = opened();
+
+    for (int round = 0; round < MANY; round++) {
+        atomic_fetch_add(&came[round], 1);
+        CHECK_RC(r_barrier(c, arg, PAIR, LIMIT_MS, NULL), 0);
+        CHECK_NUM(came[round], ==, PAIR);
+    }
+    closed(c);
+}
+
+static void barrier_rounds(void)
+{
+    const char *name = nm("n");
+    pid_t pids[PAIR];
+
+    came = shared(MANY * sizeof *came);
+    for (int i = 0; i < PAIR; i++)
+        pids[i] = proc_start(meet_often, (void *)(uintptr_t)name);
+    for (int i = 0; i < PAIR; i++)
+        proc_end(pids[i]);
+}
+
+static struct later party(hf_client *c, uint32_t n)
+{
+    return (struct later){
+        .what = LATER_BARRIER, .client = c, .name = nm("n"), .n = n, .wait_ms = LIMIT_MS
+    };
+}
+
+static void barrier_given_up(void)
+{
+    hf_client *c = opened(), *other = opened();
+    struct later a = party(c, 3), b = party(other, 3), again[3];
+    hf_cancel *cancel = NULL;
+
+    CHECK_RC(r_barrier(c, nm("alone"), 1, 0, NULL), 0);
+    later_start(&a);
+    await_line(c, nm("n"), 1, 0);
+    CHECK_RC(r_barrier(c, nm("n"), 2, 0, NULL), HF_EMISMATCH);
+    /* in time, by a token, or at once */
+    CHECK_RC(r_barrier(other, nm("n"), 3, 100, NULL), HF_ETIMEDOUT);
+    CHECK_RC(later_end(&a), HF_EPARTY);
+    CHECK(last_error()->retry);
+    CHECK_RC(hf_cancel_new(&cancel, E()), 0);
+    a = party(c, 3);
+    b.req.cancel = cancel;
+    later_start(&a);
+    later_start(&b);
+    await_line(c, nm("n"), 2, 0);
+    hf_cancel_fire(cancel);
+    CHECK_RC(later_end(&b), HF_ECANCELED);
+    CHECK_RC(later_end(&a), HF_EPARTY);
+    hf_cancel_free(cancel);
+    a = party(c, 3);
+    later_start(&a);
+    await_line(c, nm("n"), 1, 0);
+    CHECK_RC(r_barrier(other, nm("n"), 3, 0, NULL), HF_EBUSY);
+    CHECK_RC(later_end(&a), HF_EPARTY);
+    await_line(c, nm("n"), 0, 0);
+    for (int i = 0; i < 3; i++) { /* and the next round is whole */
+        again[i] = party(i ? c : other, 3);
+        later_start(&again[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK_RC(later_end(&again[i]), 0);
+    closed(c);
+    closed(other);
+}
+
+static void die_at_it(void *arg)
+{
+    hf_client *c = opened();
+
+    r_barrier(c, arg, 3, LIMIT_MS, HF_REQUEST(.ttl_ms = ttl_of(SHORT_MS)));
+    CHECK(!"it was to be killed");
+}
+
+static void barrier_party_killed(void)
+{
+    const char *name = nm("n");
+    hf_client *c = opened();
+    struct later a = party(c, 3), again[3];
+    pid_t pid;
+    int status;
+
+    later_start(&a);
+    await_line(c, name, 1, 0);
+    pid = proc_start(die_at_it, (void *)(uintptr_t)name);
+    await_line(c, name, 2, 0);
+    STAYS(!a.done, 100); /* it has seen the other one by then */
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+    CHECK_RC(later_end(&a), HF_EPARTY);
+    await_line(c, name, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        again[i] = party(c, 3);
+        later_start(&again[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK_RC(later_end(&again[i]), 0);
+    closed(c);
+}
+
+static void on_end(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
+{
+    (void)op;
+    outcome_set(user, rc, lease, err);
+}
+
+/* A party of the round that opened, which does not run just now, finds its own round when
+ * it runs again, however many of the next have been broken. */
+static void barrier_late_reader(void)
+{
+    hf_client *c = opened(), *slow = NULL;
+    struct outcome out;
+    hf_op *op = NULL;
+
+    CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &slow, E()), 0);
+    outcome_init(&out);
+    CHECK_RC(hf_barrier_start(slow, nm("n"), 2, HF_FOREVER, NULL, on_end, &out, &op, E()),
+             0);
+    while (!line_is(c, nm("n"), 1, 0))
+        CHECK(hf_client_wait(slow, 10) >= 0);
+    CHECK_RC(r_barrier(c, nm("n"), 2, LIMIT_MS, NULL), 0); /* both have come */
+    for (int i = 0; i < 2; i++) {
+        await_line(c, nm("n"), 1, 0);
+        CHECK_RC(r_barrier(c, nm("n"), 2, 50, NULL), HF_ETIMEDOUT);
+    }
+    CHECK(!outcome_done(&out));
+    while (!outcome_done(&out))
+        CHECK(hf_client_wait(slow, LIMIT_MS) >= 0);
+    CHECK_RC(out.rc, 0);
+    hf_op_free(op);
+    outcome_fini(&out);
+    hf_close(slow);
+    await_line(c, nm("n"), 0, 0);
+    closed(c);
+}
+
+const struct test_case barrier_cases[] = {
+    { "barrier-processes", barrier_processes, ON_ALL, NEEDS, CASE_OWN_STORE | CASE_LONG },
+    { "barrier-rounds", barrier_rounds, ON_ALL, NEEDS, CASE_TOPOLOGY },
+    { "barrier-given-up", barrier_given_up, ON_ALL, NEEDS, 0 },
+    { "barrier-party-killed", barrier_party_killed, ON_ALL, NEEDS, 0 },
+    { "barrier-late-reader", barrier_late_reader, ON_ALL, NEEDS, 0 },
+    { NULL, NULL, 0, 0, 0 },
+};
