@@ -10,55 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY                                                                                \
-    {                                                                                      \
-        'n', "try", NULL, "do not wait: exit 75 if it is taken"                            \
-    }
-#define WAIT                                                                               \
-    {                                                                                      \
-        'w', "wait", "T", "wait at most T; 0 is -n"                                        \
-    }
-#define TTL                                                                                \
-    {                                                                                      \
-        't', "ttl", "T", "the lock ends T after contact is lost (default 30s)"             \
-    }
-#define GRACE                                                                              \
-    {                                                                                      \
-        0, "grace", "T", "from TERM to KILL; at most a third of the ttl"                   \
-    }
-#define AT_MOST                                                                            \
-    {                                                                                      \
-        0, "at-most", "T", "stop the command so that it has ended after T"                 \
-    }
-#define NOTE                                                                               \
-    {                                                                                      \
-        0, "note", "TEXT", "why: shown to whoever looks"                                   \
-    }
-#define BUSY_EXIT                                                                          \
-    {                                                                                      \
-        'E', "busy-exit", "N", "exit status instead of 75"                                 \
-    }
-#define COMMAND                                                                            \
-    {                                                                                      \
-        'c', "command", "STRING", "run STRING by /bin/sh"                                  \
-    }
-#define QUIET                                                                              \
-    {                                                                                      \
-        'q', "quiet", NULL, "say nothing about the lock"                                   \
-    }
-#define VERBOSE                                                                            \
-    {                                                                                      \
-        'v', "verbose", NULL, "say more"                                                   \
-    }
-#define END                                                                                \
-    {                                                                                      \
-        0, NULL, NULL, NULL                                                                \
-    }
+/* What the verbs have in common. */
+#define TRY 'n', "try", NULL, "do not wait: exit 75 if it is taken"
+#define WAIT 'w', "wait", "T", "wait at most T; 0 is -n"
+#define TTL 't', "ttl", "T", "the lock ends T after contact is lost (default 30s)"
+#define GRACE 0, "grace", "T", "from TERM to KILL; at most a third of the ttl"
+#define AT_MOST 0, "at-most", "T", "stop the command so that it has ended after T"
+#define NOTE 0, "note", "TEXT", "why: shown to whoever looks"
+#define BUSY_EXIT 'E', "busy-exit", "N", "exit status instead of 75"
+#define COMMAND 'c', "command", "STRING", "run STRING by /bin/sh"
+#define QUIET 'q', "quiet", NULL, "say nothing about the lock"
+#define VERBOSE 'v', "verbose", NULL, "say more"
+#define END 0, NULL, NULL, NULL
 
 const struct cli_option run_options[] = {
-    TRY,
-    WAIT,
-    TTL,
+    { TRY },
+    { WAIT },
+    { TTL },
     { 's', "shared", NULL, "shared: together with other shared ones" },
     { 'x', "exclusive", NULL, "exclusive: the default" },
     { 0, "permits", "K/N", "K permits of a semaphore that has N" },
@@ -67,45 +35,45 @@ const struct cli_option run_options[] = {
     { 0, "reenter", NULL, "run at once if a run around this one holds NAME" },
     { 0, "barge", NULL, "enter past the queue if there is room" },
     { 0, "at-least", "T", "keep the name for T, also if the command ends sooner" },
-    AT_MOST,
+    { AT_MOST },
     { 0, "on-lost", "term|kill|warn", "when it is lost (default: term)" },
-    GRACE,
-    NOTE,
-    BUSY_EXIT,
-    COMMAND,
-    QUIET,
-    VERBOSE,
-    END,
+    { GRACE },
+    { NOTE },
+    { BUSY_EXIT },
+    { COMMAND },
+    { QUIET },
+    { VERBOSE },
+    { END },
 };
 
 const struct cli_option elect_options[] = {
     { 0, "value", "TEXT", "what 'holdfast leader' shows of this one" },
-    TRY,
-    WAIT,
-    TTL,
+    { TRY },
+    { WAIT },
+    { TTL },
     { 0, "on-lost", "term|kill", "when the office is lost (default: term)" },
-    GRACE,
-    BUSY_EXIT,
-    COMMAND,
-    QUIET,
-    VERBOSE,
-    END,
+    { GRACE },
+    { BUSY_EXIT },
+    { COMMAND },
+    { QUIET },
+    { VERBOSE },
+    { END },
 };
 
 const struct cli_option once_options[] = {
     { 0, "for", "T", "so long its success counts; else until --forget" },
     { 0, "forget", NULL, "without COMMAND: it may be done again" },
-    TRY,
-    WAIT,
-    TTL,
-    AT_MOST,
-    GRACE,
-    NOTE,
-    BUSY_EXIT,
-    COMMAND,
-    QUIET,
-    VERBOSE,
-    END,
+    { TRY },
+    { WAIT },
+    { TTL },
+    { AT_MOST },
+    { GRACE },
+    { NOTE },
+    { BUSY_EXIT },
+    { COMMAND },
+    { QUIET },
+    { VERBOSE },
+    { END },
 };
 
 static int bad(const struct run *r, const struct cli_option *o, const char *value,

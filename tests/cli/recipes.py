@@ -8,17 +8,17 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import LOOK, Redis, alive, case, check, guard_of, main, same, stays, until
+from lib import LOOK, Redis, Terminal, alive, case, check, guard_of, main, same, stays, until
 
 # notes each term with its fence and the runs around it, its pids, and what it is told
 LEAD = r"""
 cd "$DIR"
 set -- $HOLDFAST_RUN
-echo "$HOLDFAST_FENCE $#" >> terms
 setsid sleep 1000 >/dev/null 2>&1 & sleeper=$!
 trap 'echo term >> told; kill $sleeper; exit 0' TERM
 echo $sleeper >> pids
 echo $$ >> pids
+echo "$HOLDFAST_FENCE $#" >> terms
 while [ ! -e go ]; do sleep 0.02; done
 kill $sleeper
 exit 3
@@ -151,6 +151,31 @@ def elect_told_to_end(box):
     same(box.end(p)[0], 76, "status")
     same(len(lines(box, "terms")), 1, "terms")
     until(lambda: all_dead(box), "all are dead")
+
+
+@case
+def elect_on_a_terminal(box):
+    """elect on a terminal: ^Z while it stands again stops it, and the next term has the terminal."""
+    t = Terminal(box)
+    t.line('"$HF" elect L -- sh -c \'echo U""P; cat\'')
+    t.expect("UP")
+    other = box.start("L", "sh", "-c", "touch $DIR/held; until [ -e $DIR/go ]; do sleep 0.02; done")
+    until(lambda: box.waiters("L") == 1, "another waits")
+    break_now(box, "L")
+    until(lambda: box.there("held"), "it holds")
+    t.expect("standing again")
+    until(lambda: box.waiters("L") == 1, "it stands again")
+    t.send("\x1a")
+    t.expect("Stopped")
+    t.prompt()
+    t.line("fg")
+    box.write("go")
+    same(box.end(other)[0], 0, "the other one")
+    t.expect("UP")
+    t.send("he\n\x04")
+    t.expect("he\r\nhe\r\n")
+    same(t.status(), 0, "status")
+    t.close()
 
 
 @case
