@@ -29,8 +29,8 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         return 0;
     }
     if (strcmp(o->name, "parties") == 0) {
-        wanted = "wants a number from 1 to 65535";
-        good = cli_number(value, 65535, &m->parties) && m->parties > 0;
+        wanted = "wants a number, 1 or more";
+        good = cli_number(value, UINT32_MAX, &m->parties) && m->parties > 0;
     } else {
         good = hf__parse_time(value, time);
     }

@@ -386,6 +386,14 @@ def party(box, *args):
     return start(box, "barrier", "--parties", "3", *args, "B")
 
 
+def two_see_each_other(box, ttl):
+    """Two parties have come. One that dies is missed if another has seen it, which nobody can see from outside."""
+    ps = [party(box, "-t", ttl) for _ in range(2)]
+    until(lambda: len(box.holders("B")) == 2, "two have come")
+    stays(lambda: all(p.poll() is None for p in ps), 0.5, "passed without the third")
+    return ps
+
+
 def meet(box):
     for _ in range(2):
         ps = [party(box) for _ in range(2)]
@@ -401,8 +409,7 @@ def barrier(box):
     meet(box)
     same(party(box, "-w", "100ms").wait(60), 75, "time over")
     for sig in (signal.SIGKILL, signal.SIGTERM):
-        ps = [party(box, "-t", "60s") for _ in range(2)]
-        until(lambda: len(box.holders("B")) == 2, "two have come")
+        ps = two_see_each_other(box, "60s")
         since = time.monotonic()
         ps[0].send_signal(sig)
         same(box.end(ps[0])[0], -sig, "it ends by its signal")
@@ -422,8 +429,7 @@ def barrier_server(box):
     """barrier on a server: the death of a party is noticed after its ttl."""
     server = Redis(box)
     meet(box)
-    ps = [party(box, "-t", "3s") for _ in range(2)]
-    until(lambda: len(box.holders("B")) == 2, "two have come")
+    ps = two_see_each_other(box, "3s")
     ps[0].kill()
     same(box.end(ps[1])[0], 75, "the other one")
     server.kill()
@@ -501,7 +507,7 @@ def bad_usage(box):
                        (("once", "a"), "COMMAND is missing"), (("once", "--forget", "a", "true"), "NAME alone"),
                        (("once", "--for", "0", "a", "true"), "more than 0"), (("count",), "NAME is missing"),
                        (("count", "--by", "-1", "a"), "--by"), (("barrier", "a"), "--parties is missing"),
-                       (("barrier", "--parties", "0", "a"), "from 1 to 65535"), (("latch", "--by", "2", "a"), "--down"),
+                       (("barrier", "--parties", "0", "a"), "1 or more"), (("barrier", "--parties", "9999", "a"), "parties"), (("latch", "--by", "2", "a"), "--down"),
                        (("latch", "--set", "1", "--clear", "a"), "do not go together"),
                        (("latch", "--left", "-w", "1", "a"), "does not wait"), (("leader",), "NAME is missing"),
                        (("run", "--rate", "10", "a", "true"), "N/T"), (("run", "--rate", "0/1s", "a", "true"), "N/T"),
