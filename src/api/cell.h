@@ -1,4 +1,5 @@
-/* cell.h: requests about cells (seam.h), as they are. The recipes have their own (composite.h). */
+/* cell.h: requests about cells (seam.h), as they are. The recipes have their own
+ * (composite.h). */
 #ifndef HF_API_CELL_H
 #define HF_API_CELL_H
 

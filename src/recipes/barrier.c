@@ -1,8 +1,8 @@
 /* barrier.c: all parties meet: presence in a line of as many permits as there are parties,
- * and a record in the cell that decides each round (round.h).
+ * and a record in the cell that decides each round (barrier_round.h).
  *
  * A party reads the record (is it a barrier's?), stands in the line, and when it has a
- * place follows line and cell. What it does next is hf__round_move, each time one of them
+ * place follows line and cell. What it does next is hf__barrier_move, each time one of them
  * changes:
  *
  *   all places are taken by parties of this round   put: it opens
@@ -30,8 +30,8 @@
  *
  * A record that nobody has answered about (the connection was lost) is tried again: it may
  * have been written, then the next one is refused with the state that it made. */
+#include "recipes/barrier_round.h"
 #include "recipes/recipe.h"
-#include "recipes/round.h"
 
 #include <string.h>
 
@@ -128,15 +128,15 @@ static enum round_move move(struct barrier *b)
 {
     size_t parties = (size_t)b->spec.capacity;
     uint64_t mine = hf_lease_fence(b->g.lease);
-    struct round r = { .mine = mine,
-                       .parties = parties,
-                       .now = b->has_line ? b->fences : &mine,
-                       .nnow = b->has_line ? b->nnow : 1,
-                       .seen = b->fences + parties,
-                       .nseen = b->nseen,
-                       .room = 2 * parties,
-                       .gives_up = b->g.give_up != 0 };
-    enum round_move m = hf__round_move(&r, &b->record, &b->next);
+    struct barrier_view r = { .mine = mine,
+                              .parties = parties,
+                              .now = b->has_line ? b->fences : &mine,
+                              .nnow = b->has_line ? b->nnow : 1,
+                              .seen = b->fences + parties,
+                              .nseen = b->nseen,
+                              .room = 2 * parties,
+                              .gives_up = b->g.give_up != 0 };
+    enum round_move m = hf__barrier_move(&r, &b->record, &b->next);
 
     b->nseen = r.nseen;
     return m;

@@ -170,7 +170,7 @@ int hf_observe_start(hf_client *c, const char *name, hf_led *led, void *user, hf
 
 /* ---- waiting for a change -------------------------------------------------------- */
 
-struct change {
+struct leader_wait {
     struct composite g;
     struct line_part line;
     const hf_leader_info *known;
@@ -180,7 +180,7 @@ struct change {
 static void observing(struct composite *g)
 {
     enum { BEGIN, FOLLOWS };
-    struct change *w = container_of(g, struct change, g);
+    struct leader_wait *w = container_of(g, struct leader_wait, g);
     hf_leader_info now;
     int rc;
 
@@ -214,11 +214,11 @@ static struct composite *await_change(hf_client *c, const struct recipe_args *a,
 
     if (hf__check_needs(&c->core, HF_CAP_LINE, c->core.ttl_ms, err) < 0)
         return NULL;
-    g = hf__composite_new(c, sizeof(struct change), observing, a->name, l, err);
+    g = hf__composite_new(c, sizeof(struct leader_wait), observing, a->name, l, err);
     if (!g)
         return NULL;
-    container_of(g, struct change, g)->known = a->known;
-    container_of(g, struct change, g)->ret = a->of;
+    container_of(g, struct leader_wait, g)->known = a->known;
+    container_of(g, struct leader_wait, g)->ret = a->of;
     hf__composite_limit(g, a->wait_ms, true, a->cancel);
     return g;
 }

@@ -1,5 +1,5 @@
-/* round.c: see round.h. */
-#include "recipes/round.h"
+/* barrier_round.c: see barrier_round.h. */
+#include "recipes/barrier_round.h"
 
 static bool among(const uint64_t *all, size_t n, uint64_t fence)
 {
@@ -9,13 +9,13 @@ static bool among(const uint64_t *all, size_t n, uint64_t fence)
     return false;
 }
 
-static void remember(struct round *r, uint64_t fence)
+static void remember(struct barrier_view *r, uint64_t fence)
 {
     if (r->nseen < r->room && !among(r->seen, r->nseen, fence))
         r->seen[r->nseen++] = fence;
 }
 
-static void forget_decided(struct round *r, uint64_t decided)
+static void forget_decided(struct barrier_view *r, uint64_t decided)
 {
     size_t kept = 0;
 
@@ -25,7 +25,7 @@ static void forget_decided(struct round *r, uint64_t decided)
     r->nseen = kept;
 }
 
-static bool somebody_is_missing(const struct round *r)
+static bool somebody_is_missing(const struct barrier_view *r)
 {
     for (size_t i = 0; i < r->nseen; i++)
         if (!among(r->now, r->nnow, r->seen[i]))
@@ -33,7 +33,7 @@ static bool somebody_is_missing(const struct round *r)
     return false;
 }
 
-static uint64_t greatest(const struct round *r)
+static uint64_t greatest(const struct barrier_view *r)
 {
     uint64_t most = r->mine;
 
@@ -53,8 +53,8 @@ static enum round_move decided(uint64_t mine, const struct barrier_record *was)
     return mine > was->open_from ? ROUND_PASS : ROUND_LOST;
 }
 
-enum round_move hf__round_move(struct round *r, const struct barrier_record *was,
-                               struct barrier_record *next)
+enum round_move hf__barrier_move(struct barrier_view *r, const struct barrier_record *was,
+                                 struct barrier_record *next)
 {
     size_t come = 0;
     bool missing;

@@ -1,4 +1,5 @@
-/* round.h: what a party at a barrier does next: a pure function of what it has read.
+/* barrier_round.h: what a party at a barrier does next: a pure function of what it has
+ * read.
  *
  * The record of a barrier is three fences, open_from <= open_to <= decided. Fences number
  * the places in the order of their grants, so they divide the parties into rounds:
@@ -7,8 +8,8 @@
  * the round that is not decided: all who hold a place with a greater fence
  *
  * A round is decided by one compare-and-put of the record: it opens, or it is broken. */
-#ifndef HF_RECIPES_ROUND_H
-#define HF_RECIPES_ROUND_H
+#ifndef HF_RECIPES_BARRIER_ROUND_H
+#define HF_RECIPES_BARRIER_ROUND_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ enum round_move {
  * seen: fences that were read before; those that are decided or are in `now` are dropped
  * and those of `now` added, so that what remains unseen is missed next time. There is room
  * for `room` of them. */
-struct round {
+struct barrier_view {
     uint64_t mine;
     size_t parties;
     const uint64_t *now;
@@ -41,7 +42,7 @@ struct round {
     bool gives_up;
 };
 
-enum round_move hf__round_move(struct round *, const struct barrier_record *,
-                               struct barrier_record *next);
+enum round_move hf__barrier_move(struct barrier_view *, const struct barrier_record *,
+                                 struct barrier_record *next);
 
 #endif
