@@ -4,7 +4,7 @@
 #ifndef HF_CLI_H
 #define HF_CLI_H
 
-#include <holdfast/async.h>
+#include <holdfast/recipes.h>
 #include <holdfast/tool.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -54,12 +54,14 @@ struct cli_verb {
     const char *name, *usage, *help;
     const char *details;              /* a few lines below the options; may be NULL */
     const struct cli_option *options; /* ends with name NULL; may be NULL */
+    bool supervises; /* it runs a command, to which it gives its signals as it got them */
     /* argv[0] is the verb; returns the exit status */
     int (*run)(struct cli *, int argc, char **argv);
 };
 
-extern const struct cli_verb verb_run, verb_acquire, verb_renew, verb_release, verb_ls,
-    verb_show, verb_wait, verb_break, verb_bench, verb_backends, verb_schema, verb_version;
+extern const struct cli_verb verb_run, verb_elect, verb_once, verb_acquire, verb_renew,
+    verb_release, verb_leader, verb_count, verb_barrier, verb_latch, verb_ls, verb_show,
+    verb_wait, verb_break, verb_bench, verb_backends, verb_schema, verb_version;
 
 /* Of a verb that is a program of its own: the rest of its help stands there. */
 #define CLI_BENCH_HELP "Measure holdfast beside the least that this machine could do."
@@ -154,6 +156,16 @@ const char *cli_age(char *buf, size_t size, int64_t ms);
 
 void json_string(FILE *, const char *);      /* quoted, escaped */
 void json_number_or_null(FILE *, int64_t n); /* negative: null */
+
+/* ---- signals.c ------------------------------------------------------------------- */
+
+/* From now on the first SIGINT, SIGTERM, SIGHUP or SIGQUIT fires *ret, so that a wait
+ * leaves its line; the second one ends us as always. One wait per process. 0, exit status.
+ */
+int cli_catch_signals(hf_cancel **ret);
+/* After it: a call that failed because of a signal ends us by that signal; else `status`.
+ */
+int cli_ended_by_signal(int status);
 
 /* ---- show.c ---------------------------------------------------------------------- */
 

@@ -179,25 +179,6 @@ static void print(const struct job *j, bool renewed, uint64_t fence)
 
 /* ---- acquire --------------------------------------------------------------------- */
 
-static hf_cancel *cancel;
-static volatile sig_atomic_t ended_by;
-
-static void on_signal(int sig)
-{
-    ended_by = sig;
-    hf_cancel_fire(cancel);
-}
-
-static void catch_signals(void)
-{
-    static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-    struct sigaction a = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND }, old;
-
-    for (size_t i = 0; i < sizeof sigs / sizeof *sigs; i++)
-        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(sigs[i], &a, NULL);
-}
-
 /* From here on nobody holds it but who has the handle. */
 static int keep(hf_client *client, struct job *j, hf_lease *lease, const char *name)
 {
@@ -259,21 +240,18 @@ static int acquire(struct cli *cli, int argc, char **argv)
         return cli_usage(cli, "--ttl is missing: after that time the lock ends by itself");
     if (!j.request.note)
         j.request.note = cli_note(j.note, sizeof j.note, NULL);
-    rc = hf_cancel_new(&cancel, &err) < 0 ? cli_fail(&err) : cli_open(cli, NULL, &client);
+    rc = cli_open(cli, NULL, &client);
     if (rc)
         return rc;
     rc = check_store(client);
-    if (rc == 0) {
-        j.request.cancel = cancel;
-        catch_signals();
+    if (rc == 0)
+        rc = cli_catch_signals(&j.request.cancel);
+    if (rc == 0)
         rc = hf_acquire(client, argv[at], j.wait_ms, &j.request, &lease, &err) < 0
                  ? cli_fail(&err)
                  : keep(client, &j, lease, argv[at]);
-    }
     hf_close(client);
-    if (ended_by && rc)
-        raise(ended_by); /* SA_RESETHAND */
-    return rc;
+    return cli_ended_by_signal(rc);
 }
 
 static const struct cli_option acquire_options[] = {

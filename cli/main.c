@@ -11,8 +11,9 @@
 #include <string.h>
 
 static const struct cli_verb *const verbs[] = {
-    &verb_run,  &verb_acquire, &verb_renew, &verb_release,  &verb_ls,     &verb_show,
-    &verb_wait, &verb_break,   &verb_bench, &verb_backends, &verb_schema, &verb_version,
+    &verb_run,    &verb_elect, &verb_once,    &verb_acquire,  &verb_renew,  &verb_release,
+    &verb_leader, &verb_count, &verb_barrier, &verb_latch,    &verb_ls,     &verb_show,
+    &verb_wait,   &verb_break, &verb_bench,   &verb_backends, &verb_schema, &verb_version,
 };
 
 static const struct cli_option main_options[] = {
@@ -125,7 +126,7 @@ static int dispatch(int argc, char **argv)
         return no_verb(argv[at]);
     w.cli.verb = verb->name;
     cli_set_volume(w.cli.verbose ? CLI_VERBOSE : CLI_NORMAL);
-    if (verb != &verb_run) /* which gives it back to its command */
+    if (!verb->supervises)
         signal(SIGXFSZ, SIG_IGN);
     return verb->run(&w.cli, argc - at, argv + at);
 }

@@ -1,13 +1,12 @@
 /* election.c: three processes elect a leader; a fourth one follows who leads.
  *
- * A leader is the holder of an exclusive lock, and its note is the value it proclaims.
  * Goes well: each candidate leads once, until the follower has seen it. The first one in
- * office dies without releasing, which local: sees at once, and a server when the ttl of
+ * office dies without resigning, which local: sees at once, and a server when the ttl of
  * 5 s is over; the others resign. Goes wrong: if a candidate fails, or the follower has not
  * seen all of them within a minute, the program ends with 1. Needs a store whose line can
  * be looked at: all but redlock:, mode=plain and mode=ephemeral.
  */
-#include <holdfast/async.h>
+#include <holdfast/recipes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +20,14 @@ enum { CANDIDATES = 3 };
 static int candidate(const char *url, int number, int orders)
 {
     hf_client *client;
-    hf_lease *lease;
+    hf_lease *office;
     hf_error e;
     char value[32], order;
 
     snprintf(value, sizeof(value), "10.0.0.%d:7000", number);
     /* the ttl of the client, not of the request: ZooKeeper has one for a whole session */
     if (hf_open(url, HF_OPTIONS(.ttl_ms = 5000), &client, &e) < 0 ||
-        hf_acquire(client, "leader", 60000, HF_REQUEST(.note = value), &lease, &e) < 0) {
+        hf_campaign(client, "leader", value, 60000, NULL, &office, &e) < 0) {
         fprintf(stderr, "candidate %d: %s: %s\n", number, hf_errname(e.code), e.text);
         return 1;
     }
@@ -38,55 +37,37 @@ static int candidate(const char *url, int number, int orders)
     fflush(stdout);
     if (order == 'd')
         _exit(0);
-    hf_release(lease, NULL);
+    hf_resign(office, NULL);
     hf_close(client);
     return 0;
 }
 
-struct follower {
-    char leader[64];
-    int terms, orders;
-};
-
-static void seen(hf_op *op, int rc, const hf_list *list, const hf_error *e, void *user)
-{
-    struct follower *f = user;
-    (void)op;
-    if (rc < 0) {
-        fprintf(stderr, "watch: %s: %s\n", hf_errname(rc), e->text);
-        exit(1);
-    }
-    const hf_line *line = hf_list_at(list, 0);
-    const hf_ticket *first = line ? hf_line_ticket(line, 0) : NULL;
-    if (!first || hf_ticket_position(first) != 0 ||
-        strcmp(f->leader, hf_ticket_note(first)) == 0)
-        return;
-    snprintf(f->leader, sizeof(f->leader), "%s", hf_ticket_note(first));
-    printf("leader is %s (fence %llu)\n", f->leader,
-           (unsigned long long)hf_ticket_fence(first));
-    fflush(stdout);
-    if (write(f->orders, f->terms++ == 0 ? "d" : "r", 1) != 1)
-        exit(1);
-}
-
+/* Ends the term of each leader that it sees; between two of them perhaps nobody leads. */
 static int follow(const char *url, int orders)
 {
-    struct follower f = { "", 0, orders };
+    hf_leader_info now = HF_LEADER_NONE;
     hf_client *client;
-    hf_op *watch;
     hf_error e;
+    int terms = 0;
 
-    if (hf_open(url, NULL, &client, &e) < 0 ||
-        hf_watch_start(client, "leader", seen, &f, &watch, &e) < 0) {
+    if (hf_open(url, NULL, &client, &e) < 0) {
         fprintf(stderr, "follower: %s: %s\n", hf_errname(e.code), e.text);
         return 1;
     }
-    for (int i = 0; i < 600 && f.terms < CANDIDATES; i++)
-        hf_client_wait(client, 100);
-    printf("%d terms seen\n", f.terms);
-    hf_op_free(watch);
+    while (terms < CANDIDATES) {
+        if (hf_observe(client, "leader", &now, 60000, NULL, &now, &e) < 0) {
+            fprintf(stderr, "follower: %s: %s\n", hf_errname(e.code), e.text);
+            return 1;
+        }
+        if (now.fence == 0)
+            continue;
+        printf("leader is %s (fence %llu)\n", now.value, (unsigned long long)now.fence);
+        fflush(stdout);
+        if (write(orders, terms++ == 0 ? "d" : "r", 1) != 1)
+            return 1;
+    }
     hf_close(client);
-    return f.terms == CANDIDATES ? 0 : 1;
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -102,10 +83,14 @@ int main(int argc, char **argv)
         pid_t pid = fork();
         if (pid < 0)
             return 1;
-        if (pid == 0)
+        if (pid == 0) {
+            close(orders[1]); /* so that the end of the follower ends it, too */
             exit(candidate(url, i, orders[0]));
+        }
     }
+    close(orders[0]);
     rc = follow(url, orders[1]);
+    close(orders[1]);
     while (wait(&status) > 0)
         rc |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
     return rc;

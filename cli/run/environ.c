@@ -9,8 +9,30 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+
+static const char *const names[] = { "HOLDFAST_NAME",  "HOLDFAST_FENCE", "HOLDFAST_FENCES",
+                                     "HOLDFAST_STORE", "HOLDFAST_OWNER", "HOLDFAST_RUN" };
+enum { NNAMES = sizeof names / sizeof *names };
+static char *before[NNAMES];
+
+/* For want of memory one is taken for not set: then only a run around us is not found. */
+void run_keep_environment(void)
+{
+    for (int i = 0; i < NNAMES; i++)
+        before[i] = getenv(names[i]) ? strdup(getenv(names[i])) : NULL;
+}
+
+void run_restore_environment(void)
+{
+    for (int i = 0; i < NNAMES; i++)
+        if (before[i])
+            setenv(names[i], before[i], 1);
+        else
+            unsetenv(names[i]);
+}
 
 /* One line for each name, whatever it is made of: a newline is written as \n, so that none
  * can forge a line, and a backslash as \\, so that printf %b gives the name back. */
@@ -54,13 +76,13 @@ static bool set_owner(const struct run *r)
  * runs, whose own word is added. */
 static bool set_word_of_run(const struct run *r)
 {
-    const char *before = inner_living_words();
+    const char *around = inner_living_words();
     char *word = r->guard.page->family.word, *text;
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
         random = (uint64_t)guard_now();
     snprintf(word, FAMILY_WORD, "%x-%" PRIx64, (unsigned)getpid() & 0xffffffu, random);
-    if (asprintf(&text, "%s%s%s", before ? before : "", before && *before ? " " : "",
+    if (asprintf(&text, "%s%s%s", around ? around : "", around && *around ? " " : "",
                  word) < 0)
         return false;
     bool good = setenv("HOLDFAST_RUN", text, 1) == 0;

@@ -324,15 +324,20 @@ int guard_start(struct guard *g)
 
 int guard_open(struct guard *g)
 {
-    *g = (struct guard){ .sock = -1, .tickets = -1 };
-    /* the kernel puts the environment behind the arguments; nobody has changed it yet */
-    g->title = program_invocation_name;
-    if (environ && environ[0] && environ[0] > g->title)
-        g->title_room = (size_t)(environ[0] - g->title);
-    g->page = mmap(NULL, sizeof *g->page, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (g->page == MAP_FAILED)
-        return -errno;
+    g->sock = g->tickets = -1;
+    if (g->page) { /* opened again: nobody else has the page any more */
+        memset(g->page, 0, sizeof *g->page);
+    } else {
+        /* the kernel puts the environment behind the arguments; nobody has changed it yet
+         */
+        g->title = program_invocation_name;
+        if (environ && environ[0] && environ[0] > g->title)
+            g->title_room = (size_t)(environ[0] - g->title);
+        g->page = mmap(NULL, sizeof *g->page, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (g->page == MAP_FAILED)
+            return -errno;
+    }
     atomic_store(&g->page->deadline, GUARD_NEVER);
     atomic_store(&g->page->term_at, GUARD_NEVER);
     g->page->family.supervisor = getpid();
@@ -384,5 +389,9 @@ void guard_close(struct guard *g)
         close(g->sock);
     if (g->tickets >= 0)
         close(g->tickets);
-    *g = (struct guard){ .page = g->page, .sock = -1, .tickets = -1 };
+    *g = (struct guard){ .page = g->page,
+                         .sock = -1,
+                         .tickets = -1,
+                         .title = g->title,
+                         .title_room = g->title_room };
 }

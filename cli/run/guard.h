@@ -40,7 +40,8 @@ int64_t guard_now(void); /* CLOCK_BOOTTIME, ns */
 #define GUARD_KEEPING "hf-guard keeping its tickets" /* something may be left */
 enum { GUARD_TICKETS_FD = 3 };
 
-int guard_open(struct guard *);  /* 0 or -errno; makes the page and the first guard */
+/* 0 or -errno; makes the page and the first guard. The struct is all 0, or was closed. */
+int guard_open(struct guard *);
 int guard_start(struct guard *); /* after the guard has died: another one */
 
 /* Hands over the child's pidfd, then the descriptors by which the store sees that we

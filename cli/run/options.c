@@ -1,4 +1,4 @@
-/* options.c: the options of `holdfast run`.
+/* options.c: the options of `holdfast run`, and of `elect` and `once`, which have fewer.
  *
  * How it goes well: struct run_options is filled from the command line. How it goes
  * wrong: the message names the option and what it wants, nothing has been done, the
@@ -10,26 +10,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct cli_option run_option_table[] = {
-    { 'n', "try", NULL, "do not wait: exit 75 if it is taken" },
-    { 'w', "wait", "T", "wait at most T; 0 is -n" },
-    { 't', "ttl", "T", "the lock ends T after contact is lost (default 30s)" },
+/* What the verbs have in common. */
+#define TRY 'n', "try", NULL, "do not wait: exit 75 if it is taken"
+#define WAIT 'w', "wait", "T", "wait at most T; 0 is -n"
+#define TTL 't', "ttl", "T", "the lock ends T after contact is lost (default 30s)"
+#define GRACE 0, "grace", "T", "from TERM to KILL; at most a third of the ttl"
+#define AT_MOST 0, "at-most", "T", "stop the command so that it has ended after T"
+#define NOTE 0, "note", "TEXT", "why: shown to whoever looks"
+#define BUSY_EXIT 'E', "busy-exit", "N", "exit status instead of 75"
+#define COMMAND 'c', "command", "STRING", "run STRING by /bin/sh"
+#define QUIET 'q', "quiet", NULL, "say nothing about the lock"
+#define VERBOSE 'v', "verbose", NULL, "say more"
+#define END 0, NULL, NULL, NULL
+
+const struct cli_option run_options[] = {
+    { TRY },
+    { WAIT },
+    { TTL },
     { 's', "shared", NULL, "shared: together with other shared ones" },
     { 'x', "exclusive", NULL, "exclusive: the default" },
     { 0, "permits", "K/N", "K permits of a semaphore that has N" },
+    { 0, "rate", "N/T", "no lock: at most N starts in any time T" },
     { 0, "also", "NAME", "hold this name too: all or none (repeatable)" },
     { 0, "reenter", NULL, "run at once if a run around this one holds NAME" },
     { 0, "barge", NULL, "enter past the queue if there is room" },
     { 0, "at-least", "T", "keep the name for T, also if the command ends sooner" },
-    { 0, "at-most", "T", "stop the command so that it has ended after T" },
+    { AT_MOST },
     { 0, "on-lost", "term|kill|warn", "when it is lost (default: term)" },
-    { 0, "grace", "T", "from TERM to KILL; at most a third of the ttl" },
-    { 0, "note", "TEXT", "why: shown to whoever looks" },
-    { 'E', "busy-exit", "N", "exit status instead of 75" },
-    { 'c', "command", "STRING", "run STRING by /bin/sh" },
-    { 'q', "quiet", NULL, "say nothing about the lock" },
-    { 'v', "verbose", NULL, "say more" },
-    { 0, NULL, NULL, NULL },
+    { GRACE },
+    { NOTE },
+    { BUSY_EXIT },
+    { COMMAND },
+    { QUIET },
+    { VERBOSE },
+    { END },
+};
+
+const struct cli_option elect_options[] = {
+    { 0, "value", "TEXT", "what 'holdfast leader' shows of this one" },
+    { TRY },
+    { WAIT },
+    { TTL },
+    { 0, "on-lost", "term|kill", "when the office is lost (default: term)" },
+    { GRACE },
+    { BUSY_EXIT },
+    { COMMAND },
+    { QUIET },
+    { VERBOSE },
+    { END },
+};
+
+const struct cli_option once_options[] = {
+    { 0, "for", "T", "so long its success counts; else until --forget" },
+    { 0, "forget", NULL, "without COMMAND: it may be done again" },
+    { TRY },
+    { WAIT },
+    { TTL },
+    { AT_MOST },
+    { GRACE },
+    { NOTE },
+    { BUSY_EXIT },
+    { COMMAND },
+    { QUIET },
+    { VERBOSE },
+    { END },
 };
 
 static int bad(const struct run *r, const struct cli_option *o, const char *value,
@@ -41,34 +85,59 @@ static int bad(const struct run *r, const struct cli_option *o, const char *valu
     return -1;
 }
 
-static int set_permits(struct run *r, const struct cli_option *o, const char *value)
+/* Of "A/B" the number A, up to `most`; *ret_rest is B. */
+static bool number_before_slash(const char *value, uint64_t most, uint64_t *ret,
+                                const char **ret_rest)
 {
     char first[24];
     const char *slash = strchr(value, '/');
-    const uint64_t most = UINT64_C(1) << 31;
-    uint64_t k, n;
     size_t len = slash ? (size_t)(slash - value) : 0;
     if (!slash || len >= sizeof first)
-        return bad(r, o, value, "wants K/N, such as 1/3");
+        return false;
     memcpy(first, value, len);
     first[len] = 0;
-    if (!cli_number(first, most, &k) || !cli_number(slash + 1, most, &n) || k < 1 || k > n)
-        return bad(r, o, value, "wants K/N with K from 1 to N, and N at most 2147483648");
+    *ret_rest = slash + 1;
+    return cli_number(first, most, ret) && *ret >= 1;
+}
+
+static const uint64_t most_permits = UINT64_C(1) << 31;
+
+static int set_permits(struct run *r, const struct cli_option *o, const char *value)
+{
+    const char *rest;
+    uint64_t k, n;
+    if (!number_before_slash(value, most_permits, &k, &rest) ||
+        !cli_number(rest, most_permits, &n) || k > n)
+        return bad(r, o, value,
+                   "wants K/N, such as 1/3, with K from 1 to N, and N at most 2147483648");
     r->opt.request.mode = HF_PERMITS;
     r->opt.request.permits = (uint32_t)k;
     r->opt.request.capacity = (uint32_t)n;
     return 0;
 }
 
+static int set_rate(struct run *r, const struct cli_option *o, const char *value)
+{
+    const char *rest;
+    uint64_t n;
+    if (!number_before_slash(value, most_permits, &n, &rest) ||
+        !hf__parse_time(rest, &r->opt.per_ms) || r->opt.per_ms == 0)
+        return bad(r, o, value, "wants N/T, such as 10/1m, with N from 1 to 2147483648");
+    r->opt.kind = RUN_RATE;
+    r->opt.rate = (uint32_t)n;
+    return 0;
+}
+
 static int set_on_lost(struct run *r, const struct cli_option *o, const char *value)
 {
     static const char *const words[] = { "term", "kill", "warn" };
-    for (int i = 0; i < 3; i++)
+    bool elect = r->opt.kind == RUN_ELECT; /* two leaders are what it is to prevent */
+    for (int i = 0; i < (elect ? 2 : 3); i++)
         if (strcmp(value, words[i]) == 0) {
             r->opt.on_lost = (enum on_lost)i;
             return 0;
         }
-    return bad(r, o, value, "wants term, kill or warn");
+    return bad(r, o, value, elect ? "wants term or kill" : "wants term, kill or warn");
 }
 
 static int set_time(struct run *r, const struct cli_option *o, const char *value)
@@ -80,7 +149,7 @@ static int set_time(struct run *r, const struct cli_option *o, const char *value
     } times[] = {
         { "wait", &r->opt.wait_ms, true },        { "ttl", &r->opt.ttl_ms, false },
         { "grace", &r->opt.grace_ms, true },      { "at-least", &r->opt.at_least_ms, true },
-        { "at-most", &r->opt.at_most_ms, false },
+        { "at-most", &r->opt.at_most_ms, false }, { "for", &r->opt.mark_ms, false },
     };
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         if (strcmp(o->name, times[i].name) != 0)
@@ -111,8 +180,12 @@ static int set_word(struct run *r, const struct cli_option *o, const char *value
         r->opt.names[++r->opt.nnames] = value;
     else if (strcmp(o->name, "note") == 0)
         r->opt.request.note = value;
+    else if (strcmp(o->name, "value") == 0)
+        r->opt.value = value;
     else if (strcmp(o->name, "permits") == 0)
         return set_permits(r, o, value);
+    else if (strcmp(o->name, "rate") == 0)
+        return set_rate(r, o, value);
     else if (strcmp(o->name, "on-lost") == 0)
         return set_on_lost(r, o, value);
     else if (strcmp(o->name, "busy-exit") == 0)
@@ -133,6 +206,8 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         r->opt.request.flags |= HF_BARGE;
     else if (strcmp(o->name, "reenter") == 0)
         r->opt.reenter = true;
+    else if (strcmp(o->name, "forget") == 0)
+        r->opt.forget = true;
     switch (o->letter) {
     case 'n':
         r->opt.wait_ms = 0;
@@ -202,30 +277,47 @@ static int take_command(struct run *r, int argc, char **argv, int at)
     return 0;
 }
 
-int run_read_options(struct run *r, int argc, char **argv)
+/* What does not go together. */
+static int check_kind(const struct run *r, int rest)
+{
+    const struct run_options *o = &r->opt;
+    if (o->request.permits && o->request.mode != HF_PERMITS)
+        return cli_usage(r->cli, "--permits is neither --shared nor exclusive");
+    if (o->reenter && (o->nnames > 1 || o->request.mode == HF_PERMITS))
+        return cli_usage(r->cli, "--reenter goes with one lock: no --also, no --permits");
+    if (o->kind == RUN_RATE &&
+        (o->nnames > 1 || o->request.mode || o->reenter || o->at_least_ms ||
+         o->at_most_ms || o->grace_ms >= 0 || o->on_lost != LOST_TERM))
+        return cli_usage(
+            r->cli, "--rate holds no lock while the command runs: of the options about "
+                    "a lock only -n, -w, -t, -E, --note and --barge go with it");
+    if (o->forget && (rest || o->shell || o->mark_ms))
+        return cli_usage(r->cli, "--forget takes NAME alone");
+    return 0;
+}
+
+int run_read_options(struct run *r, const struct cli_verb *verb, int argc, char **argv)
 {
     r->opt.names = calloc((size_t)argc + 1, sizeof *r->opt.names);
     if (!r->opt.names) {
         cli_say("out of memory");
         return EXIT_SYSTEM;
     }
-    int at = cli_options(&verb_run, argc, argv, set, r);
+    int at = cli_options(verb, argc, argv, set, r);
     if (at < 0)
         return at;
     if (at >= argc)
         return cli_usage(r->cli, "NAME is missing");
     r->opt.names[0] = argv[at];
     r->opt.nnames++;
-    if (r->opt.request.permits && r->opt.request.mode != HF_PERMITS)
-        return cli_usage(r->cli, "--permits is neither --shared nor exclusive");
-    if (r->opt.reenter && (r->opt.nnames > 1 || r->opt.request.mode == HF_PERMITS))
-        return cli_usage(r->cli, "--reenter goes with one lock: no --also, no --permits");
     r->opt.verbose |= r->cli->verbose;
     cli_set_volume(r->opt.verbose ? CLI_VERBOSE : r->opt.quiet ? CLI_QUIET : CLI_NORMAL);
-    int rc = check_fences(r);
+    int rc = check_kind(r, argc - at - 1);
     if (rc == 0)
+        rc = check_fences(r);
+    if (rc == 0 && !r->opt.forget)
         rc = take_command(r, argc, argv, at + 1);
-    if (rc == 0 && !r->opt.request.note)
+    if (rc == 0 && !r->opt.forget && !r->opt.request.note && r->opt.kind != RUN_ELECT)
         r->opt.request.note = cli_note(r->note, sizeof r->note, r->opt.command[0]);
     return rc;
 }

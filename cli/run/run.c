@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -203,15 +204,24 @@ static void on_released(hf_op *op, int rc, hf_lease *lease, const hf_error *err,
     hf_op_free(op);
 }
 
+bool run_succeeded(const struct run *r)
+{
+    return r->ended && !r->lost && !r->timed_out && WIFEXITED(r->status) &&
+           WEXITSTATUS(r->status) == 0;
+}
+
 /* Gives the lease back, or leaves the name taken for keep_ms. A store that cannot be
  * reached is not waited for: the command has ended, and so should we; hf_close tries once
- * more. */
+ * more. But what is to be recorded is worth as much time as the lock still lasts. */
 static int release(struct run *r, int64_t keep_ms)
 {
-    int64_t end = guard_now() + second;
+    bool record = r->opt.kind == RUN_ONCE && run_succeeded(r);
+    int64_t end = guard_now() + (record ? hf_lease_remaining_ms(r->lease) * ms : second);
     int rc;
     r->done = false;
-    if (keep_ms > 0)
+    if (record)
+        rc = hf_once_done_start(r->lease, on_released, r, &r->op, &r->err);
+    else if (keep_ms > 0)
         rc = hf_release_after_start(r->lease, keep_ms, on_released, r, &r->op, &r->err);
     else
         rc = hf_release_start(r->lease, on_released, r, &r->op, &r->err);
@@ -220,7 +230,10 @@ static int release(struct run *r, int64_t keep_ms)
     r->lease = NULL;
     while (rc == 0 && !r->done && guard_now() < end)
         run_turn(r, end);
-    return rc < 0 ? rc : r->done ? r->rc : HF_EUNKNOWN;
+    rc = rc < 0 ? rc : r->done ? r->rc : HF_EUNKNOWN;
+    if (record && rc < 0)
+        r->unrecorded = cli_exit_of(rc);
+    return rc;
 }
 
 static void give_back(struct run *r)
@@ -249,19 +262,17 @@ static void give_back(struct run *r)
     if (rc == HF_ELOST) {
         run_say(r, "%s was lost while the command ran", shown);
         r->lost = true;
-    } else if (rc < 0)
+    } else if (r->unrecorded)
+        run_say(r, "%s: that the command succeeded may not be recorded: %s", shown,
+                hf_strerror(rc));
+    else if (rc < 0)
         run_say(r, "%s could not be given back: %s; it ends by itself in %s at the latest",
                 shown, hf_strerror(rc),
                 cli_age(age, sizeof age, ends > rest ? ends : rest));
 }
 
-static int finish(struct run *r, int status)
+int run_end(struct run *r, int status)
 {
-    guard_dismiss(&r->guard);
-    give_back(r);
-    hf_close(r->client);
-    guard_close(&r->guard);
-    cli_free_source(&r->source);
     free(r->opt.names);
     if (r->lost)
         return EXIT_LOST;
@@ -273,42 +284,94 @@ static int finish(struct run *r, int status)
         return status;
     if (WIFSIGNALED(r->status))
         signals_die(WTERMSIG(r->status));
-    return WEXITSTATUS(r->status);
+    return r->unrecorded ? r->unrecorded : WEXITSTATUS(r->status);
+}
+
+int run_begin(struct run *r, enum run_kind kind, struct cli *cli,
+              const struct cli_verb *verb, int argc, char **argv)
+{
+    int rc;
+    *r = (struct run){ .cli = cli,
+                       .outer = -1,
+                       .inner = { .epoll = -1, .door = -1 },
+                       .opt = { .kind = kind,
+                                .wait_ms = -1,
+                                .ttl_ms = -1,
+                                .grace_ms = -1,
+                                .busy_exit = -1,
+                                .request = HF_REQUEST_INIT } };
+    int status = run_read_options(r, verb, argc, argv);
+    if (status == 0 && !r->opt.forget && (rc = spawn_check(r->opt.command[0])) != 0)
+        status = run_cannot(r, rc); /* rather now than after an hour in line */
+    if (status) {
+        free(r->opt.names);
+        return status < 0 ? cli_ended(status) : status;
+    }
+    if (r->opt.forget)
+        return RUN_ON;
+    run_keep_environment();
+    if ((rc = signals_open(&r->signals)) < 0)
+        return system_error("signalfd", -rc);
+    r->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    return r->timer < 0 ? system_error("timerfd", errno) : RUN_ON;
+}
+
+/* A start was allowed. There is no lock to be held, so nothing of us is needed any more. */
+static int start_alone(struct run *r)
+{
+    hf_close(r->client);
+    r->client = NULL;
+    guard_close(&r->guard);
+    signals_restore(&r->signals);
+    execvp(r->opt.command[0], r->opt.command);
+    return run_cannot(r, errno);
+}
+
+static int hold_and_run(struct run *r)
+{
+    int status = run_open(r);
+    if (status == RUN_ON && !enter(r)) {
+        status = r->opt.kind == RUN_RATE ? RUN_ON : run_refuse_nested(r);
+        if (status == RUN_ON)
+            status = run_acquire(r);
+    }
+    if (status != RUN_ON || r->ended_by)
+        return status == RUN_ON ? 0 : status;
+    return r->opt.kind == RUN_RATE ? start_alone(r) : run_command(r);
+}
+
+int run_term(struct run *r)
+{
+    /* The guard before the store: there is no thread yet, and no descriptor to inherit. */
+    int rc = guard_open(&r->guard);
+    if (rc < 0)
+        return system_error("cannot start the guard", -rc);
+    int status = hold_and_run(r);
+    guard_dismiss(&r->guard);
+    give_back(r);
+    hf_close(r->client);
+    r->client = NULL;
+    guard_close(&r->guard);
+    cli_free_source(&r->source);
+    return status;
+}
+
+void run_again(struct run *r)
+{
+    if (r->terminal.fd > STDERR_FILENO)
+        close(r->terminal.fd);
+    memset(&r->terminal, 0, sizeof *r - offsetof(struct run, terminal));
+    r->outer = r->inner.epoll = r->inner.door = -1;
+    r->again = true;
+    signals_wait(&r->signals);
+    run_restore_environment();
 }
 
 static int run_main(struct cli *cli, int argc, char **argv)
 {
-    struct run r = { .cli = cli,
-                     .outer = -1,
-                     .inner = { .epoll = -1, .door = -1 },
-                     .opt = { .wait_ms = -1,
-                              .ttl_ms = -1,
-                              .grace_ms = -1,
-                              .busy_exit = -1,
-                              .request = HF_REQUEST_INIT } };
-    int status = run_read_options(&r, argc, argv), rc;
-    if (status == 0 && (rc = spawn_check(r.opt.command[0])) != 0)
-        status = run_cannot(&r, rc); /* rather now than after an hour in line */
-    if (status) {
-        free(r.opt.names);
-        return status < 0 ? cli_ended(status) : status;
-    }
-    /* The guard before the store: there is no thread yet, and no descriptor to inherit. */
-    if ((rc = signals_open(&r.signals)) < 0 || (rc = guard_open(&r.guard)) < 0)
-        return system_error("cannot start the guard", -rc);
-    r.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (r.timer < 0)
-        status = system_error("timerfd", errno);
-    else
-        status = run_open(&r);
-    if (status == RUN_ON && !enter(&r)) {
-        status = run_refuse_nested(&r);
-        if (status == RUN_ON)
-            status = run_acquire(&r);
-    }
-    if (status == RUN_ON)
-        status = r.ended_by ? 0 : run_command(&r);
-    return finish(&r, status);
+    struct run r;
+    int status = run_begin(&r, RUN_LOCK, cli, &verb_run, argc, argv);
+    return status == RUN_ON ? run_end(&r, run_term(&r)) : status;
 }
 
 const struct cli_verb verb_run = {
@@ -319,10 +382,12 @@ const struct cli_verb verb_run = {
         "Options end at NAME. Times: 2.5 (seconds), 500ms, 30s, 1h30m, 2d.\n"
         "COMMAND finds HOLDFAST_NAME, HOLDFAST_FENCE, HOLDFAST_FENCES (--also),\n"
         "HOLDFAST_STORE, HOLDFAST_OWNER and HOLDFAST_RUN in its environment.\n"
+        "--rate: NAME is the name of a limit; no lock is held while COMMAND runs.\n"
         "Exit status: that of COMMAND, and its signal if it died of one; 75 busy, timed\n"
         "out or deadlock (or -E N); 76 the lock was lost while COMMAND ran, whatever\n"
         "COMMAND says; 124 --at-most has ended it; 126 and 127 COMMAND cannot be run or\n"
         "found.",
-    .options = run_option_table,
+    .options = run_options,
+    .supervises = true,
     .run = run_main,
 };

@@ -10,8 +10,12 @@
 /* --on-lost: what happens to the command when the lock is lost. */
 enum on_lost { LOST_TERM, LOST_KILL, LOST_WARN };
 
-/* The command line of `run`, checked. */
+/* For what the command waits. Of a limit (--rate) nothing is held while it runs. */
+enum run_kind { RUN_LOCK, RUN_ELECT, RUN_ONCE, RUN_RATE };
+
+/* The command line of `run`, `elect` or `once`, checked. */
 struct run_options {
+    enum run_kind kind;
     const char **names; /* names[0] is NAME, then those of --also */
     size_t nnames;
     char **command;
@@ -21,6 +25,11 @@ struct run_options {
     enum on_lost on_lost;
     int busy_exit;
     bool quiet, verbose, reenter;
+    const char *value; /* elect: what others see of the leader */
+    int64_t mark_ms;   /* once: how long its success counts; 0: for ever */
+    bool forget;       /* once: there is no command */
+    uint32_t rate;     /* RUN_RATE: so many starts */
+    int64_t per_ms;    /* in any window of that length */
 };
 
 /* ---- terminal.c ------------------------------------------------------------------ */
@@ -53,7 +62,8 @@ struct signals {
 
 int signals_open(struct signals *);                 /* 0 or -errno */
 void signals_run(struct signals *, bool own_group); /* the command is about to start */
-void signals_restore(const struct signals *);       /* in the child */
+void signals_wait(struct signals *); /* and it has ended, and another will be started */
+void signals_restore(const struct signals *); /* in the child */
 /* The next signal, or 0. *ret_sent: a process sent it, not the terminal. */
 int signals_next(const struct signals *, bool *ret_sent);
 bool signals_end_wait(const struct signals *, int sig); /* by it a waiting run ends */
@@ -80,15 +90,18 @@ struct inner {
 /* Of the command: STOPPING after TERM, KILLING after the grace. It never goes back. */
 enum phase { RUNNING, STOPPING, KILLING };
 
-/* One `holdfast run`, from its options to its exit status; on the stack of run_main. */
+/* One `holdfast run`, from its options to its exit status; on the stack of its verb. */
 struct run {
     struct cli *cli;
     struct run_options opt;
     char note[512]; /* if none was given */
     struct guard guard;
-    struct terminal terminal;
     struct signals signals;
-    int timer;                /* timerfd on CLOCK_BOOTTIME */
+    int timer;  /* timerfd on CLOCK_BOOTTIME */
+    bool again; /* this is not the first term of an `elect` */
+
+    /* from here on: of one term, run_again() begins with 0 */
+    struct terminal terminal;
     struct cli_source source; /* until the grant */
     hf_client *client;
     hf_lease *lease;
@@ -119,7 +132,9 @@ struct run {
     int64_t guard_at; /* next try to start a guard */
     bool timed_out;   /* --at-most has ended it; the lock was not lost */
     bool lost, broken, told_risk, told_stop, told_denied;
-    int64_t down_at; /* since when the store is unreachable, with -v; 0: it is not */
+    bool asked_to_end; /* by a signal, while the command ran */
+    int unrecorded;    /* once: its success could not be recorded; an exit status */
+    int64_t down_at;   /* since when the store is unreachable, with -v; 0: it is not */
 };
 
 /* Is a run that the environment names alive? */
@@ -133,11 +148,25 @@ void inner_listen(struct run *);           /* from now on others may enter */
 void inner_serve(struct run *);
 void inner_close(struct run *);
 
-extern const struct cli_option run_option_table[];
-int run_read_options(struct run *, int argc, char **argv); /* 0, exit status, CLI_HELP */
+extern const struct cli_option run_options[], elect_options[], once_options[];
+/* 0, exit status, CLI_HELP */
+int run_read_options(struct run *, const struct cli_verb *, int argc, char **argv);
 
-/* The steps to the lock. Each: RUN_ON, or the exit status, which -E may have made 0. */
-enum { RUN_ON = -1 };
+/* The life of a run: what a verb calls, in this order. run_begin reads the options and
+ * prepares what all terms use: RUN_ON, or the exit status. run_term takes the lock, runs
+ * the command, and gives back all that it took: the status for run_end, or RUN_AGAIN.
+ * run_again: before another term, which finds the environment as the first one did. run_end
+ * gives back the rest, and returns the exit status or dies of the signal that ended us. */
+int run_begin(struct run *, enum run_kind, struct cli *, const struct cli_verb *, int argc,
+              char **argv);
+int run_term(struct run *);
+void run_again(struct run *);
+int run_end(struct run *, int status);
+
+/* The steps to the lock. Each: RUN_ON, or the exit status, which -E may have made 0; or,
+ * not in the first term, RUN_AGAIN: the store cannot be used at present, r->err says why.
+ */
+enum { RUN_ON = -1, RUN_AGAIN = -2 };
 int run_open(struct run *);          /* the store */
 int run_refuse_nested(struct run *); /* a name of a parent run */
 int run_acquire(struct run *);       /* r->lease is ours, or r->ended_by is set */
@@ -150,6 +179,11 @@ bool run_holds(const struct run *);
 void run_set_times(struct run *);
 
 void run_take_signals(struct run *); /* without a command: one of them sets r->ended_by */
+bool run_succeeded(const struct run *); /* the command has ended well, under the lock */
+
+/* What a run changes of its own environment; keep notes how it was. */
+void run_keep_environment(void);
+void run_restore_environment(void);
 bool run_set_environment(const struct run *);
 
 /* Lets the client work; if it is idle, waits for it, a signal or the time `at`. */

@@ -28,16 +28,22 @@ static bool is_ignored(int sig)
     return sigaction(sig, NULL, &a) == 0 && a.sa_handler == SIG_IGN;
 }
 
-int signals_open(struct signals *s)
+static sigset_t all_read(void)
 {
     sigset_t set;
     sigemptyset(&set);
-    sigemptyset(&s->ignored);
-    for (int i = 0; i < NREAD; i++) {
+    for (int i = 0; i < NREAD; i++)
         sigaddset(&set, read_by_us[i]);
+    return set;
+}
+
+int signals_open(struct signals *s)
+{
+    sigset_t set = all_read();
+    sigemptyset(&s->ignored);
+    for (int i = 0; i < NREAD; i++)
         if (is_ignored(read_by_us[i]))
             sigaddset(&s->ignored, read_by_us[i]);
-    }
     s->chld_ignored = sigismember(&s->ignored, SIGCHLD) > 0;
     s->pipe_ignored = is_ignored(SIGPIPE);
     s->xfsz_ignored = is_ignored(SIGXFSZ);
@@ -61,14 +67,21 @@ int signals_open(struct signals *s)
  * own, a moment later, could come after it. */
 void signals_run(struct signals *s, bool own_group)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    for (int i = 0; i < NREAD; i++)
-        sigaddset(&set, read_by_us[i]);
+    sigset_t set = all_read();
     if (own_group)
         sigaddset(&set, SIGTSTP);
     signalfd(s->fd, &set, 0);
     sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+void signals_wait(struct signals *s)
+{
+    sigset_t set = all_read();
+    signalfd(s->fd, &set, 0);
+    sigemptyset(&set);
+    if (!sigismember(&s->mask, SIGTSTP))
+        sigaddset(&set, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 void signals_restore(const struct signals *s)

@@ -338,6 +338,7 @@ static void take_signals(struct run *r)
             go_on(r);
         else if (sent || (r->terminal.own_group && !r->terminal.handed))
             pass_on(r, sig); /* else it came from the terminal, to the command as well */
+        r->asked_to_end |= sig == SIGTERM || sig == SIGINT || sig == SIGQUIT;
     }
     if (r->stopped_by) {
         int sig = r->stopped_by;

@@ -5,7 +5,8 @@
  *
  * How it goes wrong: busy, timed out, deadlock, evicted: 75 (or -E N), and nothing is left
  * in the line. A signal leaves the line and then ends us as it would have. A place that was
- * lost while we were stopped is taken anew. A nested run for a name of its parent would
+ * lost while we were stopped is taken anew. An `elect` that stands again waits out what may
+ * pass: it was there when the store was. A nested run for a name of its parent would
  * wait for itself: it is refused at once.
  */
 #include "run.h"
@@ -22,6 +23,12 @@ enum { TELL_MS = 300 };
 static int busy(const struct run *r)
 {
     return r->opt.busy_exit >= 0 ? r->opt.busy_exit : EXIT_BUSY;
+}
+
+/* A new term may find the store away: that passes. */
+static int fail(const struct run *r)
+{
+    return r->again && r->err.retry ? RUN_AGAIN : cli_fail(&r->err);
 }
 
 /* ---- the store ------------------------------------------------------------------- */
@@ -153,13 +160,13 @@ static int open_for_parent(struct run *r, const char *url, const char *owner)
     if (r->nested && open_as(r, url, owner) == 0)
         return 0;
     if (r->nested && r->err.code != HF_EINVAL)
-        return cli_fail(&r->err);
+        return fail(r);
     if (open_as(r, url, NULL) < 0)
         return cli_fail_source(&r->source, &r->err);
     if (!r->nested) {
         int rc = owner ? still_holds(r, owner) : 0;
         if (rc < 0)
-            return cli_fail(&r->err);
+            return fail(r);
         if (rc == 0 || open_as(r, url, owner) == 0)
             return 0;
     }
@@ -205,7 +212,7 @@ static int refuse_own(struct run *r, const char *name)
     uint64_t fence = 0;
     int rc = held_by(r, name, r->parent, &fence);
     if (rc <= 0)
-        return rc < 0 ? cli_fail(&r->err) : 0;
+        return rc < 0 ? fail(r) : 0;
     if (fence > 0) /* redlock cannot tell it */
         snprintf(number, sizeof number, ", fence %" PRIu64, fence);
     run_say(r, "%s is held by your parent run%s", cli_text(shown, sizeof shown, name),
@@ -247,13 +254,28 @@ static int64_t rest_of_wait(const struct run *r)
 
 static int join(struct run *r)
 {
+    const struct run_options *o = &r->opt;
+    const char *name = o->names[0];
     int64_t wait = rest_of_wait(r);
     r->done = false;
-    if (r->opt.nnames == 1)
-        return hf_acquire_start(r->client, r->opt.names[0], wait, &r->opt.request, on_done,
+    switch (o->kind) {
+    case RUN_ELECT:
+        return hf_campaign_start(r->client, name, o->value, wait, &o->request, on_done, r,
+                                 &r->op, &r->err);
+    case RUN_ONCE:
+        return hf_once_begin_start(r->client, name, o->mark_ms, wait, &o->request, on_done,
+                                   r, &r->op, &r->err);
+    case RUN_RATE:
+        return hf_rate_start(r->client, name, o->rate, o->per_ms, wait, &o->request,
+                             on_done, r, &r->op, &r->err);
+    case RUN_LOCK:
+        break;
+    }
+    if (o->nnames == 1)
+        return hf_acquire_start(r->client, name, wait, &o->request, on_done, r, &r->op,
+                                &r->err);
+    return hf_acquire_all_start(r->client, o->names, o->nnames, wait, &o->request, on_done,
                                 r, &r->op, &r->err);
-    return hf_acquire_all_start(r->client, r->opt.names, r->opt.nnames, wait,
-                                &r->opt.request, on_done, r, &r->op, &r->err);
 }
 
 void run_take_signals(struct run *r)
@@ -298,12 +320,25 @@ static void await(struct run *r, bool show)
 /* Of several names one may have been lost while we waited, stopped, for the others. */
 static bool lost_already(struct run *r)
 {
-    if (r->rc == 0 && hf_lease_check(r->lease) < 0) {
+    if (r->lease && hf_lease_check(r->lease) < 0) {
         hf_release(r->lease, NULL);
         r->lease = NULL;
         return true;
     }
     return r->rc == HF_ELOST;
+}
+
+/* There is nothing to be held: the start is allowed, or the work has been done. */
+static int go_without(const struct run *r)
+{
+    char shown[CLI_TEXT], waited[32];
+    cli_text(shown, sizeof shown, r->opt.names[0]);
+    if (r->opt.verbose && r->opt.kind == RUN_ONCE)
+        run_say(r, "%s is done already", shown);
+    else if (r->opt.verbose)
+        run_say(r, "%s: waited %s for a start", shown,
+                cli_age(waited, sizeof waited, (r->granted_at - r->asked_at) / ms));
+    return r->opt.kind == RUN_ONCE ? 0 : RUN_ON;
 }
 
 int run_acquire(struct run *r)
@@ -319,12 +354,12 @@ int run_acquire(struct run *r)
     r->granted_at = guard_now();
     if (r->ended_by)
         return RUN_ON;
-    if (r->rc == 0)
-        return check_given(r);
-    if (r->rc != HF_EBUSY && r->rc != HF_ETIMEDOUT && r->rc != HF_EDEADLK &&
-        r->rc != HF_EEVICTED)
-        return cli_fail(&r->err);
-    if ((r->rc == HF_EBUSY || r->rc == HF_ETIMEDOUT) &&
+    if (r->rc >= 0)
+        return r->lease ? check_given(r) : go_without(r);
+    bool taken = r->rc == HF_EBUSY || r->rc == HF_ETIMEDOUT;
+    if (!taken && r->rc != HF_EDEADLK && r->rc != HF_EEVICTED)
+        return fail(r);
+    if (taken && r->opt.kind != RUN_RATE &&
         standing_say_who(r, r->rc == HF_EBUSY ? "" : "not granted in time: "))
         return busy(r);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),

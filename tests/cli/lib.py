@@ -245,6 +245,28 @@ class Box:
         return left
 
 
+class Redis:
+    """A server on a socket in the folder of the case, with its data in memory.
+
+    Where only the tools are installed the server is there under the name of one of them."""
+
+    def __init__(self, box, *args):
+        self.box, self.args = box, args
+        box.env["HOLDFAST_URL"] = f"redis+unix://{box.dir}/redis.sock"
+        self.start()
+
+    def start(self):
+        self.p = self.box.popen(["redis-server", "--port", "0", "--unixsocket", self.box.path("redis.sock"),
+                                 "--save", "", "--dir", self.box.dir, *self.args],
+                                executable=shutil.which("redis-server") or shutil.which("redis-check-rdb"),
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(lambda: self.box.tool("ls")[0] == 0, "the server answers")
+
+    def kill(self):
+        self.p.kill()
+        self.p.wait()
+
+
 class Terminal:
     """An interactive bash on a terminal of its own."""
 

@@ -11,7 +11,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import (LOOK, Terminal, alive, case, check, children, end_all, guard_of, main, same, stays, status_of,
+from lib import (LOOK, Redis, Terminal, alive, case, check, children, end_all, guard_of, main, same, stays, status_of,
                  until)
 
 def library(box):
@@ -26,28 +26,6 @@ def modules(box):
 
 
 HOLD = "touch $DIR/held; until [ -e $DIR/go ]; do sleep 0.02; done"
-
-
-class Redis:
-    """A server on a socket in the folder of the case, with its data in memory.
-
-    Where only the tools are installed the server is there under the name of one of them."""
-
-    def __init__(self, box, *args):
-        self.box, self.args = box, args
-        box.env["HOLDFAST_URL"] = f"redis+unix://{box.dir}/redis.sock"
-        self.start()
-
-    def start(self):
-        self.p = self.box.popen(["redis-server", "--port", "0", "--unixsocket", self.box.path("redis.sock"),
-                                 "--save", "", "--dir", self.box.dir, *self.args],
-                                executable=shutil.which("redis-server") or shutil.which("redis-check-rdb"),
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(lambda: self.box.tool("ls")[0] == 0, "the server answers")
-
-    def kill(self):
-        self.p.kill()
-        self.p.wait()
 
 
 @case
