@@ -148,6 +148,17 @@ def outage(scene):
     return finish(scene, zero, {"up_s": seconds(servers.now_ns(), zero), "lost_s": seconds(lost, zero)})
 
 
+def member(number):
+    """kill -9 of one of several servers, which stays dead; each run another one, so that it is the leader in one of them."""
+    def fault(scene):
+        all_of_them = scene.store.servers()
+        zero = servers.now_ns()
+        os.kill(all_of_them[number], signal.SIGKILL)
+        scene.holder.until("lost", limit=scene.ttl)
+        return finish(scene, zero, {})
+    return fault
+
+
 def steps(store, ttl_ms, repeats):
     """As of cases.py. Several times what depends on when the last renewal was."""
     def several(fault):
@@ -160,3 +171,12 @@ def steps(store, ttl_ms, repeats):
     if store.row.server:
         yield "the server is killed and restarted", "restart", once(restart)
         yield "the server stands still", "outage", once(outage)
+    if store.row.members > 1:
+        yield "one of the servers is killed", "member", lambda: [with_all_members(member(n), store, ttl_ms)
+                                                                 for n in range(min(store.row.members, 3))]
+
+
+def with_all_members(fault, store, ttl_ms):
+    result = acted(fault, store, ttl_ms)
+    store.do("restart")
+    return result

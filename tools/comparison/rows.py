@@ -24,11 +24,49 @@ class Row:
     take: str
     query: str = ""  # more parameters of the URL
     server: bool = True  # there is one, which can be killed and stopped
+    members: int = 1  # servers that do the same: one of them may be killed
     env: dict = dataclasses.field(default_factory=dict)  # for the set-up
 
 
 # As ZooKeeper is shipped: the set-up of the tests saves compile time, memory and fsync.
-ZOOKEEPER = {"_JAVA_OPTIONS": "-XX:TieredStopAtLevel=4 -Xmx512m -Dzookeeper.forceSync=yes -Dzookeeper.preAllocSize=65536"}
+JAVA = {"_JAVA_OPTIONS": "-XX:TieredStopAtLevel=4 -Xmx512m -Dzookeeper.forceSync=yes -Dzookeeper.preAllocSize=65536"}
+
+ZOOKEEPER = Row("zookeeper", "zookeeper", "zookeeper", "`zk:`, `zks:`", "zk-zks", (["dpkg-query", "-W", "-f", "${Version}", "libzookeeper-java"], r"[\d.]+"),
+    counts="packets",
+    operate="an ensemble of three or five Java servers with a log disk of their own",
+    failover="nothing, if the election is shorter than the session time-out",
+    clock="nothing: wall clocks have no part in it",
+    good="Exclusion rests on a majority of servers, not on clocks. The queue is exact, also among Curator, kazoo and other programs that use "
+         "the same recipe. Waiting costs little: each waiter watches its predecessor only.",
+    bad="The time limit is that of the session, for all locks of a client, and servers bound it. No barging, no places kept without a process. "
+        "It is Java, with {{memory}} of memory here, and needs care. Old releases can lose committed changes; "
+        "see [the guarantees](guarantees.md#zk-zks).",
+    take="Two holders at once must not happen although servers fail, and you run ZooKeeper already, or share locks with programs that use it.",
+    env=JAVA)
+
+ETCD = Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", "--version"], r"etcd Version: ([\d.]+)"),
+    counts="gRPC messages",
+    operate="a cluster of three or five servers with fast disks; compaction; a release without known faults of leases",
+    failover="nothing is lost, but all leases start anew: a dead holder blocks for longer",
+    clock="nothing: leases count elapsed time",
+    good="Exclusion rests on a majority of servers, not on clocks. The queue is exact, also with `etcdctl lock` and the Go client. "
+         "It is one static program without Java. Per-request time limits and places kept without a process work.",
+    bad="Every join and every release is a write that a majority has to agree on: {{pair_p50}} for a pair, and {{cpu_own_1}} of server time. "
+        "With {{waiters}} waiters it made {{crowd_rate}} hand-offs per second. The time limit is in whole seconds. Debian's release has known "
+        "faults of leases, which the client tells by a missing capability.",
+    take="Two holders at once must not happen although servers fail, and you run etcd already, for instance below Kubernetes.")
+
+
+def three(row):
+    """The same with three servers, which are what is run in production."""
+    return dataclasses.replace(
+        row, name=f"{row.name}-three", title=f"{row.title}, three", setup=f"{row.setup}-three", members=3,
+        counts=f"{row.counts} of all servers", operate="as above",
+        good="Any one server may die: does the holder keep its lock then? {{member_keeps}}, and when it released it the next one had it after {{member_next}}.",
+        bad="Every write waits for a second server: {{pair_p50}} for a pair here, against {{" + row.name + ".pair_p50}} with one, and {{cpu_own_1}} of "
+            "processor time on all of them.",
+        take=f"You take [{row.title}](#{row.name}): this is how it is run in production.")
+
 
 ROWS = [
     Row("local", "local", "local", "`local:`", "local", (["dpkg-query", "-W", "-f", "LMDB ${Version}", "liblmdb0"], r"LMDB [\d.]+"),
@@ -48,8 +86,8 @@ ROWS = [
         operate="one server, better with Sentinel or Cluster; `appendfsync always`; a clock that is not stepped",
         failover="what had not reached the new master is forgotten, and may be granted twice",
         clock="stepped forward: holds end early by the step",
-        good="The fastest of the servers here: {{pair_p50}} for a pair, {{handoff_p50}} for a hand-off, and {{rate_own_64}} pairs per "
-             "second with many clients. It has every capability: queue, shared locks, semaphores, per-request time limits. One server is easy to run.",
+        good="{{pair_p50}} for a pair, {{handoff_p50}} for a hand-off, and {{rate_own_64}} pairs per second by {{many}} clients, with little "
+             "work for the server: {{cpu_own_1}} for a pair. It has every capability: queue, shared locks, semaphores, per-request time limits. One server is easy to run.",
         bad="Exclusion rests on the server's clock and on its memory. With `appendfsync always` a restart loses nothing, as measured here; with "
             "less persistence, and at every failover, the last grants can be forgotten. Only resources that check fences are safe then. "
             "A holder that is killed blocks the others until its time limit ends.",
@@ -63,34 +101,16 @@ ROWS = [
         clock="one node: nothing, as a rule; several nodes forward: exclusion is lost",
         good="No single server matters: a minority of the nodes may be lost, restarted or cut off at any moment. It excludes other programs that "
              "use the Redlock algorithm on the same keys. holdfast adds a fence, which Redlock lacks.",
-        bad="There is no queue: whoever comes first after a release gets the lock, and somebody may starve. With eight clients on one name the "
+        bad="There is no queue: whoever comes first after a release gets the lock, and somebody may starve. With {{clients}} clients on one name the "
             "unluckiest one got {{spread}} of the pairs of the luckiest. No shared locks, no semaphores, nobody can see who waits. Every step costs all "
             "nodes: {{cpu_own_1}} of server time for a pair, against {{redis.cpu_own_1}} on one Redis. It is not a consensus system.",
         take="You run several independent Redis servers, a lock must outlive the loss of one of them, and you cannot run ZooKeeper or etcd; or other "
-             "programs use Redlock already."),
-    Row("zookeeper", "zookeeper", "zookeeper", "`zk:`, `zks:`", "zk-zks", (["dpkg-query", "-W", "-f", "${Version}", "libzookeeper-java"], r"[\d.]+"),
-        counts="packets",
-        operate="an ensemble of three or five Java servers with a log disk of their own",
-        failover="nothing, if the election is shorter than the session time-out",
-        clock="nothing: wall clocks have no part in it",
-        good="Exclusion rests on a majority of servers, not on clocks. The queue is exact, also among Curator, kazoo and other programs that use "
-             "the same recipe. Waiting costs little: each waiter watches its predecessor only.",
-        bad="The time limit is that of the session, for all locks of a client, and servers bound it. No barging, no places kept without a process. "
-            "It is Java, with {{memory}} of memory here, and needs care. Old releases can lose committed changes; "
-            "see [the guarantees](guarantees.md#zk-zks).",
-        take="Two holders at once must not happen although servers fail, and you run ZooKeeper already, or share locks with programs that use it.",
-        env=ZOOKEEPER),
-    Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", "--version"], r"etcd Version: ([\d.]+)"),
-        counts="gRPC messages",
-        operate="a cluster of three or five servers with fast disks; compaction; a release without known faults of leases",
-        failover="nothing is lost, but all leases start anew: a dead holder blocks for longer",
-        clock="nothing: leases count elapsed time",
-        good="Exclusion rests on a majority of servers, not on clocks. The queue is exact, also with `etcdctl lock` and the Go client. "
-             "It is one static program without Java. Per-request time limits and places kept without a process work.",
-        bad="Every join and every release is a write that a majority has to agree on: {{pair_p50}} for a pair, and {{cpu_own_1}} of server time. "
-            "With a thousand waiters it made {{crowd_rate}} hand-offs per second. The time limit is in whole seconds. Debian's release has known "
-            "faults of leases, which the client tells by a missing capability.",
-        take="Two holders at once must not happen although servers fail, and you run etcd already, for instance below Kubernetes."),
+             "programs use Redlock already.",
+        members=5),
+    ZOOKEEPER,
+    three(ZOOKEEPER),
+    ETCD,
+    three(ETCD),
     Row("postgres", "postgres", "postgres", "`postgres:`", "postgres-postgresql", (["psql", "--version"], r"[\d.]+"),
         counts="statements",
         operate="the database server that you have; synchronous replication, if a failover must not forget",

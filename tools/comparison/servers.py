@@ -115,6 +115,10 @@ class Store(Process):
             raise Trouble(f"holdfast bench ended with {done.returncode}: {done.stderr}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
+    def servers(self):
+        """The first process of each."""
+        return sorted(pid for pid in self.processes() if int(stat_of(pid)[1]) == self.pid)
+
     def processes(self):
         """The servers, and whatever they have started."""
         parents = {}
