@@ -20,11 +20,13 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -364,6 +366,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s hold|load|crowd URL NAME TTL_MS ...\n", argv[0]);
         return 2;
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* stopped, it would not see the end of its input */
     if (strcmp(argv[1], "load") == 0 && argc == 8)
         return load(argv, (unsigned)atoi(argv[5]), atoll(argv[6]),
                     strcmp(argv[7], "own") == 0);

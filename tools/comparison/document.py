@@ -69,10 +69,10 @@ def table(head, lines):
 
 
 def promises(data, g):
-    head = ["store", "exclusion", "order", "a holder that dies", "the server is replaced", "its clock is stepped"]
-    once = {r.scheme: r for r in reversed(rows.ROWS)}.values()  # the first row of each
+    head = ["store", "exclusion (G1)", "first come, first served (G3)", "a holder that dies (G5)", "the server is replaced", "its clock is stepped"]
+    once = {(r.scheme, r.failover): r for r in reversed(rows.ROWS)}.values()  # the first row of each
     return table(head, [[f"[{r.title}]({g.link(r)})", g.cell(r, "G1"), g.cell(r, "G3"), g.cell(r, "G5"), r.failover, r.clock]
-                        for r in rows.ROWS if r in once])
+                        for r in rows.ROWS if any(r is o for o in once)])
 
 
 def measured_table(data, columns):

@@ -5,18 +5,19 @@ from . import cases, figures, rows
 from .svg import COLOURS, GRID, INK, PALE, Drawing, wrapped
 
 WIDTH = 900
-LABELS = 150  # for the names of the stores
+LABELS = 190  # for the names of the stores
+DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2"]
 BEFORE = -0.5  # seconds that are shown before a fault
 GREEN, PALE_GREEN, AMBER, GREY, BLUE, RED = "#2f9e5b", "#bfe3cc", "#e5a50a", "#b8c0c8", "#8ab4d8", "#fbe3e0"
 
 # (question, yes, no); an end is the name of a row.
 TREE = ("Do all programs that share the lock run on one machine?",
         "local",
-        ("Must it never be held twice, also when a server fails, is replaced or has its clock stepped, and the resource cannot check fences?",
+        ("Must it never be held twice, even if a server is replaced or its clock is stepped, since the resource cannot check fences?",
          ("Do you run ZooKeeper, or share locks with programs that use Curator or kazoo?", "zookeeper", "etcd"),
-         ("Are the data that it protects in PostgreSQL, and are its rates enough?",
+         ("Are the data that it protects in PostgreSQL, and are its rates (below) enough?",
           "postgres",
-          ("Must it outlive the loss of any server at once, without a queue; or do other programs use Redlock?",
+          ("Must it go on at once when any server is lost, and can you do without a queue? Or do other programs use Redlock?",
            "redlock", "redis"))))
 
 
@@ -61,19 +62,23 @@ def decades(values):
 
 
 def legend(d, data, y):
-    """In lines of five below the plots."""
+    """In lines of four below the plots."""
     for k, (i, row, _) in enumerate(present(data)):
-        x, at = 60 + k % 5 * 165, y + k // 5 * 20
-        d.line(x, at, x + 24, at, COLOURS[i % len(COLOURS)], 3, dash_of(i))
-        d.text(x + 30, at + 4, row.title, 12)
+        x, at = 60 + k % 4 * 205, y + k // 4 * 20
+        colour, dash = style(i)
+        d.line(x, at, x + 30, at, colour, 3, dash)
+        d.text(x + 37, at + 4, row.title, 12)
 
 
-def dash_of(i):
-    return "" if i < len(COLOURS) else "6 3"
+def style(i):
+    """Colour and dashes of the i-th row: modes and set-ups of a store have its colour."""
+    of = [row.name.split("-")[0] for row in rows.ROWS]
+    families = list(dict.fromkeys(of))
+    return COLOURS[families.index(of[i]) % len(COLOURS)], DASHES[of[:i].count(of[i]) % len(DASHES)]
 
 
 def legend_lines(data):
-    return (len(present(data)) + 4) // 5
+    return (len(present(data)) + 3) // 4
 
 
 # ---- speed -----------------------------------------------------------------------------------
@@ -87,7 +92,7 @@ def latency(data):
         p.grid_x(ticks, figures.short_time)
         p.grid_y((0, 25, 50, 75, 90, 99), lambda v: f"{v} %")
         for i, curve in curves:
-            d.path([p.at(us, 100 * part) for part, us in curve], COLOURS[i % len(COLOURS)], dash_of(i))
+            d.path([p.at(us, 100 * part) for part, us in curve], *style(i))
     legend(d, data, 345)
     return d.done()
 
@@ -106,9 +111,9 @@ def throughput(data):
         d.text(p.x + p.w / 2, p.y + p.h + 34, "clients", 11, "middle", PALE)
         for i, curve in curves:
             points = [p.at(*point) for point in curve]
-            d.path(points, COLOURS[i % len(COLOURS)], dash_of(i))
+            d.path(points, *style(i))
             for point in points:
-                d.dot(*point, COLOURS[i % len(COLOURS)])
+                d.dot(*point, style(i)[0])
     legend(d, data, 355)
     return d.done()
 

@@ -36,7 +36,7 @@ ZOOKEEPER = Row("zookeeper", "zookeeper", "zookeeper", "`zk:`, `zks:`", "zk-zks"
     operate="an ensemble of three or five Java servers with a log disk of their own",
     failover="nothing, if the election is shorter than the session time-out",
     clock="nothing: wall clocks have no part in it",
-    good="Exclusion rests on a majority of servers, not on clocks. The queue is exact, also among Curator, kazoo and other programs that use "
+    good="Exclusion rests on a majority of servers, not on wall clocks. The queue is exact, also among Curator, kazoo and other programs that use "
          "the same recipe. Waiting costs little: each waiter watches its predecessor only.",
     bad="The time limit is that of the session, for all locks of a client, and servers bound it. No barging, no places kept without a process. "
         "It is Java, with {{memory}} of memory here, and needs care. Old releases can lose committed changes; "
@@ -49,7 +49,7 @@ ETCD = Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", 
     operate="a cluster of three or five servers with fast disks; compaction; a release without known faults of leases",
     failover="nothing is lost, but all leases start anew: a dead holder blocks for longer",
     clock="nothing: leases count elapsed time",
-    good="Exclusion rests on a majority of servers, not on clocks. The queue is exact, also with `etcdctl lock` and the Go client. "
+    good="Exclusion rests on a majority of servers, not on wall clocks. The queue is exact, also with `etcdctl lock` and the Go client. "
          "It is one static program without Java. Per-request time limits and places kept without a process work.",
     bad="Every join and every release is a write that a majority has to agree on: {{pair_p50}} for a pair, and {{cpu_own_1}} of server time. "
         "With {{waiters}} waiters it made {{crowd_rate}} hand-offs per second. The time limit is in whole seconds. Debian's release has known "
@@ -91,8 +91,20 @@ ROWS = [
         bad="Exclusion rests on the server's clock and on its memory. With `appendfsync always` a restart loses nothing, as measured here; with "
             "less persistence, and at every failover, the last grants can be forgotten. Only resources that check fences are safe then. "
             "A holder that is killed blocks the others until its time limit ends.",
-        take="You run Redis already, want many locks per second with a fair queue, and either a lock that is rarely held twice after a "
-             "failover is acceptable, or the resource checks fences."),
+        take="You run Redis already, want many locks per second with a fair queue, and either it is acceptable that a failover can let "
+             "two hold a lock, or the resource checks fences."),
+    Row("redis-plain", "redis, plain", "redis", "`redlock:` and `redis:` with `mode=plain`", "redlock-and-redis-with-modeplain",
+        (["redis-cli", "--version"], r"[\d.]+"),
+        counts="commands, those inside scripts included",
+        operate="as redis",
+        failover="as redis: what had not reached the new master is forgotten, and may be granted twice",
+        clock="stepped forward: holds end early by the step",
+        good="`redis:` with `mode=plain` is the lock of most Redis libraries, one key with an expiry: so holdfast, redis-py, redsync and others "
+             "exclude each other on the same key. {{pair_p50}} for a pair.",
+        bad="No queue: whoever comes first after a release gets the lock. With {{clients}} clients on one name the unluckiest one got {{spread}} of the "
+            "pairs of the luckiest. No shared locks, no semaphores, nobody can see who waits.",
+        take="Other programs take such a lock on the same key. Else [redis](#redis) is the better one on the same server.",
+        query="mode=plain"),
     Row("redlock", "redlock", "redlock", "`redlock:` and `redis:` with `mode=plain`", "redlock-and-redis-with-modeplain",
         (["redis-cli", "--version"], r"[\d.]+"),
         counts="commands on all nodes, those inside scripts included",
@@ -109,6 +121,13 @@ ROWS = [
         members=5),
     ZOOKEEPER,
     three(ZOOKEEPER),
+    dataclasses.replace(
+        ZOOKEEPER, name="zookeeper-ephemeral", title="zookeeper, ephemeral", scheme="`zk:` with `mode=ephemeral`", query="mode=ephemeral",
+        operate="as zookeeper",
+        good="`zk:` with `mode=ephemeral` is one node for each name, which simple programs make: holdfast excludes them there. {{pair_p50}} for a pair.",
+        bad="No queue: all who wait are told of each release, and all try. With {{waiters}} waiters it made {{crowd_rate}} hand-offs per second, against "
+            "{{zookeeper.crowd_rate}} in a line. No shared locks, no semaphores, nobody can see who waits.",
+        take="Other programs lock by one ephemeral node of that name. Else [zookeeper](#zookeeper) is the better one on the same servers."),
     ETCD,
     three(ETCD),
     Row("postgres", "postgres", "postgres", "`postgres:`", "postgres-postgresql", (["psql", "--version"], r"[\d.]+"),

@@ -86,7 +86,7 @@ class Store(Process):
         env = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         env.update(row.env)
         self.row, self.build = row, build
-        folder = MEMORY if os.access(MEMORY, os.W_OK) else tempfile.gettempdir()
+        folder = env.get("HF_TEST_MEMORY") or (MEMORY if os.access(MEMORY, os.W_OK) else tempfile.gettempdir())
         env.update(HF_TEST_MEMORY=folder, TMPDIR=folder)
         super().__init__([os.path.join(build, "tests/lib/with-store"), "--serve", row.setup], env)
         self.url = self.answer()

@@ -3,7 +3,7 @@ from xml.sax.saxutils import escape
 
 INK, PALE, GRID, PAPER = "#1f2933", "#52606d", "#d9dee4", "#fcfcfb"
 FONT = "font-family=\"system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif\""
-COLOURS = ["#1b6ca8", "#c2410c", "#7c3aed", "#15803d", "#be123c", "#0e7490", "#a16207", "#475569", "#db2777", "#4d7c0f",
+COLOURS = ["#1b6ca8", "#c2410c", "#7c3aed", "#15803d", "#be123c", "#334155", "#db2777", "#0e7490", "#a16207", "#4d7c0f",
            "#6d4c41", "#3730a3"]
 LETTER = 0.56  # its width, beside its height: enough for all fonts
 
