@@ -12,6 +12,7 @@ from . import servers
 
 SETTLE_S = 0.3  # for a store that cannot show who waits
 OUTAGE = 1.5  # of the ttl
+LOST_S = 30  # for a process that goes on to say so, on a busy machine
 
 
 class Actor:
@@ -108,7 +109,7 @@ def stop(scene):
     zero = scene.signal(signal.SIGSTOP)
     granted = scene.granted()
     going_on = scene.signal(signal.SIGCONT)
-    lost = scene.holder.until("lost", limit=scene.ttl)
+    lost = scene.holder.until("lost", limit=max(scene.ttl, LOST_S))
     held_last = scene.holder.held_last()
     return {"granted_s": seconds(granted, zero), "continued_s": seconds(going_on, zero), "lost_s": seconds(lost, zero),
             "check_said_lost": lost is not None and held_last < granted,
