@@ -14,6 +14,11 @@ import tempfile
 
 root = sys.argv[1]
 build = sys.argv[2] if len(sys.argv) > 2 else None
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(root, "tools"))
+import stores  # noqa: E402
+from comparison import document, rows  # noqa: E402
+
 STORES = ["local", "redis"]
 
 
@@ -86,6 +91,25 @@ def exclusion(out):
                 yield f"{store}: check said held beside another holder: {run}"
 
 
+def figures_refused(_):
+    """No sentence can quote what was not measured."""
+    for text in "a pair takes 5 µs", "`code` and 12 more":
+        try:
+            document.no_figures(text, "here")
+            yield f"not refused: {text!r}"
+        except document.Wrong:
+            pass
+    document.no_figures("a pair takes {{pair_p50}} with `mode=2`, see [holdfast(1)](man/holdfast.1)", "here")
+
+
+def rows_whole(_):
+    """Every row can be started."""
+    setups = {name for about in stores.read(root).values() for key in ("setups", "topologies") for name in about[key]}
+    for row in rows.ROWS:
+        if row.setup not in setups:
+            yield f"{row.name}: there is no set-up {row.setup}"
+
+
 def rendered(out):
     shutil.copy(os.path.join(root, "docs/choosing.json"), out)
     return compare("--render", "--out", out)
@@ -97,14 +121,14 @@ def measured(out):
 
 CASES = [("a short run of the comparison ends well", measured), ("its document has the form of the one in docs", same_form),
          ("its figures have the same keys", figures), ("a stopped holder does not believe in its lock", exclusion)] if build else [
-             ("the comparison can be written from its figures", rendered), ("and is what is in docs", same_files)]
+             ("the comparison can be written from its figures", rendered), ("and is what is in docs", same_files),
+             ("a sentence with a figure of its own is refused", figures_refused), ("every row has a set-up", rows_whole)]
 
 print(f"1..{len(CASES)}")
 failed = False
 with tempfile.TemporaryDirectory() as folder:
     for number, (name, check) in enumerate(CASES, 1):
-        problems = ["nothing was made"] if failed and number > 1 and not os.path.exists(os.path.join(folder, "choosing.md")) \
-            else list(check(folder))
+        problems = list(check(folder)) if not failed or os.path.exists(os.path.join(folder, "choosing.md")) else ["nothing was made"]
         print(f"{'not ' if problems else ''}ok {number} - {name}", flush=True)
         for problem in problems[:40]:
             print(f"# {problem}")
