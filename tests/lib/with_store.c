@@ -7,8 +7,9 @@
  * and with the folder of PROGRAM first in PATH, and ends with the command's status.
  *
  * With --serve it prints the URL and then does what the lines of its input ask for:
- * `restart`, `block`, `unblock`, `work`. Each is answered by one line, when it is done: the
- * number for `work` (-1: such a store does not count), else 0. It ends with its input. */
+ * `restart`, `block`, `unblock`, `work`, `leader`. Each is answered by one line, when it is
+ * done: `work` by the number, `leader` by a process (-1: such a store has none), the others
+ * by 0. It ends with its input. */
 #include "check.h"
 #include "setup.h"
 
@@ -55,6 +56,8 @@ static int64_t obey(const struct setup *setup, struct place *place, const char *
 {
     if (strcmp(line, "work\n") == 0)
         return setup->work ? setup->work(place) : -1;
+    if (strcmp(line, "leader\n") == 0)
+        return setup->leader ? setup->leader(place) : -1;
     if (strcmp(line, "restart\n") == 0)
         setup->restart(place);
     else if (strcmp(line, "block\n") == 0)

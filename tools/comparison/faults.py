@@ -149,15 +149,13 @@ def outage(scene):
     return finish(scene, zero, {"up_s": seconds(servers.now_ns(), zero), "lost_s": seconds(lost, zero)})
 
 
-def member(number):
-    """kill -9 of one of several servers, which stays dead; each run another one, so that it is the leader in one of them."""
-    def fault(scene):
-        all_of_them = scene.store.servers()
-        zero = servers.now_ns()
-        os.kill(all_of_them[number], signal.SIGKILL)
-        scene.holder.until("lost", limit=scene.ttl)
-        return finish(scene, zero, {})
-    return fault
+def member(scene):
+    """kill -9 of one of several servers, which stays dead: the leader where there is one."""
+    leader = scene.store.do("leader")
+    zero = servers.now_ns()
+    os.kill(leader if leader > 0 else random.choice(scene.store.servers()), signal.SIGKILL)
+    scene.holder.until("lost", limit=scene.ttl)
+    return finish(scene, zero, {})
 
 
 def steps(store, ttl_ms, repeats):
@@ -172,12 +170,12 @@ def steps(store, ttl_ms, repeats):
     if store.row.server:
         yield "the server is killed and restarted", "restart", once(restart)
         yield "the server stands still", "outage", once(outage)
-    if store.row.members > 1:
-        yield "one of the servers is killed", "member", lambda: [with_all_members(member(n), store, ttl_ms)
-                                                                 for n in range(min(store.row.members, 3))]
+    if store.row.several:
+        yield "one of the servers is killed", "member", lambda: [healed(member, store, ttl_ms) for _ in range(repeats)]
 
 
-def with_all_members(fault, store, ttl_ms):
+def healed(fault, store, ttl_ms):
+    """Afterwards all servers run again."""
     result = acted(fault, store, ttl_ms)
     store.do("restart")
     return result

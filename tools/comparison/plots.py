@@ -144,7 +144,7 @@ def holder_line(run):
 
 
 def pick(key, runs):
-    """The run in the middle; of lost servers the worst one, which is that of the leader as a rule."""
+    """The run in the middle; of lost servers the worst one."""
     if key == "member":
         return max(runs, key=lambda run: (not run["holder_keeps"], len(run["holder"])))
     return runs[len(runs) // 2]
@@ -220,7 +220,7 @@ def fault_restart(data):
 
 
 def fault_member(data):
-    return fault(data, "member", "One of several servers is killed (SIGKILL); the holder releases a ttl later",
+    return fault(data, "member", "One of several servers, the leader if there is one, is killed (SIGKILL); the holder releases a ttl later",
                  [HOLDER, (AMBER, "at risk"), (GREY, "lost"), WAITER, TTL, GRANT])
 
 

@@ -24,7 +24,7 @@ class Row:
     take: str
     query: str = ""  # more parameters of the URL
     server: bool = True  # there is one, which can be killed and stopped
-    members: int = 1  # servers that do the same: one of them may be killed
+    several: bool = False  # servers that do the same: one of them may be killed
     env: dict = dataclasses.field(default_factory=dict)  # for the set-up
 
 
@@ -60,7 +60,7 @@ ETCD = Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", 
 def three(row):
     """The same with three servers, which are what is run in production."""
     return dataclasses.replace(
-        row, name=f"{row.name}-three", title=f"{row.title}, three", setup=f"{row.setup}-three", members=3,
+        row, name=f"{row.name}-three", title=f"{row.title}, three", setup=f"{row.setup}-three", several=True,
         counts=f"{row.counts} of all servers", operate="as above",
         good="Any one server may die: does the holder keep its lock then? {{member_keeps}}, and when it released it the next one had it after {{member_next}}.",
         bad="Every write waits for a second server: {{pair_p50}} for a pair here, against {{" + row.name + ".pair_p50}} with one, and {{cpu_own_1}} of "
@@ -118,7 +118,7 @@ ROWS = [
             "nodes: {{cpu_own_1}} of server time for a pair, against {{redis.cpu_own_1}} on one Redis. It is not a consensus system.",
         take="You run several independent Redis servers, a lock must outlive the loss of one of them, and you cannot run ZooKeeper or etcd; or other "
              "programs use Redlock already.",
-        members=5),
+        several=True),
     ZOOKEEPER,
     three(ZOOKEEPER),
     dataclasses.replace(
