@@ -115,7 +115,8 @@ ROWS = [
              "use the Redlock algorithm on the same keys. holdfast adds a fence, which Redlock lacks.",
         bad="There is no queue: whoever comes first after a release gets the lock, and somebody may starve. With {{clients}} clients on one name the "
             "unluckiest one got {{spread}} of the pairs of the luckiest. No shared locks, no semaphores, nobody can see who waits. Every step costs all "
-            "nodes: {{cpu_own_1}} of server time for a pair, against {{redis.cpu_own_1}} on one Redis. It is not a consensus system.",
+            "nodes: {{cpu_own_1}} of server time for a pair, against {{redis.cpu_own_1}} on one Redis; and more clients do not make it faster, also if each has a name of its own: "
+            "{{rate_own_64}} pairs per second by {{many}}, {{rate_own_1}} by one. It is not a consensus system.",
         take="You run several independent Redis servers, a lock must outlive the loss of one of them, and you cannot run ZooKeeper or etcd; or other "
              "programs use Redlock already.",
         several=True),
