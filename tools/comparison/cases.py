@@ -4,7 +4,6 @@ A pair is acquire and release. Uncontended pairs and hand-offs are those of `hol
 crowd of waiters, and what the servers did meanwhile.
 """
 import json
-import time
 
 from . import servers
 
@@ -23,16 +22,15 @@ def latencies(store, seconds):
     return found
 
 
-def measured(store, client, seconds):
+def measured(store, client):
     """Lets the client begin. Its figures, and what the servers spent on them."""
     if client.answer() != "ready":
         raise servers.Trouble("a client is not ready")
     result = {"memory_bytes": store.memory_bytes()}
     work, cpu = store.do("work"), store.cpu_us()
     client.send("go")
-    time.sleep(seconds / 2)
-    result["connections"] = servers.sockets_of(client.pid)
     result.update(json.loads(client.answer()))
+    result["connections"] = servers.sockets_of(client.pid)
     if cpu is not None:
         result["cpu_us"] = store.cpu_us() - cpu
     if work >= 0:
@@ -43,7 +41,7 @@ def measured(store, client, seconds):
 def load(store, seconds, clients, which):
     """Pairs by so many clients; `which`: each its own name, or all one."""
     with store.client("load", 0, clients, int(seconds * 1000), which) as client:
-        got = measured(store, client, seconds)
+        got = measured(store, client)
     pairs = max(got["pairs"], 1)
     figures = {"clients": clients, "pairs_per_s": round(pairs / got["seconds"], 1),
                "connections_per_client": round(got["connections"] / clients, 2)}
@@ -58,7 +56,7 @@ def load(store, seconds, clients, which):
 def crowd(store, seconds, waiters):
     """Hand-offs while so many stand in one line, all of one client."""
     with store.client("crowd", 0, waiters, int(seconds * 1000)) as client:
-        got = measured(store, client, seconds)
+        got = measured(store, client)
     return {"waiters": waiters, "handoffs_per_s": round(got["grants"] / got["seconds"], 1),
             "connections": got["connections"], "memory_bytes": got["memory_bytes"]}
 
