@@ -41,7 +41,7 @@ ZOOKEEPER = Row("zookeeper", "zookeeper", "zookeeper", "`zk:`, `zks:`", "zk-zks"
     bad="The time limit is that of the session, for all locks of a client, and servers bound it. No barging, no places kept without a process. "
         "It is Java, with {{memory}} of memory here, and needs care. Old releases can lose committed changes; "
         "see [the guarantees](guarantees.md#zk-zks).",
-    take="Two holders at once must not happen although servers fail, and you run ZooKeeper already, or share locks with programs that use it.",
+    take="The lock must never be held twice, whatever server fails, and you run ZooKeeper already, or share locks with programs that use it.",
     env=JAVA)
 
 ETCD = Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", "--version"], r"etcd Version: ([\d.]+)"),
@@ -54,7 +54,7 @@ ETCD = Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", 
     bad="Every join and every release is a write that a majority has to agree on: {{pair_p50}} for a pair, and {{cpu_own_1}} of server time. "
         "With {{waiters}} waiters it made {{crowd_rate}} hand-offs per second. The time limit is in whole seconds. Debian's release has known "
         "faults of leases, which the client tells by a missing capability.",
-    take="Two holders at once must not happen although servers fail, and you run etcd already, for instance below Kubernetes.")
+    take="The lock must never be held twice, whatever server fails, and you run etcd already, for instance below Kubernetes.")
 
 
 def three(row):
@@ -62,7 +62,8 @@ def three(row):
     return dataclasses.replace(
         row, name=f"{row.name}-three", title=f"{row.title}, three", setup=f"{row.setup}-three", several=True,
         counts=f"{row.counts} of all servers", operate="as above",
-        good="Any one server may die: does the holder keep its lock then? {{member_keeps}}, and when it released it the next one had it after {{member_next}}.",
+        good="Any one server may die, also the leader. Measured: does the holder keep its lock? {{member_keeps}}; when it released it, the next one had it "
+             "after {{member_next}}.",
         bad="Every write waits for a second server: {{pair_p50}} for a pair here, against {{" + row.name + ".pair_p50}} with one, and {{cpu_own_1}} of "
             "processor time on all of them.",
         take=f"You take [{row.title}](#{row.name}): this is how it is run in production.")
@@ -138,8 +139,8 @@ ROWS = [
         clock="stepped forward: holds end early by the step",
         good="You have it already, it is backed up and watched, and a grant is as durable as any other commit. The queue is exact, every "
              "capability is there, and the lock can stand beside the data that it protects, where a write can check the fence in the same statement.",
-        bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. Each client needs a connection with a process of the "
-            "server behind it, and a busy lock makes dead rows, which vacuum has to remove. Behind a transaction pooler waiters have to poll.",
+        bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. A client that waits has {{connections_one_8}} connections, each with a process "
+            "of the server behind it, and a busy lock makes dead rows, which vacuum has to remove. Behind a transaction pooler waiters have to poll.",
         take="The data are in PostgreSQL and the rate of locks is moderate: then it is the one store less to run."),
 ]
 
