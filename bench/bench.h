@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { BENCH_ROUNDS = 31, BENCH_SAMPLES = 32768, BENCH_EXTRAS = 6 };
+enum { BENCH_ROUNDS = 31, BENCH_SAMPLES = 32768, BENCH_EXTRAS = 6, BENCH_QUANTILES = 24 };
 
 struct bench_raw;
 
@@ -62,9 +62,10 @@ struct bench_row {
     char setup[32]; /* "4 threads" */
     int threads, processes;
     double rate, p50, p99, raw, raw_p50, ratio;
-    double client_us, raw_client_us; /* processor time of the worker, for each pair */
-    const char *raw_is;              /* which one, where there are two; or NULL */
-    const char *limit_of;            /* the figure that has a target, or NULL */
+    double quantiles[BENCH_QUANTILES]; /* at bench_parts; only with a p50 */
+    double client_us, raw_client_us;   /* processor time of the worker, for each pair */
+    const char *raw_is;                /* which one, where there are two; or NULL */
+    const char *limit_of;              /* the figure that has a target, or NULL */
     double value, limit;
     struct {
         const char *key;
@@ -125,6 +126,7 @@ bench_case bench_uncontended, bench_inflight, bench_contended, bench_handoff, be
 
 /* ---- statistics.c ---------------------------------------------------------------- */
 
+extern const double bench_parts[BENCH_QUANTILES];
 int64_t bench_now(void);   /* ns, CLOCK_MONOTONIC */
 double bench_memory(void); /* bytes that the allocator has given out; NAN: not known */
 void bench_machine(struct bench *); /* what it is like just now; takes 0.2 s */

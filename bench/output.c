@@ -24,6 +24,15 @@ static void field(const char *key, double value, int digits)
         printf(", \"%s\": null", key);
 }
 
+/* Pairs of a part of the samples and the time that it did not exceed. */
+static void print_quantiles(const struct bench_row *r)
+{
+    printf(", \"quantiles_us\": [");
+    for (int i = 0; i < BENCH_QUANTILES; i++)
+        printf("%s[%g, %.3f]", i ? ", " : "", bench_parts[i], r->quantiles[i]);
+    printf("]");
+}
+
 static int extra_digits(double value)
 {
     return isfinite(value) && (double)(int64_t)value < value ? 2 : 0;
@@ -37,6 +46,8 @@ static void print_json(const struct bench *b, const struct bench_row *r)
     field("pairs_per_s", r->rate, 1);
     field("p50_us", r->p50, 3);
     field("p99_us", r->p99, 3);
+    if (isfinite(r->p50))
+        print_quantiles(r);
     field("raw_pairs_per_s", r->raw, 1);
     field("ratio_to_raw", r->ratio, 3);
     field("raw_p50_us", r->raw_p50, 3);

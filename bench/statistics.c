@@ -8,6 +8,11 @@
 #include <string.h>
 #include <time.h>
 
+const double bench_parts[BENCH_QUANTILES] = {
+    0,   0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4,  0.45,
+    0.5, 0.55, 0.6,  0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99, 0.999,
+};
+
 int64_t bench_now(void)
 {
     struct timespec t;
@@ -115,6 +120,8 @@ void bench_fill(struct bench_row *row, const char *name, struct tally *ours,
 {
     row->name = name;
     row->rate = tally_rate(ours);
+    for (int i = 0; i < BENCH_QUANTILES; i++)
+        row->quantiles[i] = samples_at(&ours->samples, bench_parts[i]);
     row->p50 = samples_at(&ours->samples, 0.5);
     row->p99 = samples_at(&ours->samples, 0.99);
     row->raw = raw ? tally_rate(raw) : NAN;

@@ -936,6 +936,8 @@ good = (all(set(r) >= need and r["pairs_per_s"] > 0 for r in rows) and
         names == ["uncontended", "hand-off"] + ["waiters"] * 4 + ["run"] and
         all(abs(r["ratio_to_raw"] * r["pairs_per_s"] / r["raw_pairs_per_s"] - 1) < 0.01
             for r in rows if r["raw_pairs_per_s"]) and
+        all(r["quantiles_us"] == sorted(r["quantiles_us"], key=lambda q: q[1]) and
+            [0.5, r["p50_us"]] in r["quantiles_us"] for r in rows if r["p50_us"]) and
         [r["limit"] for r in rows if "limit" in r][:3] == [2.5, 1.5, 1024])
 sys.exit(0 if good else 1)' "$tmp/out"
 ok $? 'bench --json: one object per line with all fields'

@@ -23,7 +23,7 @@
  * in memory makes fsync cheap. Statements are counted at once by that library. */
 static const char base_config[] = "listen_addresses = '127.0.0.1'\n"
                                   "unix_socket_permissions = 0777\n"
-                                  "max_connections = 100\n"
+                                  "max_connections = 300\n"
                                   "shared_buffers = 16MB\n"
                                   "dynamic_shared_memory_type = mmap\n"
                                   "max_wal_size = 256MB\n"

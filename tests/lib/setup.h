@@ -33,6 +33,7 @@ struct setup {
     void (*block)(struct place *); /* from now on calls find nobody who answers */
     void (*unblock)(struct place *);
     void (*unusable)(struct place *, char *url, size_t size); /* a URL that cannot work */
+    pid_t (*leader)(struct place *); /* the server that leads the others; NULL: none does */
     int64_t (*work)(struct place *); /* how many commands or transactions it has done */
     int waiters;                     /* of ten-thousand-waiters without --all; 0: 10,000 */
     size_t view_bytes;   /* that each may take beyond 1 KiB: every client has the line */

@@ -280,6 +280,13 @@ static void unblock(struct place *p)
         server_continue(&e->servers[i]);
 }
 
+static pid_t leader(struct place *p)
+{
+    struct etcd_place *e = p->own;
+
+    return e->servers[etcd_leader(e)].pid;
+}
+
 /* Messages of clients: calls of their own, keep-alives, watches. */
 static int64_t work(struct place *p)
 {
@@ -370,6 +377,7 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .block = block,                                                                    \
         .unblock = unblock,                                                                \
         .unusable = unusable_,                                                             \
+        .leader = leader,                                                                  \
         .work = work,                                                                      \
         .waiters = 2000,                                                                   \
         .view_bytes = 544,                                                                 \

@@ -302,6 +302,13 @@ static void unblock(struct place *p)
         server_continue(&z->servers[i]);
 }
 
+static pid_t leader(struct place *p)
+{
+    struct zk_place *z = p->own;
+
+    return z->servers[z->n > 1 ? zk_leader(z) : 0].pid;
+}
+
 /* Packets of clients; asking is one too. */
 static int64_t work(struct place *p)
 {
@@ -399,6 +406,7 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .block = block,                                                                    \
         .unblock = unblock,                                                                \
         .unusable = unusable_,                                                             \
+        .leader = leader,                                                                  \
         .work = work,                                                                      \
     }
 

@@ -33,7 +33,7 @@ static bool comes_twice(const char *word, size_t len, const char *row, const cha
 
 void rows_of(const char *url, const char *backend, const char *cases)
 {
-    char command[1024], row[1024], want[128];
+    char command[1024], row[4096], want[128];
     bool again = false;
     FILE *f;
 

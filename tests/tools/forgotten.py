@@ -20,7 +20,7 @@ CASES = [
     ("a store that no document mentions", "check-docs", "stores", NEW,
      ["consul: of the store consul is not in holdfast-url(7)", "consul has no section in holdfast-url(7)",
       "consul has no section in docs/guarantees.md", "consul has no row in the table of docs/guarantees.md",
-      "consul has no section in docs/architecture.md"]),
+      "consul has no section in docs/architecture.md", "consul has no row in tools/comparison/rows.py"]),
     ("a driver that is not in the list", "check-layers", "src/driver/consul/consul.c", "/* consul.c: nothing */\n",
      ["src/driver/consul: no such store in the list"]),
     ("a struct that is defined twice", "check-layers", "src/net/stream.c", "\nstruct hold {\n    int fd;\n};\n",
