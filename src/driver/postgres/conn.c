@@ -66,10 +66,30 @@ static const char *const texts[PG_VERBS] = {
     [PG_SHAPE] =
         "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
         " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
-        "'leave','renew','amend','look','list','cell','evict','keep','sweep'))"
+        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim','seek'"
+        ","
+        "'drop','prolong','peek'))"
         " FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
+
+/* With mode=optimistic; what is not here is as above. */
+static const char *const optimistic[PG_VERBS] = {
+    [SQL_JOIN] =
+        "SELECT holdfast.claim($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
+    [SQL_WAIT] = "SELECT holdfast.seek($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
+    [SQL_LEAVE] = "SELECT holdfast.drop($1,$2,$3,$4)",
+    [SQL_RENEW] = "SELECT holdfast.prolong($1,$2,$3,$4)",
+    [SQL_LOOK] = "SELECT * FROM holdfast.peek($1,$2)",
+    [SQL_EVICT] = "SELECT holdfast.drop($1,$2,$3,$4)",
+};
+
+static const char *text_of(const struct pg_conn *c, unsigned verb)
+{
+    const char *own = c->of->sql.mode == SQL_OPTIMISTIC ? optimistic[verb] : NULL;
+
+    return own ? own : texts[verb];
+}
 
 static struct pg_conn *conn_at(const struct link *k)
 {
@@ -464,7 +484,7 @@ static int send_prepare(struct pg_conn *c, struct sql_call *q)
     char name[16];
 
     statement_name(name, verb);
-    return PQsendPrepare(c->pg, name, texts[verb], 0, NULL);
+    return PQsendPrepare(c->pg, name, text_of(c, verb), 0, NULL);
 }
 
 /* LISTEN takes no parameters; the channel is made of digits. */
@@ -501,8 +521,8 @@ static int send_pq(struct link *k, struct link_call *call)
     else if (c->prepared & 1u << verb)
         sent = PQsendQueryPrepared(c->pg, name, (int)a.n, v.at, v.len, v.format, 1);
     else
-        sent =
-            PQsendQueryParams(c->pg, texts[verb], (int)a.n, NULL, v.at, v.len, v.format, 1);
+        sent = PQsendQueryParams(c->pg, text_of(c, verb), (int)a.n, NULL, v.at, v.len,
+                                 v.format, 1);
     free(v.lists.buf);
     c->flying++;
     return sent == 1 && PQpipelineSync(c->pg) == 1 ? 0 : HF_EUNREACHABLE;

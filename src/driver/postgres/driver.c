@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS "wake host password_file"
+#define OPTIONS "wake host password_file mode"
 
 enum { PORT = 5432, KEYWORDS_TEXT = 1500 };
 
@@ -37,7 +37,8 @@ static int known_options(char text[KEYWORDS_TEXT], hf_error *err)
 
 static bool is_option(const char *key)
 {
-    return strcmp(key, "wake") == 0 || strcmp(key, "password_file") == 0;
+    return strcmp(key, "wake") == 0 || strcmp(key, "password_file") == 0 ||
+           strcmp(key, "mode") == 0;
 }
 
 static int read_params(struct postgres *p, const struct url *url, hf_error *err)
@@ -92,6 +93,8 @@ static int read_url(struct postgres *p, const struct url *url, hf_error *err)
     p->sql.shown = p->sql.open.shown;
     if (rc == 0)
         rc = read_wake(p, url, err);
+    if (rc == 0)
+        rc = hf__sql_read_mode(&p->sql, url, err);
     if (rc == 0)
         rc = read_params(p, url, err);
     return rc;

@@ -21,6 +21,7 @@
 enum {
     VERSION_LEAST = 140000,
     FORMAT = 1,
+    FUNCTIONS = 16, /* that PG_SHAPE counts */
     HELLO_US = 2000000,
     ENDS_MOST = 3,
     MAKING_US = 50000
@@ -162,7 +163,7 @@ static void answer_shape(struct sql *s, struct sql_call *q, const struct sql_rep
         hf__link_fail(&p->commands.link, HF_EVERSION,
                       "the schema holdfast has version %lld, and this is for version %d",
                       (long long)version, FORMAT);
-    else if (s->wire->number(reply, 0, 1) < SQL_VERBS) /* a function for each */
+    else if (s->wire->number(reply, 0, 1) < FUNCTIONS)
         hf__link_fail(&p->commands.link, HF_EVERSION,
                       "functions of the schema holdfast are missing: run what 'holdfast "
                       "schema' prints");

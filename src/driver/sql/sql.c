@@ -223,6 +223,12 @@ static void changed(struct sql *s, const char *hex)
         if (is_name(cell->name, cell->name_len, hex))
             ev_changed(NULL, cell);
     }
+    list_for_safe(n, &s->scripted.waiters.all) { /* without a line: it was freed */
+        struct wait_life *w = container_of(n, struct wait_life, all);
+
+        if (s->mode != SQL_LINE && is_name(w->name, w->name_len, hex))
+            hf__scripted_look(&s->scripted, w);
+    }
 }
 
 /* "g" token fence " " stamp, "x" token, "m" token, "l" token, "f" name; all but the numbers
@@ -301,6 +307,25 @@ int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
         return HF_ENOMEM;
     s->scripted.renew_most = SQL_RENEW_MOST;
     return 0;
+}
+
+int hf__sql_read_mode(struct sql *s, const struct url *url, hf_error *err)
+{
+    static const uint32_t caps[] = { [SQL_OPTIMISTIC] = HF_CAP_DEADLINE | HF_CAP_FENCE };
+    static const char *const names[] = { "line", "optimistic" };
+    const char *mode = hf__url_param(url, "mode");
+
+    for (unsigned i = 0; mode && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(mode, names[i]) != 0)
+            continue;
+        s->mode = (enum sql_mode)i;
+        if (s->mode != SQL_LINE)
+            s->store.caps = caps[i] | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+        return 0;
+    }
+    return mode ? hf__fail(err, HF_EINVAL, 0, url->shown,
+                           "URL: mode=%s: line and optimistic are known", mode)
+                : 0;
 }
 
 void hf__sql_done(struct sql *s)

@@ -116,9 +116,14 @@ int hf__sql_refusal(const struct sql *, const struct sql_reply *, hf_error *);
 
 /* ---- the store ------------------------------------------------------------------- */
 
+/* How a name is locked: mode= of the URL. Names of one mode do not meet those of another.
+ */
+enum sql_mode { SQL_LINE, SQL_OPTIMISTIC };
+
 struct sql { /* the struct of a database begins with it */
     struct store store;
     const struct sql_wire *wire;
+    enum sql_mode mode;
     struct opening open;
     const char *shown; /* of it */
     char *ns;
@@ -155,6 +160,8 @@ static inline int64_t sql_now(const struct sql *s)
 
 /* `s` is zeroed, with driver and wire set; 0 or HF_ENOMEM. hf__sql_done in any case. */
 int hf__sql_init(struct sql *, const struct url *, struct env *);
+/* Reads mode=, and sets what the store can do then. 0 or HF_EINVAL. */
+int hf__sql_read_mode(struct sql *, const struct url *, hf_error *);
 void hf__sql_done(struct sql *);
 void hf__sql_up(struct sql *);
 void hf__sql_down(struct sql *, const hf_error *);
