@@ -48,6 +48,18 @@ static void optimistic_start(struct place *p)
     strcat(p->url, "?mode=optimistic");
 }
 
+static void pessimistic_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=pessimistic");
+}
+
+static void advisory_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=advisory");
+}
+
 static void stop(struct place *p)
 {
     struct postgres_place *own = p->own;
@@ -108,3 +120,9 @@ POSTGRES_SETUP(setup_postgres_optimistic, "postgres-optimistic", optimistic_star
                HF_CAP_DEADLINE | HF_CAP_FENCE | HF_CAP_CELL | HF_CAP_CELL_EXPIRY |
                    HF_CAP_TTL,
                SETUP_TOPOLOGY);
+POSTGRES_SETUP(setup_postgres_pessimistic, "postgres-pessimistic", pessimistic_start,
+               HF_CAP_FENCE | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+               SETUP_TOPOLOGY | SETUP_SEES_DEATH);
+POSTGRES_SETUP(setup_postgres_advisory, "postgres-advisory", advisory_start,
+               HF_CAP_SHARED | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+               SETUP_TOPOLOGY | SETUP_SEES_DEATH);

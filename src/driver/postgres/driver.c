@@ -94,7 +94,7 @@ static int read_url(struct postgres *p, const struct url *url, hf_error *err)
     if (rc == 0)
         rc = read_wake(p, url, err);
     if (rc == 0)
-        rc = hf__sql_read_mode(&p->sql, url, err);
+        rc = hf__sql_read_mode(&p->sql, url, "advisory", err);
     if (rc == 0)
         rc = read_params(p, url, err);
     return rc;
@@ -108,6 +108,8 @@ static void free_postgres(struct postgres *p)
 
     hf__postgres_conn_done(&p->commands);
     hf__postgres_conn_done(&p->messages);
+    hf__sql_sessions_forget(&p->sql);
+    hf__postgres_bury(p);
     env->timer(env, &p->hello_timer, LOOP_NEVER);
     for (size_t i = 0; i < p->nparams; i++) {
         if (p->params[i].value)
@@ -173,6 +175,8 @@ static void postgres_forked(struct store *s)
 {
     hf__postgres_conn_forked(&postgres_of(sql_of(s))->commands);
     hf__postgres_conn_forked(&postgres_of(sql_of(s))->messages);
+    list_for(n, &sql_of(s)->sessions)
+        hf__postgres_conn_forked(&container_of(n, struct pg_attached, ses.all)->conn);
 }
 
 static void postgres_detail(char *text, size_t size)

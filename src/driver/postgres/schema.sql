@@ -770,13 +770,68 @@ $$ SELECT holdfast.clock(), 0::int8, 2147483648, x.token, 1::int8, 0::int8, 2147
     x.granted, x.process, x.owner, x.pid, x.host, x.note, ''::bytea FROM holdfast.lease x
     WHERE x.ns = p_ns AND x.name = p_name AND x.token <> ''::bytea AND x.expiry > holdfast.clock() $$;
 
+-- ---- mode=pessimistic, mode=advisory ----
+--
+-- The lock is the server's, on a row of this table or on a key, and belongs to a session. A row is locked by SELECT FOR
+-- UPDATE in a transaction that is open for as long as the lock is held; its version is the last fence that was given
+-- back. The fence of a holder that dies is not written: the next one is greater by the clock.
+CREATE TABLE IF NOT EXISTS holdfast.mutex (
+    ns bytea, name bytea, version int8 NOT NULL, touched int8 NOT NULL, PRIMARY KEY (ns, name)) WITH (fillfactor = 50);
+
+CREATE OR REPLACE FUNCTION holdfast.row_of(p_ns bytea, p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_mark int8;
+BEGIN
+    SELECT m.fence INTO v_mark FROM holdfast.mark m WHERE m.bucket = holdfast.bucket(p_ns, p_name) FOR SHARE;
+    INSERT INTO holdfast.mutex VALUES (p_ns, p_name, v_mark, holdfast.clock()) ON CONFLICT DO NOTHING;
+END $$;
+
+-- The key of a name: the first 8 bytes of the SHA-256 of the name; with a namespace: of that, a NUL and the name.
+CREATE OR REPLACE FUNCTION holdfast.key(p_ns bytea, p_name bytea) RETURNS int8 LANGUAGE sql IMMUTABLE AS
+$$ SELECT ('x' || encode(substr(sha256(CASE WHEN p_ns = ''::bytea THEN p_name ELSE p_ns || '\x00'::bytea || p_name END),
+    1, 8), 'hex'))::bit(64)::int8 $$;
+
+-- As look: the session with this number has a lock. Ours are labelled with the token and the beginning of the note; the
+-- ticket of another program is made of its session's number and start.
+CREATE OR REPLACE FUNCTION holdfast.holder(p_pid int8, p_weight int8) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8,
+    r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql AS $$
+    SELECT holdfast.clock(), 0::int8, 2147483648, CASE WHEN s.ours THEN decode(substr(s.label, 4, 32), 'hex')
+            ELSE decode(lpad(to_hex(s.pid), 16, '0') || lpad(to_hex(s.start), 16, '0'), 'hex') END,
+        1::int8, 0::int8, p_weight, 0::int8, 0::int8, s.since, s.since, 0::int8, 0::int8, s.pid::int8, s.host,
+        CASE WHEN s.ours THEN convert_to(substr(s.label, 37), 'UTF8') ELSE 'a lock of another program'::bytea END,
+        ''::bytea
+    FROM (SELECT a.pid, (extract(epoch FROM a.backend_start) * 1000000)::int8 AS start, a.application_name AS label,
+            coalesce(a.application_name ~ '^hf [0-9a-f]{32} ', false) AS ours,
+            (extract(epoch FROM coalesce(a.xact_start, a.state_change)) * 1000000)::int8 AS since,
+            convert_to(coalesce(host(a.client_addr), '-'), 'UTF8') AS host
+        FROM pg_stat_activity a WHERE a.pid = p_pid) s $$;
+
+CREATE OR REPLACE FUNCTION holdfast.row_holder(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8,
+    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql SET enable_seqscan = off AS $$
+    SELECT h.* FROM holdfast.mutex x JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = x.xmax
+        AND l.granted AND l.mode = 'ExclusiveLock', LATERAL holdfast.holder(l.pid, 2147483648) h
+    WHERE x.ns = p_ns AND x.name = p_name $$;
+
+CREATE OR REPLACE FUNCTION holdfast.key_holders(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8,
+    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql AS $$
+    SELECT h.* FROM pg_locks l,
+        LATERAL holdfast.holder(l.pid, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END) h
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND (l.classid::int8 << 32) | l.objid::int8 = holdfast.key(p_ns, p_name) $$;
+
 -- sweep: removes lines that nobody has used for ten minutes, some hundred at a time. Answers how many. Whoever
 -- is in such a line is dead, or renews without touching it: then it is looked at again in ten minutes.
 CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
-    l holdfast.line; r holdfast.lease; v_now int8 := holdfast.clock(); v_count int8 := 0;
+    l holdfast.line; r holdfast.lease; w holdfast.mutex; v_now int8 := holdfast.clock(); v_count int8 := 0;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(7525353031127561077) THEN
         RETURN ARRAY[0::int8];
@@ -803,6 +858,11 @@ BEGIN
         UPDATE holdfast.mark m SET fence = greatest(m.fence, r.version) WHERE m.bucket = holdfast.bucket(r.ns, r.name);
         DELETE FROM holdfast.follow f WHERE f.line = r.id;
         DELETE FROM holdfast.lease x WHERE x.id = r.id;
+        v_count := v_count + 1;
+    END LOOP;
+    FOR w IN SELECT * FROM holdfast.mutex x WHERE x.touched < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
+        UPDATE holdfast.mark m SET fence = greatest(m.fence, w.version) WHERE m.bucket = holdfast.bucket(w.ns, w.name);
+        DELETE FROM holdfast.mutex x WHERE x.ns = w.ns AND x.name = w.name;
         v_count := v_count + 1;
     END LOOP;
     RETURN ARRAY[v_count];

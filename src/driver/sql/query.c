@@ -151,7 +151,8 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
     row->pid = number(reply, i, LOOK_PID);
     row->joined = number(reply, i, LOOK_JOINED);
     row->age_ms = since(now, held ? number(reply, i, LOOK_GRANTED) : row->joined);
-    row->expires_ms = since(number(reply, i, LOOK_EXPIRY), now);
+    row->expires_ms =
+        number(reply, i, LOOK_EXPIRY) == 0 ? -1 : since(number(reply, i, LOOK_EXPIRY), now);
     row->broken = held && (flags & FLAG_REVOKED);
     row->kept = held && (flags & FLAG_KEPT);
     row->note = text_at(s, reply, i, LOOK_NOTE, note, sizeof note);
@@ -184,7 +185,7 @@ static int show_all(const struct sql *s, const struct sql_reply *reply, struct l
         if (ms > row.oldest_ms)
             row.oldest_ms = ms;
         ms = since(s->wire->number(reply, i, LOOK_EXPIRY), now);
-        if (*ret_expires_ms < 0 || ms < *ret_expires_ms)
+        if (!sql_has_sessions(s) && (*ret_expires_ms < 0 || ms < *ret_expires_ms))
             *ret_expires_ms = ms;
     }
     for (size_t i = 0; i < reply->rows; i++) {

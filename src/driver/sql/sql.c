@@ -121,6 +121,7 @@ void hf__sql_up(struct sql *s)
 {
     s->up = s->served = true;
     ev_store(&s->store, STORE_UP, NULL);
+    hf__sql_sessions_up(s);
     sweep(s);
 }
 
@@ -285,6 +286,8 @@ int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
     list_init(&s->looks);
     list_init(&s->cells);
     list_init(&s->later);
+    list_init(&s->sessions);
+    list_init(&s->buried);
     timer_init(&s->later_timer, later_fired);
     timer_init(&s->listen_timer, listen_fired);
     s->store.env = env;
@@ -309,10 +312,13 @@ int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
     return 0;
 }
 
-int hf__sql_read_mode(struct sql *s, const struct url *url, hf_error *err)
+int hf__sql_read_mode(struct sql *s, const struct url *url, const char *server,
+                      hf_error *err)
 {
-    static const uint32_t caps[] = { [SQL_OPTIMISTIC] = HF_CAP_DEADLINE | HF_CAP_FENCE };
-    static const char *const names[] = { "line", "optimistic" };
+    static const uint32_t caps[] = { [SQL_OPTIMISTIC] = HF_CAP_DEADLINE | HF_CAP_FENCE,
+                                     [SQL_PESSIMISTIC] = HF_CAP_FENCE,
+                                     [SQL_SERVER] = HF_CAP_SHARED };
+    const char *const names[] = { "line", "optimistic", "pessimistic", server };
     const char *mode = hf__url_param(url, "mode");
 
     for (unsigned i = 0; mode && i < sizeof names / sizeof *names; i++) {
@@ -324,7 +330,8 @@ int hf__sql_read_mode(struct sql *s, const struct url *url, hf_error *err)
         return 0;
     }
     return mode ? hf__fail(err, HF_EINVAL, 0, url->shown,
-                           "URL: mode=%s: line and optimistic are known", mode)
+                           "URL: mode=%s: line, optimistic, pessimistic and %s are known",
+                           mode, server)
                 : 0;
 }
 

@@ -184,7 +184,9 @@ void hf__sql_amend(struct store *store, struct ticket *t)
     bool can = sql_of(store)->mode == SQL_LINE;
     struct sql_call *q = can ? call_for(&type, t) : NULL;
 
-    if (q)
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_amend(t);
+    else if (q)
         hf__sql_send(sql_of(store), q);
     else
         ev_amended(t, can ? HF_ENOMEM : HF_ENOTSUP);
@@ -370,15 +372,24 @@ const struct scripted_ops hf__sql_scripted = { .join = send_join,
 
 void hf__sql_join(struct store *store, struct ticket *t)
 {
-    hf__scripted_join(&sql_of(store)->scripted, t);
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_join(sql_of(store), t);
+    else
+        hf__scripted_join(&sql_of(store)->scripted, t);
 }
 
 void hf__sql_leave(struct store *store, struct ticket *t)
 {
-    hf__scripted_leave(&sql_of(store)->scripted, t);
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_leave(sql_of(store), t);
+    else
+        hf__scripted_leave(&sql_of(store)->scripted, t);
 }
 
 void hf__sql_renew(struct store *store, struct life *const *lives, size_t n)
 {
-    hf__scripted_renew(&sql_of(store)->scripted, lives, n);
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_renew(lives, n);
+    else
+        hf__scripted_renew(&sql_of(store)->scripted, lives, n);
 }
