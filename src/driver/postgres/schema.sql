@@ -831,7 +831,7 @@ CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE p
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
-    l holdfast.line; r holdfast.lease; w holdfast.mutex; v_now int8 := holdfast.clock(); v_count int8 := 0;
+    l holdfast.line; e holdfast.lease; w holdfast.mutex; v_now int8 := holdfast.clock(); v_count int8 := 0;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(7525353031127561077) THEN
         RETURN ARRAY[0::int8];
@@ -853,11 +853,11 @@ BEGIN
         DELETE FROM holdfast.line x WHERE x.id = l.id;
         v_count := v_count + 1;
     END LOOP;
-    FOR r IN SELECT * FROM holdfast.lease x WHERE x.touched < v_now - p_idle * 1000
+    FOR e IN SELECT * FROM holdfast.lease x WHERE x.touched < v_now - p_idle * 1000
             AND x.expiry < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
-        UPDATE holdfast.mark m SET fence = greatest(m.fence, r.version) WHERE m.bucket = holdfast.bucket(r.ns, r.name);
-        DELETE FROM holdfast.follow f WHERE f.line = r.id;
-        DELETE FROM holdfast.lease x WHERE x.id = r.id;
+        UPDATE holdfast.mark m SET fence = greatest(m.fence, e.version) WHERE m.bucket = holdfast.bucket(e.ns, e.name);
+        DELETE FROM holdfast.follow f WHERE f.line = e.id;
+        DELETE FROM holdfast.lease x WHERE x.id = e.id;
         v_count := v_count + 1;
     END LOOP;
     FOR w IN SELECT * FROM holdfast.mutex x WHERE x.touched < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
