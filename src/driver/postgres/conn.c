@@ -102,11 +102,11 @@ static const char *const optimistic[PG_VERBS] = {
     [SQL_EVICT] = "SELECT holdfast.drop($1,$2,$3,$4)",
 };
 
-/* The clock is read when the lock is there: CTEs are done first. */
+/* The clock is read when the lock is there: a subquery that locks is done first. */
 #define ROW_LOCK(wait)                                                                     \
-    "WITH l AS MATERIALIZED (SELECT x.version FROM holdfast.mutex x WHERE x.ns=$1 AND "    \
-    "x.name=$2 FOR UPDATE" wait ") SELECT greatest(l.version+1,holdfast.clock()),"         \
-    "set_config('application_name',$3,false) FROM l"
+    "SELECT greatest(l.version+1,(date_part('epoch',clock_timestamp())*1000000)::int8),"   \
+    "set_config('application_name',$3,false) FROM (SELECT x.version FROM holdfast.mutex "  \
+    "x WHERE x.ns=$1 AND x.name=$2 FOR UPDATE" wait ") l"
 
 static const char *const pessimistic[PG_VERBS] = {
     [SQL_UNDO] = "ROLLBACK",
@@ -114,15 +114,16 @@ static const char *const pessimistic[PG_VERBS] = {
     [SQL_TRY] = ROW_LOCK(" NOWAIT"),
     [SQL_LOCK] = ROW_LOCK(""),
     [SQL_MAKE] = "SELECT holdfast.row_of($1,$2)",
-    [SQL_RELEASE] = "UPDATE holdfast.mutex x SET version=$3,touched=holdfast.clock() WHERE "
-                    "x.ns=$1 AND x.name=$2",
+    [SQL_RELEASE] = "UPDATE holdfast.mutex x SET version=$3 WHERE x.ns=$1 AND x.name=$2",
     [SQL_LOOK] = "SELECT * FROM holdfast.row_holder($1,$2)",
     [SQL_EVICT] =
         "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
         "holdfast.row_holder($1,$2) h WHERE h.r_token=$3 AND $4::int8>0",
 };
 
-#define ADVISORY(function) function "(holdfast.key($1,$2))"
+/* The key is in the manual: other programs compute it, too. */
+#define KEY "hashtextextended($2,CASE $1 WHEN '' THEN 0 ELSE hashtextextended($1,0) END)"
+#define ADVISORY(function) function "(" KEY ")"
 #define LABEL "set_config('application_name',$3,false)"
 
 static const char *const advisory[PG_VERBS] = {

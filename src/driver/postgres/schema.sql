@@ -776,19 +776,14 @@ $$ SELECT holdfast.clock(), 0::int8, 2147483648, x.token, 1::int8, 0::int8, 2147
 -- UPDATE in a transaction that is open for as long as the lock is held; its version is the last fence that was given
 -- back. The fence of a holder that dies is not written: the next one is greater by the clock.
 CREATE TABLE IF NOT EXISTS holdfast.mutex (
-    ns bytea, name bytea, version int8 NOT NULL, touched int8 NOT NULL, PRIMARY KEY (ns, name)) WITH (fillfactor = 50);
+    ns bytea, name bytea, version int8 NOT NULL, PRIMARY KEY (ns, name)) WITH (fillfactor = 50);
 
 CREATE OR REPLACE FUNCTION holdfast.row_of(p_ns bytea, p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_mark int8;
 BEGIN
     SELECT m.fence INTO v_mark FROM holdfast.mark m WHERE m.bucket = holdfast.bucket(p_ns, p_name) FOR SHARE;
-    INSERT INTO holdfast.mutex VALUES (p_ns, p_name, v_mark, holdfast.clock()) ON CONFLICT DO NOTHING;
+    INSERT INTO holdfast.mutex VALUES (p_ns, p_name, v_mark) ON CONFLICT DO NOTHING;
 END $$;
-
--- The key of a name: the first 8 bytes of the SHA-256 of the name; with a namespace: of that, a NUL and the name.
-CREATE OR REPLACE FUNCTION holdfast.key(p_ns bytea, p_name bytea) RETURNS int8 LANGUAGE sql IMMUTABLE AS
-$$ SELECT ('x' || encode(substr(sha256(CASE WHEN p_ns = ''::bytea THEN p_name ELSE p_ns || '\x00'::bytea || p_name END),
-    1, 8), 'hex'))::bit(64)::int8 $$;
 
 -- As look: the session with this number has a lock. Ours are labelled with the token and the beginning of the note; the
 -- ticket of another program is made of its session's number and start.
@@ -815,7 +810,7 @@ LANGUAGE sql SET enable_seqscan = off AS $$
         AND l.granted AND l.mode = 'ExclusiveLock', LATERAL holdfast.holder(l.pid, 2147483648) h
     WHERE x.ns = p_ns AND x.name = p_name $$;
 
-CREATE OR REPLACE FUNCTION holdfast.key_holders(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8,
+CREATE OR REPLACE FUNCTION holdfast.key_holders(p_ns text, p_name text) RETURNS TABLE (r_now int8, r_kind int8,
     r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
     r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
 LANGUAGE sql AS $$
@@ -823,7 +818,8 @@ LANGUAGE sql AS $$
         LATERAL holdfast.holder(l.pid, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END) h
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-        AND (l.classid::int8 << 32) | l.objid::int8 = holdfast.key(p_ns, p_name) $$;
+        AND (l.classid::int8 << 32) | l.objid::int8 = hashtextextended(p_name, CASE p_ns WHEN '' THEN 0
+            ELSE hashtextextended(p_ns, 0) END) $$;
 
 -- sweep: removes lines that nobody has used for ten minutes, some hundred at a time. Answers how many. Whoever
 -- is in such a line is dead, or renews without touching it: then it is looked at again in ten minutes.
@@ -860,7 +856,7 @@ BEGIN
         DELETE FROM holdfast.lease x WHERE x.id = e.id;
         v_count := v_count + 1;
     END LOOP;
-    FOR w IN SELECT * FROM holdfast.mutex x WHERE x.touched < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
+    FOR w IN SELECT * FROM holdfast.mutex x WHERE x.version < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
         UPDATE holdfast.mark m SET fence = greatest(m.fence, w.version) WHERE m.bucket = holdfast.bucket(w.ns, w.name);
         DELETE FROM holdfast.mutex x WHERE x.ns = w.ns AND x.name = w.name;
         v_count := v_count + 1;
