@@ -120,7 +120,7 @@ static void control_ended(void)
     use_plain_server("");
     for (int i = 0; i < WITH_SESSIONS; i++) {
         struct two t = begin_two(i, 60000);
-        struct pend *p = begun(t.b, name_of(i), 300, HF_REQUEST(.ttl_ms = 60000));
+        struct pend *p = begun(t.b, name_of(i), 4000, HF_REQUEST(.ttl_ms = 60000));
 
         AWAIT(waits(i, 2));
         CHECK_NUM(end_backends(), >=, 2);
@@ -223,6 +223,8 @@ static void low_limits(void)
     postgres_do(&server,
                 "ALTER ROLE holdfast SET idle_in_transaction_session_timeout = '300ms'");
     postgres_do(&server, "ALTER ROLE holdfast SET idle_session_timeout = '300ms'");
+    postgres_do(&server,
+                "ALTER ROLE holdfast SET default_transaction_isolation = 'serializable'");
     for (int i = 0; i < ALL_MODES; i++) {
         struct two t = begin_two(i, 60000);
 

@@ -79,8 +79,6 @@ static const char *const texts[PG_VERBS] = {
         " (SELECT set_config(s.name,'on',false) FROM pg_settings s"
         " WHERE s.name='synchronous_commit' AND s.setting='off')"
         " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
-    [SQL_BEGIN] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-    [SQL_COMMIT] = "COMMIT",
     [PG_SHAPE] =
         "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
         " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
@@ -106,42 +104,40 @@ static const char *const optimistic[PG_VERBS] = {
 #define ROW_LOCK(wait)                                                                     \
     "SELECT greatest(l.version+1,(date_part('epoch',clock_timestamp())*1000000)::int8),"   \
     "set_config('application_name',$3,false) FROM (SELECT x.version FROM holdfast.mutex "  \
-    "x WHERE x.ns=$1 AND x.name=$2 FOR UPDATE" wait ") l"
+    "x WHERE x.ns=$1 AND x.name=$2 AND $4::int8=0 FOR UPDATE" wait ") l"
+#define END_HOLDER                                                                         \
+    "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
+#define OF_HOLDER " h WHERE h.r_token=$3 AND $4::int8>0"
 
 static const char *const pessimistic[PG_VERBS] = {
     [SQL_UNDO] = "ROLLBACK",
     [SQL_PROVE] = "SELECT set_config('idle_in_transaction_session_timeout',$1,false)",
     [SQL_TRY] = ROW_LOCK(" NOWAIT"),
     [SQL_LOCK] = ROW_LOCK(""),
+    [SQL_RELEASE] =
+        "UPDATE holdfast.mutex x SET version=$3 WHERE x.ns=$1 AND x.name=$2 AND "
+        "$4::int8=0",
     [SQL_MAKE] = "SELECT holdfast.row_of($1,$2)",
-    [SQL_RELEASE] = "UPDATE holdfast.mutex x SET version=$3 WHERE x.ns=$1 AND x.name=$2",
     [SQL_LOOK] = "SELECT * FROM holdfast.row_holder($1,$2)",
-    [SQL_EVICT] =
-        "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
-        "holdfast.row_holder($1,$2) h WHERE h.r_token=$3 AND $4::int8>0",
+    [SQL_EVICT] = END_HOLDER "holdfast.row_holder($1,$2)" OF_HOLDER,
 };
 
 /* The key is in the manual: other programs compute it, too. */
 #define KEY "hashtextextended($2,CASE $1 WHEN '' THEN 0 ELSE hashtextextended($1,0) END)"
-#define ADVISORY(function) function "(" KEY ")"
+#define BY_KEY(function)                                                                   \
+    "CASE $4::int8 WHEN 0 THEN " function "(" KEY ") ELSE " function "_shared(" KEY ") "   \
+                                                                                    "END"
 #define LABEL "set_config('application_name',$3,false)"
 
 static const char *const advisory[PG_VERBS] = {
     [SQL_UNDO] = "SELECT pg_advisory_unlock_all()",
     [SQL_PROVE] = "SELECT set_config('idle_session_timeout',$1,false)",
-    [SQL_TRY] = "SELECT 0::int8," LABEL " WHERE " ADVISORY("pg_try_advisory_lock"),
-    [SQL_LOCK] = "SELECT 0::int8," ADVISORY("pg_advisory_lock") "," LABEL,
-    [SQL_TRY_SHARED] =
-        "SELECT 0::int8," LABEL " WHERE " ADVISORY("pg_try_advisory_lock_shared"),
-    [SQL_LOCK_SHARED] = "SELECT 0::int8," ADVISORY("pg_advisory_lock_shared") "," LABEL,
-    [SQL_SHARE] =
-        "SELECT " ADVISORY("pg_advisory_lock_shared") "," ADVISORY("pg_advisory_unlock"),
-    [SQL_RELEASE] = "SELECT " ADVISORY("pg_advisory_unlock"),
-    [SQL_RELEASE_SHARED] = "SELECT " ADVISORY("pg_advisory_unlock_shared"),
+    [SQL_TRY] = "SELECT 0::int8," LABEL " WHERE " BY_KEY("pg_try_advisory_lock"),
+    [SQL_LOCK] = "SELECT 0::int8," BY_KEY("pg_advisory_lock") "," LABEL,
+    [SQL_RELEASE] = "SELECT " BY_KEY("pg_advisory_unlock") ",$3::int8",
+    [SQL_SHARE] = "SELECT pg_advisory_lock_shared(" KEY "),pg_advisory_unlock(" KEY ")",
     [SQL_LOOK] = "SELECT * FROM holdfast.key_holders($1,$2)",
-    [SQL_EVICT] =
-        "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
-        "holdfast.key_holders($1,$2) h WHERE h.r_token=$3 AND $4::int8>0",
+    [SQL_EVICT] = END_HOLDER "holdfast.key_holders($1,$2)" OF_HOLDER,
 };
 
 static const char *text_of(const struct pg_conn *c, unsigned verb)
@@ -562,6 +558,25 @@ static int send_listen(struct pg_conn *c)
     return PQsendQueryParams(c->pg, text, 0, NULL, NULL, NULL, NULL, 1);
 }
 
+static bool sent_alone(struct pg_conn *c, const char *text)
+{
+    return PQsendQueryParams(c->pg, text, 0, NULL, NULL, NULL, NULL, 1) == 1;
+}
+
+/* A row lock lasts for as long as its transaction. What is sent before one Sync is
+ * answered together: the last result counts, or the first error. */
+static bool begins(struct pg_conn *c, unsigned verb)
+{
+    return c->of->sql.mode != SQL_PESSIMISTIC || (verb != SQL_TRY && verb != SQL_LOCK) ||
+           sent_alone(c, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+}
+
+static bool ends(struct pg_conn *c, unsigned verb)
+{
+    return c->of->sql.mode != SQL_PESSIMISTIC || verb != SQL_RELEASE ||
+           sent_alone(c, "COMMIT");
+}
+
 static int send_pq(struct link *k, struct link_call *call)
 {
     struct pg_conn *c = conn_at(k);
@@ -580,7 +595,9 @@ static int send_pq(struct link *k, struct link_call *call)
         return HF_ENOMEM;
     }
     statement_name(name, verb);
-    if (verb == PG_PREPARE)
+    if (!begins(c, verb))
+        sent = 0;
+    else if (verb == PG_PREPARE)
         sent = send_prepare(c, q);
     else if (verb == PG_LISTEN)
         sent = send_listen(c);
@@ -591,7 +608,7 @@ static int send_pq(struct link *k, struct link_call *call)
                                  v.format, 1);
     free(v.lists.buf);
     c->flying++;
-    return sent == 1 && PQpipelineSync(c->pg) == 1 ? 0 : HF_EUNREACHABLE;
+    return sent == 1 && ends(c, verb) && PQpipelineSync(c->pg) == 1 ? 0 : HF_EUNREACHABLE;
 }
 
 static void build_nothing(struct sql *s, struct sql_call *q, struct sql_args *a)
@@ -802,7 +819,7 @@ static void take(struct pg_conn *c, PGresult *res)
         err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
         hf__link_break(&c->link, &err);
         PQclear(res);
-    } else if (is_error(res) || !c->result) {
+    } else if (!c->result || !is_error(c->result)) {
         PQclear(c->result);
         c->result = res;
     } else {

@@ -712,7 +712,7 @@ BEGIN
     FOR i IN 0 .. length(p_tokens) / 16 - 1 LOOP
         states := states || CASE WHEN r.token = substr(p_tokens, i * 16 + 1, 16) THEN r.version ELSE -4294967296 END;
     END LOOP;
-    RETURN ARRAY[holdfast.clock(), length(p_tokens) / 16, v_recheck] || states;
+    RETURN ARRAY[holdfast.clock(), 2147483648, v_recheck] || states; -- nobody could take one out of a queue
 END $$;
 
 -- Of a row that is free now: all who wait are told, and try.

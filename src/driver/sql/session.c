@@ -246,24 +246,25 @@ static void build(struct sql *s, struct sql_call *q, struct sql_args *a)
         snprintf(ses->text, sizeof ses->text, "%lld", (long long)of(q)->ttl_ms);
         sql_bytes(a, ses->text, strlen(ses->text));
     }
-    if (verb < SQL_TRY || verb > SQL_RELEASE_SHARED)
+    if (verb < SQL_TRY)
         return;
     sql_bytes(a, s->ns, s->ns_len);
     sql_bytes(a, ses->t->name, ses->t->name_len);
-    if (verb >= SQL_TRY && verb <= SQL_LOCK_SHARED)
-        add_label(ses, a);
-    else if (verb == SQL_RELEASE && by_rows(ses))
+    if (verb > SQL_RELEASE)
+        return;
+    if (verb == SQL_RELEASE)
         sql_int(a, (int64_t)ses->fence);
+    else
+        add_label(ses, a);
+    sql_int(a, ses->shared);
 }
 
 static void answer(struct sql *, struct sql_call *, const struct sql_reply *);
 
 #define TYPE(verb) [verb] = { verb, build, answer }
-static const struct sql_type types[] = {
-    TYPE(SQL_BEGIN), TYPE(SQL_COMMIT), TYPE(SQL_UNDO),       TYPE(SQL_PROVE),
-    TYPE(SQL_TRY),   TYPE(SQL_LOCK),   TYPE(SQL_TRY_SHARED), TYPE(SQL_LOCK_SHARED),
-    TYPE(SQL_SHARE), TYPE(SQL_MAKE),   TYPE(SQL_RELEASE),    TYPE(SQL_RELEASE_SHARED),
-};
+static const struct sql_type types[] = { TYPE(SQL_UNDO), TYPE(SQL_PROVE),   TYPE(SQL_TRY),
+                                         TYPE(SQL_LOCK), TYPE(SQL_RELEASE), TYPE(SQL_SHARE),
+                                         TYPE(SQL_MAKE) };
 
 static void say(struct sql_session *ses, enum sql_verb verb)
 {
@@ -302,18 +303,13 @@ static void begin(struct sql_session *ses, bool wait)
     t->drv[1] = (uint64_t)ses->started;
     if (ses->ttl_ms != t->ttl_ms)
         say(ses, SQL_PROVE);
-    if (by_rows(ses))
-        say(ses, SQL_BEGIN);
-    say(ses, wait ? (ses->shared ? SQL_LOCK_SHARED : SQL_LOCK)
-                  : (ses->shared ? SQL_TRY_SHARED : SQL_TRY));
+    say(ses, wait ? SQL_LOCK : SQL_TRY);
 }
 
 static void release(struct sql_session *ses)
 {
     ses->state = SES_LEAVING;
-    say(ses, ses->shared ? SQL_RELEASE_SHARED : SQL_RELEASE);
-    if (by_rows(ses))
-        say(ses, SQL_COMMIT);
+    say(ses, SQL_RELEASE);
 }
 
 static void granted(struct sql_session *ses, uint64_t fence, int64_t sent_at)
@@ -390,14 +386,6 @@ static void proved(struct sql_session *ses, struct sql_call *q)
     }
 }
 
-static void settled(struct sql_session *ses)
-{
-    if (ses->state != SES_LEAVING)
-        return;
-    left(ses, 0);
-    rest(ses);
-}
-
 static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct sql_session *ses = of(q)->ses;
@@ -408,7 +396,7 @@ static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *re
         ses->undos--;
     if (!reply || ses->why.code != 0)
         return; /* it is lost, or will be */
-    if (verb >= SQL_TRY && verb <= SQL_LOCK_SHARED) {
+    if (verb == SQL_TRY || verb == SQL_LOCK) {
         answer_lock(ses, reply, q->call.sent_at);
         return;
     }
@@ -420,9 +408,10 @@ static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *re
         proved(ses, q);
     else if (verb == SQL_SHARE && ses->t)
         ev_amended(ses->t, 0);
-    else if (verb == SQL_COMMIT || (verb == SQL_UNDO && ses->once) ||
-             (verb == SQL_RELEASE && !by_rows(ses)) || verb == SQL_RELEASE_SHARED)
-        settled(ses);
+    else if (ses->state == SES_LEAVING && (verb == SQL_RELEASE || ses->once)) {
+        left(ses, 0);
+        rest(ses);
+    }
 }
 
 static void answer_cancel(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
@@ -431,12 +420,12 @@ static void answer_cancel(struct sql *s, struct sql_call *q, const struct sql_re
 
     (void)s;
     ses->pins--;
-    if (reply && reply->code == 0 && reply->rows == 1)
-        bury(ses); /* if it has settled already */
-    else if (ses->t)
+    if (!ses->t)
+        bury(ses); /* it has settled already */
+    else if (ses->state == SES_ENDING)
+        end(ses); /* lost meanwhile */
+    else if (!reply || reply->code < 0 || reply->rows != 1)
         drop(ses, NULL); /* then it is ended */
-    else
-        bury(ses);
 }
 
 static void cancel(struct sql_session *ses)

@@ -38,21 +38,16 @@ enum sql_verb {
     /* of sessions (session.c): over the commands connection, then on their own */
     SQL_END,    /* ends a session, and waits until it has gone */
     SQL_CANCEL, /* ends its statement */
-    SQL_BEGIN,
-    SQL_COMMIT,
-    SQL_UNDO, /* after it the session has no lock */
+    SQL_UNDO,   /* after it the session has no lock */
     SQL_PROVE,
-    /* These take or have the lock of a name; they answer no row if it is another's, or
-     * HF_EBUSY, and no row if the name has none. */
+    /* Take the lock of a name: a row with the fence, HF_EBUSY, or no row if the name has
+     * none (by rows) or it is another's. */
     SQL_TRY,
     SQL_LOCK,
-    SQL_TRY_SHARED,
-    SQL_LOCK_SHARED,
+    SQL_RELEASE,
     SQL_SHARE, /* a shared one instead */
     SQL_MAKE,  /* the row of a name */
-    SQL_RELEASE,
-    SQL_RELEASE_SHARED,
-    SQL_VERBS /* a database may have more, of its own */
+    SQL_VERBS  /* a database may have more, of its own */
 };
 
 /* ---- arguments and answers ------------------------------------------------------- */
