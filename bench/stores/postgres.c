@@ -3,6 +3,7 @@
  *   a pair      two updates of one row, prepared, each a transaction that is awaited
  *   in flight   the same in pipeline mode by one connection, so many under way at once
  *   a hand-off  one update, and one NOTIFY to the other's connection
+ *   mode=       a pair: the bare statements of that mode, prepared, in two trips
  *
  * The rows are in a table of each worker's, which goes in the end. They are as durable as
  * the library's: the server's settings decide. */
@@ -50,9 +51,13 @@ static void ignore_notice(void *arg, const char *text)
     (void)text;
 }
 
+/* Parameters are ours, and libpq does not know them. */
 static int enter(PGconn **ret, const char *url)
 {
-    *ret = PQconnectdb(url);
+    char plain[512];
+
+    snprintf(plain, sizeof plain, "%.*s", (int)strcspn(url, "?"), url);
+    *ret = PQconnectdb(plain);
     if (!*ret || PQstatus(*ret) != CONNECTION_OK)
         return broken(*ret);
     PQsetNoticeProcessor(*ret, ignore_notice, NULL);
@@ -62,7 +67,7 @@ static int enter(PGconn **ret, const char *url)
 static int raw_open(struct worker *w)
 {
     struct raw *r = w->raw = calloc(1, sizeof *r);
-    char text[512];
+    char text[1024];
     int status;
 
     if (!r) {
@@ -77,8 +82,11 @@ static int raw_open(struct worker *w)
     snprintf(text, sizeof text,
              "CREATE TABLE %s (id int PRIMARY KEY, n int8) WITH (fillfactor = 50);"
              " INSERT INTO %s SELECT i, 0 FROM generate_series(0, %d) i;"
-             " PREPARE one AS UPDATE %s SET n = n + 1 WHERE id = $1",
-             r->table, r->table, FLIGHT_MOST, r->table);
+             " PREPARE one AS UPDATE %s SET n = n + 1 WHERE id = $1;"
+             " PREPARE hold AS SELECT n FROM %s WHERE id = $1 FOR UPDATE NOWAIT;"
+             " PREPARE key AS SELECT pg_try_advisory_lock($1);"
+             " PREPARE unkey AS SELECT pg_advisory_unlock($1)",
+             r->table, r->table, FLIGHT_MOST, r->table, r->table);
     if (status == 0)
         status = run(r->commands, text);
     snprintf(text, sizeof text, "LISTEN %s", r->table);
@@ -254,10 +262,80 @@ static int raw_flight(struct worker *w, int n, int64_t until)
     return status;
 }
 
-/* Options are ours, and libpq does not know them. */
+/* ---- other modes ----------------------------------------------------------------- */
+
+/* Three at most, in one trip; NULL: none. */
+static int trip(struct raw *r, const char *before, const char *prepared, const char *after)
+{
+    static const char *const values[] = { "0" };
+    PGconn *c = r->commands;
+    int n = 1 + (before != NULL) + (after != NULL), status = 0;
+
+    if ((before && PQsendQueryParams(c, before, 0, NULL, NULL, NULL, NULL, 0) != 1) ||
+        PQsendQueryPrepared(c, prepared, 1, values, NULL, NULL, 0) != 1 ||
+        (after && PQsendQueryParams(c, after, 0, NULL, NULL, NULL, NULL, 0) != 1) ||
+        PQpipelineSync(c) != 1)
+        return broken(c);
+    for (int i = 0; i < n && status == 0; i++) {
+        status = judge(c, PQgetResult(c));
+        PQclear(PQgetResult(c)); /* the end of it */
+    }
+    PQclear(PQgetResult(c)); /* the end of the trip */
+    return status;
+}
+
+static int modes_open(struct worker *w)
+{
+    int status = raw_open(w);
+    PGconn *c = status ? NULL : ((struct raw *)w->raw)->commands;
+
+    return status || PQenterPipelineMode(c) == 1 ? status : broken(c);
+}
+
+static void modes_close(struct worker *w)
+{
+    if (w->raw && ((struct raw *)w->raw)->commands)
+        PQexitPipelineMode(((struct raw *)w->raw)->commands);
+    raw_close(w);
+}
+
+static int pessimistic_pair(struct worker *w)
+{
+    int status = trip(w->raw, "BEGIN", "hold", NULL);
+
+    return status ? status : trip(w->raw, NULL, "one", "COMMIT");
+}
+
+static int advisory_pair(struct worker *w)
+{
+    int status = trip(w->raw, NULL, "key", NULL);
+
+    return status ? status : trip(w->raw, NULL, "unkey", NULL);
+}
+
+/* ---- for whom -------------------------------------------------------------------- */
+
+static bool has_mode(const char *url, const char *mode)
+{
+    const char *params = strchr(url, '?');
+
+    return strncmp(url, "postgres", 8) == 0 &&
+           (mode ? params && strcmp(params, mode) == 0 : !params);
+}
+
 static bool serves(const char *url)
 {
-    return strncmp(url, "postgres", 8) == 0 && !strchr(url, '?');
+    return has_mode(url, NULL);
+}
+
+static bool serves_pessimistic(const char *url)
+{
+    return has_mode(url, "?mode=pessimistic");
+}
+
+static bool serves_advisory(const char *url)
+{
+    return has_mode(url, "?mode=advisory");
 }
 
 const struct bench_raw bench_raw_postgres = { .serves = serves,
@@ -269,3 +347,15 @@ const struct bench_raw bench_raw_postgres = { .serves = serves,
                                               .pair_most = 2,
                                               .turns_most = 2,
                                               .flight_most = 1 / 0.5 };
+
+const struct bench_raw bench_raw_postgres_pessimistic = { .serves = serves_pessimistic,
+                                                          .open = modes_open,
+                                                          .close = modes_close,
+                                                          .pair = pessimistic_pair,
+                                                          .pair_most = 1.15 };
+
+const struct bench_raw bench_raw_postgres_advisory = { .serves = serves_advisory,
+                                                       .open = modes_open,
+                                                       .close = modes_close,
+                                                       .pair = advisory_pair,
+                                                       .pair_most = 1.15 };

@@ -7,7 +7,7 @@
 #include "rig.h"
 
 extern const struct test_case postgres_server_cases[], postgres_net_cases[],
-    postgres_race_cases[];
+    postgres_race_cases[], postgres_mode_cases[];
 
 const struct test_case *const tables[] = { postgres_server_cases, postgres_net_cases,
-                                           postgres_race_cases, NULL };
+                                           postgres_race_cases, postgres_mode_cases, NULL };

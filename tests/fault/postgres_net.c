@@ -195,6 +195,10 @@ static void pooled(void)
     snprintf(url, sizeof(url),
              "postgres://holdfast@127.0.0.1:%d/postgres?connect_timeout=20s", pooler.port);
     AWAIT((server_must_run(&pooler), pooler_answers()));
+    snprintf(rig.place->url, sizeof(rig.place->url), "%s&mode=advisory", url);
+    a = opened();
+    CHECK_RC(tried(a, nm("f"), NULL), HF_ENOTSUP); /* its sessions are not one's own */
+    closed(a);
     strcpy(rig.place->url, url);
     a = opened();
     b = opened();

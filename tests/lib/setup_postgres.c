@@ -42,6 +42,24 @@ static void start(struct place *p)
     free(text);
 }
 
+static void optimistic_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=optimistic");
+}
+
+static void pessimistic_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=pessimistic");
+}
+
+static void advisory_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=advisory");
+}
+
 static void stop(struct place *p)
 {
     struct postgres_place *own = p->own;
@@ -79,17 +97,32 @@ static int64_t work(struct place *p)
     return postgres_work(server_of(p));
 }
 
-const struct setup setup_postgres = {
-    .name = "postgres",
-    .caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE | HF_CAP_SHARED |
-            HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP | HF_CAP_CELL | HF_CAP_CELL_EXPIRY |
-            HF_CAP_TTL,
-    .traits = 0,
-    .start = start,
-    .stop = stop,
-    .restart = restart,
-    .block = block,
-    .unblock = unblock,
-    .unusable = unusable,
-    .work = work,
-};
+#define POSTGRES_SETUP(var, title, begin, can, trait)                                      \
+    const struct setup var = {                                                             \
+        .name = title,                                                                     \
+        .caps = can,                                                                       \
+        .traits = trait,                                                                   \
+        .start = begin,                                                                    \
+        .stop = stop,                                                                      \
+        .restart = restart,                                                                \
+        .block = block,                                                                    \
+        .unblock = unblock,                                                                \
+        .unusable = unusable,                                                              \
+        .work = work,                                                                      \
+    }
+
+POSTGRES_SETUP(setup_postgres, "postgres", start,
+               HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE | HF_CAP_SHARED |
+                   HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP | HF_CAP_CELL |
+                   HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+               0);
+POSTGRES_SETUP(setup_postgres_optimistic, "postgres-optimistic", optimistic_start,
+               HF_CAP_DEADLINE | HF_CAP_FENCE | HF_CAP_CELL | HF_CAP_CELL_EXPIRY |
+                   HF_CAP_TTL,
+               SETUP_TOPOLOGY);
+POSTGRES_SETUP(setup_postgres_pessimistic, "postgres-pessimistic", pessimistic_start,
+               HF_CAP_FENCE | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+               SETUP_TOPOLOGY | SETUP_SEES_DEATH);
+POSTGRES_SETUP(setup_postgres_advisory, "postgres-advisory", advisory_start,
+               HF_CAP_SHARED | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+               SETUP_TOPOLOGY | SETUP_SEES_DEATH);

@@ -59,17 +59,94 @@ static const char *const texts[PG_VERBS] = {
         " (to_regclass('holdfast.format') IS NULL"
         " AND NOT pg_try_advisory_xact_lock(7525353031127561076))::int4::int8"
         " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
-    [PG_END] =
+    [SQL_END] =
         "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
         " WHERE a.pid=$1::int8"
         " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
+    [SQL_CANCEL] = "SELECT pg_cancel_backend(a.pid)::int4::int8 FROM pg_stat_activity a"
+                   " WHERE a.pid=$1::int8"
+                   " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
+    /* Limits of the server that are not ours end no wait and no hold; whoever is not there
+     * any more does not go on waiting; a session that nobody uses goes by itself. */
+    [PG_ATTACH] =
+        "SELECT pg_backend_pid()::int8, (extract(epoch FROM "
+        "a.backend_start)*1000000)::int8,"
+        " set_config('statement_timeout','0',false), set_config('lock_timeout','0',false),"
+        " set_config('client_connection_check_interval','1000',false),"
+        " set_config('idle_session_timeout','60000',false),"
+        " (SELECT set_config(s.name,'0',false) FROM pg_settings s"
+        " WHERE s.name='transaction_timeout'),"
+        " (SELECT set_config(s.name,'on',false) FROM pg_settings s"
+        " WHERE s.name='synchronous_commit' AND s.setting='off')"
+        " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
     [PG_SHAPE] =
         "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
         " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
-        "'leave','renew','amend','look','list','cell','evict','keep','sweep'))"
+        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim','seek'"
+        ","
+        "'drop','prolong','peek','row_of','row_holder','key_holders'))"
         " FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
+
+/* With mode=optimistic; what is not here is as above. */
+static const char *const optimistic[PG_VERBS] = {
+    [SQL_JOIN] =
+        "SELECT holdfast.claim($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
+    [SQL_WAIT] = "SELECT holdfast.seek($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
+    [SQL_LEAVE] = "SELECT holdfast.drop($1,$2,$3,$4)",
+    [SQL_RENEW] = "SELECT holdfast.prolong($1,$2,$3,$4)",
+    [SQL_LOOK] = "SELECT * FROM holdfast.peek($1,$2)",
+    [SQL_EVICT] = "SELECT holdfast.drop($1,$2,$3,$4)",
+};
+
+/* The clock is read when the lock is there: a subquery that locks is done first. */
+#define ROW_LOCK(wait)                                                                     \
+    "SELECT greatest(l.version+1,(date_part('epoch',clock_timestamp())*1000000)::int8),"   \
+    "set_config('application_name',$3,false) FROM (SELECT x.version FROM holdfast.mutex "  \
+    "x WHERE x.ns=$1 AND x.name=$2 AND $4::int8=0 FOR UPDATE" wait ") l"
+#define END_HOLDER                                                                         \
+    "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
+#define OF_HOLDER " h WHERE h.r_token=$3 AND $4::int8>0"
+
+static const char *const pessimistic[PG_VERBS] = {
+    [SQL_UNDO] = "ROLLBACK",
+    [SQL_PROVE] = "SELECT set_config('idle_in_transaction_session_timeout',$1,false)",
+    [SQL_TRY] = ROW_LOCK(" NOWAIT"),
+    [SQL_LOCK] = ROW_LOCK(""),
+    [SQL_RELEASE] =
+        "UPDATE holdfast.mutex x SET version=$3 WHERE x.ns=$1 AND x.name=$2 AND "
+        "$4::int8=0",
+    [SQL_MAKE] = "SELECT holdfast.row_of($1,$2)",
+    [SQL_LOOK] = "SELECT * FROM holdfast.row_holder($1,$2)",
+    [SQL_EVICT] = END_HOLDER "holdfast.row_holder($1,$2)" OF_HOLDER,
+};
+
+/* The key is in the manual: other programs compute it, too. */
+#define KEY "hashtextextended($2,CASE $1 WHEN '' THEN 0 ELSE hashtextextended($1,0) END)"
+#define BY_KEY(function)                                                                   \
+    "CASE $4::int8 WHEN 0 THEN " function "(" KEY ") ELSE " function "_shared(" KEY ") "   \
+                                                                                    "END"
+#define LABEL "set_config('application_name',$3,false)"
+
+static const char *const advisory[PG_VERBS] = {
+    [SQL_UNDO] = "SELECT pg_advisory_unlock_all()",
+    [SQL_PROVE] = "SELECT set_config('idle_session_timeout',$1,false)",
+    [SQL_TRY] = "SELECT 0::int8," LABEL " WHERE " BY_KEY("pg_try_advisory_lock"),
+    [SQL_LOCK] = "SELECT 0::int8," BY_KEY("pg_advisory_lock") "," LABEL,
+    [SQL_RELEASE] = "SELECT " BY_KEY("pg_advisory_unlock") ",$3::int8",
+    [SQL_SHARE] = "SELECT pg_advisory_lock_shared(" KEY "),pg_advisory_unlock(" KEY ")",
+    [SQL_LOOK] = "SELECT * FROM holdfast.key_holders($1,$2)",
+    [SQL_EVICT] = END_HOLDER "holdfast.key_holders($1,$2)" OF_HOLDER,
+};
+
+static const char *text_of(const struct pg_conn *c, unsigned verb)
+{
+    static const char *const *const modes[] = { texts, optimistic, pessimistic, advisory };
+    const char *own = modes[c->of->sql.mode][verb];
+
+    return own ? own : texts[verb];
+}
 
 static struct pg_conn *conn_at(const struct link *k)
 {
@@ -256,6 +333,11 @@ static void set_keywords(struct keywords *k, const struct pg_conn *c, const char
     add_keyword(k, "fallback_application_name", "holdfast");
     add_keyword(k, "client_encoding", "UTF8");
     add_keyword(k, "gssencmode", "disable");
+    if (c->attached) { /* a server that has gone without a word while we wait */
+        add_keyword(k, "keepalives_idle", "10");
+        add_keyword(k, "keepalives_interval", "5");
+        add_keyword(k, "keepalives_count", "3");
+    }
     if (p->sql.open.nhosts > 1)
         add_keyword(k, "target_session_attrs", "read-write");
     add_keyword(k, "dbname", p->dbname);
@@ -464,7 +546,7 @@ static int send_prepare(struct pg_conn *c, struct sql_call *q)
     char name[16];
 
     statement_name(name, verb);
-    return PQsendPrepare(c->pg, name, texts[verb], 0, NULL);
+    return PQsendPrepare(c->pg, name, text_of(c, verb), 0, NULL);
 }
 
 /* LISTEN takes no parameters; the channel is made of digits. */
@@ -474,6 +556,25 @@ static int send_listen(struct pg_conn *c)
 
     snprintf(text, sizeof text, "LISTEN %s", c->of->channel);
     return PQsendQueryParams(c->pg, text, 0, NULL, NULL, NULL, NULL, 1);
+}
+
+static bool sent_alone(struct pg_conn *c, const char *text)
+{
+    return PQsendQueryParams(c->pg, text, 0, NULL, NULL, NULL, NULL, 1) == 1;
+}
+
+/* A row lock lasts for as long as its transaction. What is sent before one Sync is
+ * answered together: the last result counts, or the first error. */
+static bool begins(struct pg_conn *c, unsigned verb)
+{
+    return c->of->sql.mode != SQL_PESSIMISTIC || (verb != SQL_TRY && verb != SQL_LOCK) ||
+           sent_alone(c, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+}
+
+static bool ends(struct pg_conn *c, unsigned verb)
+{
+    return c->of->sql.mode != SQL_PESSIMISTIC || verb != SQL_RELEASE ||
+           sent_alone(c, "COMMIT");
 }
 
 static int send_pq(struct link *k, struct link_call *call)
@@ -494,18 +595,20 @@ static int send_pq(struct link *k, struct link_call *call)
         return HF_ENOMEM;
     }
     statement_name(name, verb);
-    if (verb == PG_PREPARE)
+    if (!begins(c, verb))
+        sent = 0;
+    else if (verb == PG_PREPARE)
         sent = send_prepare(c, q);
     else if (verb == PG_LISTEN)
         sent = send_listen(c);
     else if (c->prepared & 1u << verb)
         sent = PQsendQueryPrepared(c->pg, name, (int)a.n, v.at, v.len, v.format, 1);
     else
-        sent =
-            PQsendQueryParams(c->pg, texts[verb], (int)a.n, NULL, v.at, v.len, v.format, 1);
+        sent = PQsendQueryParams(c->pg, text_of(c, verb), (int)a.n, NULL, v.at, v.len,
+                                 v.format, 1);
     free(v.lists.buf);
     c->flying++;
-    return sent == 1 && PQpipelineSync(c->pg) == 1 ? 0 : HF_EUNREACHABLE;
+    return sent == 1 && ends(c, verb) && PQpipelineSync(c->pg) == 1 ? 0 : HF_EUNREACHABLE;
 }
 
 static void build_nothing(struct sql *s, struct sql_call *q, struct sql_args *a)
@@ -673,7 +776,8 @@ static void answered(struct pg_conn *c)
     c->flying--;
     if (!q || !res) {
         hf__link_fail(&c->link, HF_EPROTO, "an answer that nobody asked for");
-    } else if (is_error(res) && q->type->verb < SQL_VERBS && undone(state_of(res))) {
+    } else if (is_error(res) && q->type->verb < SQL_VERBS && undone(state_of(res)) &&
+               !c->attached) {
         if (strcmp(state_of(res), "26000") == 0)
             c->prepared = 0;
         hf__link_answered(&c->link);
@@ -682,10 +786,13 @@ static void answered(struct pg_conn *c)
         hf__link_answered(&c->link);
         if (is_error(res)) {
             refusal(c, res, &reply.err);
+            if (c->attached && undone(state_of(res)))
+                reply.err.code =
+                    strcmp(state_of(res), "55P03") == 0 ? HF_EBUSY : HF_EUNREACHABLE;
             reply.code = reply.err.code;
         } else if (PQresultStatus(res) == PGRES_TUPLES_OK) {
             reply.rows = (size_t)PQntuples(res);
-            if (reply.rows == 1 && PQnfields(res) == 1 && q->type->verb < SQL_VERBS) {
+            if (reply.rows == 1 && PQnfields(res) == 1 && q->type->verb < SQL_END) {
                 int n = read_numbers(res, numbers);
 
                 reply.numbers = numbers;
@@ -712,7 +819,7 @@ static void take(struct pg_conn *c, PGresult *res)
         err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
         hf__link_break(&c->link, &err);
         PQclear(res);
-    } else if (is_error(res) || !c->result) {
+    } else if (!c->result || !is_error(c->result)) {
         PQclear(c->result);
         c->result = res;
     } else {
@@ -826,9 +933,17 @@ bool hf__postgres_make(struct pg_conn *c)
 
 /* ---- what the link tells --------------------------------------------------------- */
 
+/* Who waits for a lock is not late: its limit begins anew all the time. (That the server
+ * has gone without a word is noticed by TCP.) */
 static int64_t limit_ms(const struct link *k)
 {
-    return conn_at(k)->of->sql.open.connect_ms;
+    const struct pg_conn *c = conn_at(k);
+    const struct link_call *first = hf__link_oldest(k);
+    bool waits = c->attached && first && c->attached->ses.state == SES_WAITING;
+    int64_t from = waits && first->sent_at > k->since ? first->sent_at : k->since;
+
+    return c->of->sql.open.connect_ms +
+           (waits ? (env_of(c)->now(env_of(c)) - from) / 1000 : 0);
 }
 
 static void greet(struct link *k)
@@ -841,6 +956,8 @@ static void down(struct link *k, const hf_error *err)
     struct postgres *p = conn_at(k)->of;
     hf_error last = *err;
 
+    if (conn_at(k)->attached)
+        return;
     if (k == &p->messages.link) {
         p->sql.store.env->timer(p->sql.store.env, &p->hello_timer, LOOP_NEVER);
         p->sql.store.awaits = false;
@@ -866,9 +983,10 @@ static void link_lost(struct link *k, const hf_error *err)
     struct pg_conn *c = conn_at(k);
     struct sql_call *q;
 
-    (void)err;
     while ((q = next_in_backlog(c)) != NULL)
         hf__sql_answer(&c->of->sql, q, NULL);
+    if (c->attached)
+        hf__sql_session_lost(&c->attached->ses, err);
 }
 
 static const struct link_events events = { limit_ms, greet, down, unanswered, link_lost };
@@ -926,6 +1044,51 @@ void hf__postgres_flush(struct postgres *p)
 {
     hf__scripted_flush(&p->sql.scripted);
     hf__link_flush(&p->dirty);
+    hf__postgres_bury(p);
+}
+
+/* Not inside anything that happens on their connections. */
+void hf__postgres_bury(struct postgres *p)
+{
+    struct list *n;
+
+    while ((n = list_pop(&p->sql.buried)) != NULL) {
+        struct pg_attached *a = container_of(n, struct pg_attached, ses.all);
+
+        hf__postgres_conn_done(&a->conn);
+        free(a);
+    }
+}
+
+static struct sql_session *wire_attach(struct sql *s, bool connect)
+{
+    struct pg_attached *a = calloc(1, sizeof *a);
+
+    if (!a)
+        return NULL;
+    a->ses.sql = s;
+    if (connect) {
+        hf__postgres_conn_init(&a->conn, postgres_of(s), hf__postgres_attach_greet);
+        a->conn.attached = a;
+        hf__link_start(&a->conn.link);
+        a->conn.link.wanted = false; /* once */
+    }
+    return &a->ses;
+}
+
+static struct pg_conn *conn_of(struct sql_session *ses)
+{
+    return &container_of(ses, struct pg_attached, ses)->conn;
+}
+
+static void wire_say(struct sql_session *ses, struct sql_call *q)
+{
+    hf__postgres_send(conn_of(ses), q);
+}
+
+static void wire_detach(struct sql_session *ses, const hf_error *err)
+{
+    hf__link_break(&conn_of(ses)->link, err);
 }
 
 static void wire_send(struct sql *s, struct sql_call *q)
@@ -943,5 +1106,6 @@ static void wire_listen(struct sql *s)
         hf__link_start(&p->messages.link);
 }
 
-const struct sql_wire hf__postgres_wire = { wire_send, reply_number, reply_bytes,
-                                            wire_listen };
+const struct sql_wire hf__postgres_wire = { wire_send,   reply_number, reply_bytes,
+                                            wire_listen, wire_attach,  wire_say,
+                                            wire_detach };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS "wake host password_file"
+#define OPTIONS "wake host password_file mode"
 
 enum { PORT = 5432, KEYWORDS_TEXT = 1500 };
 
@@ -37,7 +37,8 @@ static int known_options(char text[KEYWORDS_TEXT], hf_error *err)
 
 static bool is_option(const char *key)
 {
-    return strcmp(key, "wake") == 0 || strcmp(key, "password_file") == 0;
+    return strcmp(key, "wake") == 0 || strcmp(key, "password_file") == 0 ||
+           strcmp(key, "mode") == 0;
 }
 
 static int read_params(struct postgres *p, const struct url *url, hf_error *err)
@@ -93,6 +94,8 @@ static int read_url(struct postgres *p, const struct url *url, hf_error *err)
     if (rc == 0)
         rc = read_wake(p, url, err);
     if (rc == 0)
+        rc = hf__sql_read_mode(&p->sql, url, "advisory", err);
+    if (rc == 0)
         rc = read_params(p, url, err);
     return rc;
 }
@@ -105,6 +108,8 @@ static void free_postgres(struct postgres *p)
 
     hf__postgres_conn_done(&p->commands);
     hf__postgres_conn_done(&p->messages);
+    hf__sql_sessions_forget(&p->sql);
+    hf__postgres_bury(p);
     env->timer(env, &p->hello_timer, LOOP_NEVER);
     for (size_t i = 0; i < p->nparams; i++) {
         if (p->params[i].value)
@@ -170,6 +175,8 @@ static void postgres_forked(struct store *s)
 {
     hf__postgres_conn_forked(&postgres_of(sql_of(s))->commands);
     hf__postgres_conn_forked(&postgres_of(sql_of(s))->messages);
+    list_for(n, &sql_of(s)->sessions)
+        hf__postgres_conn_forked(&container_of(n, struct pg_attached, ses.all)->conn);
 }
 
 static void postgres_detail(char *text, size_t size)

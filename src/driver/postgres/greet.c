@@ -21,6 +21,7 @@
 enum {
     VERSION_LEAST = 140000,
     FORMAT = 1,
+    FUNCTIONS = 19, /* that PG_SHAPE counts */
     HELLO_US = 2000000,
     ENDS_MOST = 3,
     MAKING_US = 50000
@@ -61,6 +62,11 @@ static void say(struct pg_conn *c, const struct sql_type *type)
     else
         hf__link_fail(&c->link, HF_ENOMEM, "no memory for a connection");
 }
+
+struct attach_call {
+    struct sql_call q;
+    struct pg_conn *c;
+};
 
 /* Of an answer that is no good one. */
 static void refused(struct sql *s, struct pg_conn *c, const struct sql_reply *reply)
@@ -126,7 +132,7 @@ static void answer_end(struct sql *s, struct sql_call *q, const struct sql_reply
 
 static void end_old(struct postgres *p)
 {
-    static const struct sql_type end = { (enum sql_verb)PG_END, build_end, answer_end };
+    static const struct sql_type end = { SQL_END, build_end, answer_end };
 
     say(&p->commands, &end);
 }
@@ -162,7 +168,7 @@ static void answer_shape(struct sql *s, struct sql_call *q, const struct sql_rep
         hf__link_fail(&p->commands.link, HF_EVERSION,
                       "the schema holdfast has version %lld, and this is for version %d",
                       (long long)version, FORMAT);
-    else if (s->wire->number(reply, 0, 1) < SQL_VERBS) /* a function for each */
+    else if (s->wire->number(reply, 0, 1) < FUNCTIONS)
         hf__link_fail(&p->commands.link, HF_EVERSION,
                       "functions of the schema holdfast are missing: run what 'holdfast "
                       "schema' prints");
@@ -246,6 +252,11 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
     if (c->direct) {
         p->session.pid = s->wire->number(reply, 0, PID);
         p->session.started = s->wire->number(reply, 0, STARTED);
+    } else if (sql_has_sessions(s)) {
+        hf__link_fail(&c->link, HF_ENOTSUP,
+                      "there is a pooler between, and this mode= needs connections of its "
+                      "own");
+        return;
     } else {
         warn(p, WARN_POOLER,
              "there is a pooler between: giving up after a lost connection takes one ttl");
@@ -264,6 +275,39 @@ void hf__postgres_greet(struct pg_conn *c)
     static const struct sql_type hello = { (enum sql_verb)PG_HELLO, no_args, answer_hello };
 
     say(c, &hello);
+}
+
+/* ---- sessions of tickets --------------------------------------------------------- */
+
+static void answer_attach(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    struct pg_conn *c = container_of(q, struct attach_call, q)->c;
+
+    if (!reply)
+        return;
+    if (reply->code < 0 || reply->rows != 1 ||
+        s->wire->number(reply, 0, PID) != PQbackendPID(c->pg)) {
+        refused(s, c, reply);
+        return;
+    }
+    c->direct = true;
+    hf__link_up(&c->link);
+    hf__sql_session_up(&c->attached->ses, s->wire->number(reply, 0, PID),
+                       s->wire->number(reply, 0, STARTED));
+}
+
+void hf__postgres_attach_greet(struct pg_conn *c)
+{
+    static const struct sql_type attach = { (enum sql_verb)PG_ATTACH, no_args,
+                                            answer_attach };
+    struct sql_call *q = hf__sql_call(&attach, sizeof(struct attach_call));
+
+    if (!q) {
+        hf__link_fail(&c->link, HF_ENOMEM, "no memory for a connection");
+        return;
+    }
+    container_of(q, struct attach_call, q)->c = c;
+    hf__postgres_send(c, q);
 }
 
 /* ---- messages -------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ struct postgres;
 /* Statements of our own, besides those of the verbs. */
 enum pg_verb {
     PG_HELLO = SQL_VERBS, /* which server and session it is, and how it is set */
-    PG_END,               /* ends the backend of our connection before this one */
+    PG_ATTACH,            /* the same, for a session of one ticket */
     PG_SHAPE,             /* the version of the schema */
     PG_LISTEN,
     PG_NOTIFY,
@@ -46,6 +46,12 @@ struct pg_conn {
     uint32_t prepared; /* verbs */
     bool direct;       /* the session is ours alone: no pooler is between */
     void (*greet)(struct pg_conn *);
+    struct pg_attached *attached; /* that it is part of; NULL: of none */
+};
+
+struct pg_attached { /* one connection for one ticket at a time */
+    struct sql_session ses;
+    struct pg_conn conn;
 };
 
 struct pg_session { /* a backend, as the server names it */
@@ -83,6 +89,7 @@ void hf__postgres_conn_done(struct pg_conn *);
 void hf__postgres_conn_forked(struct pg_conn *);
 void hf__postgres_send(struct pg_conn *, struct sql_call *);
 void hf__postgres_flush(struct postgres *); /* sends what was asked for */
+void hf__postgres_bury(struct postgres *);  /* frees sessions that are over */
 bool hf__postgres_make(struct pg_conn *);   /* runs schema.sql; false: it broke */
 /* The code for a SQLSTATE, and whether the connection is as good as gone. */
 int hf__postgres_code(const char *state);
@@ -91,6 +98,7 @@ int hf__postgres_code(const char *state);
 void hf__postgres_greet(struct pg_conn *);
 void hf__postgres_made(struct pg_conn *, const char *state, const char *why);
 void hf__postgres_listen_greet(struct pg_conn *);
+void hf__postgres_attach_greet(struct pg_conn *);
 void hf__postgres_notified(struct postgres *, const char *text);
 void hf__postgres_hello_fired(struct timer *);
 

@@ -7,6 +7,7 @@
 --   revoked  tickets that were taken out at once: their owners find them here if the message was lost
 --   follow   clients that want to be told of every change of a line or its cell
 --   mark     per bucket of names: the greatest fence of the lines that were removed
+--   lease    mode=optimistic: all that is kept of one name
 --
 -- What serialises a line. Every function that changes a line locks its row first, and reads tickets only
 -- after that, in a later statement. The functions are volatile, so in READ COMMITTED each statement has a
@@ -615,13 +616,218 @@ BEGIN
     RETURN NEXT;
 END $$;
 
+-- ---- mode=optimistic ----
+--
+-- One row per name has all there is: version, owner and lease. Whoever finds it free takes it by compare-and-set on
+-- the version; nobody stands in a line, and whoever waits tries again. The version is the fence: a grant changes it,
+-- and nothing else does; so two who have read the same version cannot both take the row, whichever way they wait for
+-- each other. Renewing and releasing name the token (G8). A new row begins with the mark of its bucket, as a line does.
+CREATE TABLE IF NOT EXISTS holdfast.lease (
+    id int8 GENERATED ALWAYS AS IDENTITY (START WITH -1 INCREMENT BY -1) PRIMARY KEY, -- no id of a line: see follow
+    ns bytea NOT NULL, name bytea NOT NULL, version int8 NOT NULL, token bytea NOT NULL DEFAULT '',
+    expiry int8 NOT NULL DEFAULT 0, granted int8 NOT NULL DEFAULT 0, sent int8 NOT NULL DEFAULT 0,
+    wanted int8 NOT NULL DEFAULT 0, touched int8 NOT NULL, client bytea NOT NULL DEFAULT '',
+    process int8 NOT NULL DEFAULT 0, owner int8 NOT NULL DEFAULT 0, pid int8 NOT NULL DEFAULT 0,
+    host bytea NOT NULL DEFAULT '', note bytea NOT NULL DEFAULT '',
+    UNIQUE (ns, name)) WITH (fillfactor = 50);
+
+-- take: for the ticket p_token, which wants it or has it. Answers the row as it is then; its time counts anew if it
+-- is the ticket's, unless that lasts for longer. p_wait: if it is another's, whoever frees it tells this client. That is
+-- written before the row is locked, and the row is read again then: who frees it later sees what was written, because
+-- it waits for us; and what was freed before is taken (G4).
+CREATE OR REPLACE FUNCTION holdfast.take(p_ns bytea, p_name bytea, p_token bytea, p_ttl int8, p_wait bool,
+    p_client bytea, p_process int8, p_owner int8, p_pid int8, p_host bytea, p_note bytea) RETURNS holdfast.lease
+LANGUAGE plpgsql AS $$
+DECLARE r holdfast.lease; v_now int8; v_mark int8;
+BEGIN
+    LOOP
+        SELECT * INTO r FROM holdfast.lease x WHERE x.ns = p_ns AND x.name = p_name;
+        v_now := holdfast.clock();
+        IF r.id IS NULL THEN
+            -- locked: whoever removed the row before has committed by then
+            SELECT m.fence INTO v_mark FROM holdfast.mark m WHERE m.bucket = holdfast.bucket(p_ns, p_name) FOR SHARE;
+            INSERT INTO holdfast.lease (ns, name, version, touched) VALUES (p_ns, p_name, v_mark, v_now)
+                ON CONFLICT DO NOTHING;
+            CONTINUE;
+        ELSIF r.token = p_token AND r.expiry > v_now THEN
+            UPDATE holdfast.lease x SET expiry = greatest(x.expiry, v_now + p_ttl * 1000)
+                WHERE x.id = r.id AND x.version = r.version AND x.token = p_token RETURNING * INTO r;
+        ELSIF r.token = ''::bytea OR r.expiry <= v_now THEN
+            UPDATE holdfast.lease x SET version = greatest(x.version + 1, v_now), token = p_token,
+                expiry = v_now + p_ttl * 1000, granted = v_now, sent = 0, touched = v_now, client = p_client,
+                process = p_process, owner = p_owner, pid = p_pid, host = p_host, note = p_note
+                WHERE x.id = r.id AND x.version = r.version AND (x.token = ''::bytea OR x.expiry <= v_now)
+                RETURNING * INTO r;
+        ELSIF NOT p_wait THEN
+            RETURN r;
+        ELSE
+            INSERT INTO holdfast.follow AS f VALUES (r.id, p_client, v_now + p_ttl * 1000)
+                ON CONFLICT (line, client) DO UPDATE SET till = excluded.till WHERE f.till < v_now + p_ttl * 500;
+            IF NOT FOUND THEN
+                RETURN r;
+            END IF;
+            UPDATE holdfast.lease x SET wanted = greatest(x.wanted, v_now + p_ttl * 1000) WHERE x.id = r.id
+                RETURNING * INTO r;
+            CONTINUE WHEN r.token = ''::bytea OR r.expiry <= holdfast.clock();
+        END IF;
+        IF r.id IS NOT NULL THEN
+            RETURN r;
+        END IF;
+    END LOOP; -- another was faster: what it left is looked at
+END $$;
+
+CREATE OR REPLACE FUNCTION holdfast.recheck(r holdfast.lease) RETURNS int8 LANGUAGE sql VOLATILE AS
+$$ SELECT greatest(r.expiry - holdfast.clock() + 999, 0) / 1000 $$;
+
+-- claim: as join.
+CREATE OR REPLACE FUNCTION holdfast.claim(p_ns bytea, p_name bytea, p_token bytea, p_kind int8, p_cap int8,
+    p_weight int8, p_ttl int8, p_flags int8, p_client bytea, p_process int8, p_owner int8, p_pid int8,
+    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_sync text := holdfast.durable();
+    r holdfast.lease := holdfast.take(p_ns, p_name, p_token, p_ttl, p_flags & 1 = 0, p_client, p_process, p_owner, p_pid,
+        p_host, p_note);
+BEGIN
+    IF r.token = p_token THEN
+        RETURN ARRAY[0, r.version, 0, 0, 0, r.id];
+    ELSIF p_flags & 1 > 0 THEN
+        RETURN ARRAY[2::int8];
+    END IF;
+    RETURN ARRAY[1, holdfast.clock(), holdfast.recheck(r), holdfast.clock(), 0, r.id];
+END $$;
+
+-- seek: as wait, of tickets that nobody but their client knows of. p_token: the one that would take it, or ''.
+-- At minus 2^32: at no position.
+CREATE OR REPLACE FUNCTION holdfast.seek(p_ns bytea, p_name bytea, p_client bytea, p_ttl int8, p_tokens bytea,
+    p_token bytea, p_process int8, p_owner int8, p_pid int8, p_host bytea, p_note bytea) RETURNS int8[]
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_sync text := holdfast.durable();
+    r holdfast.lease; v_recheck int8 := -1; states int8[] := '{}';
+BEGIN
+    IF p_token <> ''::bytea THEN
+        r := holdfast.take(p_ns, p_name, p_token, p_ttl, true, p_client, p_process, p_owner, p_pid, p_host, p_note);
+        v_recheck := holdfast.recheck(r);
+    END IF;
+    FOR i IN 0 .. length(p_tokens) / 16 - 1 LOOP
+        states := states || CASE WHEN r.token = substr(p_tokens, i * 16 + 1, 16) THEN r.version ELSE -4294967296 END;
+    END LOOP;
+    RETURN ARRAY[holdfast.clock(), 2147483648, v_recheck] || states; -- nobody could take one out of a queue
+END $$;
+
+-- Of a row that is free now: all who wait are told, and try.
+CREATE OR REPLACE FUNCTION holdfast.freed(r holdfast.lease) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_now int8 := holdfast.clock();
+BEGIN
+    IF r.wanted > v_now THEN
+        PERFORM holdfast.tell(f.client, 'f' || encode(r.name, 'hex')) FROM holdfast.follow f
+            WHERE f.line = r.id AND f.till > v_now;
+    END IF;
+END $$;
+
+-- drop: as leave, and as evict, which tells the owner.
+CREATE OR REPLACE FUNCTION holdfast.drop(p_ns bytea, p_name bytea, p_token bytea, p_evict int8) RETURNS int8[]
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_sync text := holdfast.durable();
+    r holdfast.lease;
+BEGIN
+    UPDATE holdfast.lease x SET token = '', touched = holdfast.clock()
+        WHERE x.ns = p_ns AND x.name = p_name AND x.token = p_token RETURNING * INTO r;
+    IF NOT FOUND THEN
+        RETURN ARRAY[0::int8];
+    END IF;
+    IF p_evict > 0 THEN
+        PERFORM holdfast.tell(r.client, 'x' || encode(p_token, 'hex'));
+    END IF;
+    PERFORM holdfast.freed(r);
+    RETURN ARRAY[1::int8];
+END $$;
+
+-- prolong: as renew.
+CREATE OR REPLACE FUNCTION holdfast.prolong(p_sent int8, p_ids int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_sync text := holdfast.durable();
+    answers int8[] := '{}'; v_end int8;
+BEGIN
+    FOR i IN 1 .. cardinality(p_ids) LOOP
+        v_end := holdfast.clock() + p_ttls[i] * 1000;
+        UPDATE holdfast.lease x SET sent = greatest(x.sent, p_sent),
+            expiry = CASE WHEN p_ttls[i] = 0 OR x.sent > p_sent THEN greatest(x.expiry, v_end) ELSE v_end END
+            WHERE x.id = p_ids[i] AND x.token = substr(p_tokens, i * 16 - 15, 16) AND x.expiry > holdfast.clock();
+        answers := answers || CASE WHEN NOT FOUND THEN 0 WHEN p_ttls[i] = 0 THEN 3 ELSE 1 END::int8;
+    END LOOP;
+    RETURN answers;
+END $$;
+
+-- peek: as look: who has it.
+CREATE OR REPLACE FUNCTION holdfast.peek(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8,
+    r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql SET enable_seqscan = off AS
+$$ SELECT holdfast.clock(), 0::int8, 2147483648, x.token, 1::int8, 0::int8, 2147483648, x.version, x.expiry, x.granted,
+    x.granted, x.process, x.owner, x.pid, x.host, x.note, ''::bytea FROM holdfast.lease x
+    WHERE x.ns = p_ns AND x.name = p_name AND x.token <> ''::bytea AND x.expiry > holdfast.clock() $$;
+
+-- ---- mode=pessimistic, mode=advisory ----
+--
+-- The lock is the server's, on a row of this table or on a key, and belongs to a session. A row is locked by SELECT FOR
+-- UPDATE in a transaction that is open for as long as the lock is held; its version is the last fence that was given
+-- back. The fence of a holder that dies is not written: the next one is greater by the clock.
+CREATE TABLE IF NOT EXISTS holdfast.mutex (
+    ns bytea, name bytea, version int8 NOT NULL, PRIMARY KEY (ns, name)) WITH (fillfactor = 50);
+
+CREATE OR REPLACE FUNCTION holdfast.row_of(p_ns bytea, p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_mark int8;
+BEGIN
+    SELECT m.fence INTO v_mark FROM holdfast.mark m WHERE m.bucket = holdfast.bucket(p_ns, p_name) FOR SHARE;
+    INSERT INTO holdfast.mutex VALUES (p_ns, p_name, v_mark) ON CONFLICT DO NOTHING;
+END $$;
+
+-- As look: the session with this number has a lock. Ours are labelled with the token and the beginning of the note; the
+-- ticket of another program is made of its session's number and start.
+CREATE OR REPLACE FUNCTION holdfast.holder(p_pid int8, p_weight int8) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8,
+    r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql AS $$
+    SELECT holdfast.clock(), 0::int8, 2147483648, CASE WHEN s.ours THEN decode(substr(s.label, 4, 32), 'hex')
+            ELSE decode(lpad(to_hex(s.pid), 16, '0') || lpad(to_hex(s.start), 16, '0'), 'hex') END,
+        1::int8, 0::int8, p_weight, 0::int8, 0::int8, s.since, s.since, 0::int8, 0::int8, s.pid::int8, s.host,
+        CASE WHEN s.ours THEN convert_to(substr(s.label, 37), 'UTF8') ELSE 'a lock of another program'::bytea END,
+        ''::bytea
+    FROM (SELECT a.pid, (extract(epoch FROM a.backend_start) * 1000000)::int8 AS start, a.application_name AS label,
+            coalesce(a.application_name ~ '^hf [0-9a-f]{32} ', false) AS ours,
+            (extract(epoch FROM coalesce(a.xact_start, a.state_change)) * 1000000)::int8 AS since,
+            convert_to(coalesce(host(a.client_addr), '-'), 'UTF8') AS host
+        FROM pg_stat_activity a WHERE a.pid = p_pid) s $$;
+
+CREATE OR REPLACE FUNCTION holdfast.row_holder(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8,
+    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql SET enable_seqscan = off AS $$
+    SELECT h.* FROM holdfast.mutex x JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = x.xmax
+        AND l.granted AND l.mode = 'ExclusiveLock', LATERAL holdfast.holder(l.pid, 2147483648) h
+    WHERE x.ns = p_ns AND x.name = p_name $$;
+
+CREATE OR REPLACE FUNCTION holdfast.key_holders(p_ns text, p_name text) RETURNS TABLE (r_now int8, r_kind int8,
+    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
+    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+LANGUAGE sql AS $$
+    SELECT h.* FROM pg_locks l,
+        LATERAL holdfast.holder(l.pid, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END) h
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND (l.classid::int8 << 32) | l.objid::int8 = hashtextextended(p_name, CASE p_ns WHEN '' THEN 0
+            ELSE hashtextextended(p_ns, 0) END) $$;
+
 -- sweep: removes lines that nobody has used for ten minutes, some hundred at a time. Answers how many. Whoever
 -- is in such a line is dead, or renews without touching it: then it is looked at again in ten minutes.
 CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
-    l holdfast.line; v_now int8 := holdfast.clock(); v_count int8 := 0;
+    l holdfast.line; e holdfast.lease; w holdfast.mutex; v_now int8 := holdfast.clock(); v_count int8 := 0;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(7525353031127561077) THEN
         RETURN ARRAY[0::int8];
@@ -641,6 +847,18 @@ BEGIN
         DELETE FROM holdfast.revoked r WHERE r.line = l.id;
         DELETE FROM holdfast.follow f WHERE f.line = l.id;
         DELETE FROM holdfast.line x WHERE x.id = l.id;
+        v_count := v_count + 1;
+    END LOOP;
+    FOR e IN SELECT * FROM holdfast.lease x WHERE x.touched < v_now - p_idle * 1000
+            AND x.expiry < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
+        UPDATE holdfast.mark m SET fence = greatest(m.fence, e.version) WHERE m.bucket = holdfast.bucket(e.ns, e.name);
+        DELETE FROM holdfast.follow f WHERE f.line = e.id;
+        DELETE FROM holdfast.lease x WHERE x.id = e.id;
+        v_count := v_count + 1;
+    END LOOP;
+    FOR w IN SELECT * FROM holdfast.mutex x WHERE x.version < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
+        UPDATE holdfast.mark m SET fence = greatest(m.fence, w.version) WHERE m.bucket = holdfast.bucket(w.ns, w.name);
+        DELETE FROM holdfast.mutex x WHERE x.ns = w.ns AND x.name = w.name;
         v_count := v_count + 1;
     END LOOP;
     RETURN ARRAY[v_count];

@@ -62,7 +62,7 @@ static void follow(struct sql *s, struct list *all, struct list *node)
 /* expires_ms < 0: nothing expires. */
 static int64_t again_at(const struct sql *s, int64_t expires_ms)
 {
-    int64_t ms = s->heard ? AGAIN_MS : UNHEARD_MS;
+    int64_t ms = s->heard && s->mode == SQL_LINE ? AGAIN_MS : UNHEARD_MS;
 
     if (expires_ms >= 0 && expires_ms < ms)
         ms = expires_ms + 1;
@@ -99,6 +99,8 @@ static void build_look(struct sql *s, struct sql_call *q, struct sql_args *a)
     if (!look)
         return;
     name_args(s, a, of(q));
+    if (s->mode != SQL_LINE)
+        return;
     sql_bytes(a, s->client, SQL_CLIENT);
     sql_int(a, look->follow ? FOLLOW_MS : 0);
     sql_bytes(a, look->token, look->front ? HF_TOKEN : 0);
@@ -135,7 +137,7 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
     const void *token;
     size_t n;
 
-    row->has_ticket = true;
+    row->has_ticket = !look->brief;
     token = s->wire->bytes(reply, i, LOOK_TOKEN, &n);
     if (n != HF_TOKEN)
         return false;
@@ -149,7 +151,8 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
     row->pid = number(reply, i, LOOK_PID);
     row->joined = number(reply, i, LOOK_JOINED);
     row->age_ms = since(now, held ? number(reply, i, LOOK_GRANTED) : row->joined);
-    row->expires_ms = since(number(reply, i, LOOK_EXPIRY), now);
+    row->expires_ms =
+        number(reply, i, LOOK_EXPIRY) == 0 ? -1 : since(number(reply, i, LOOK_EXPIRY), now);
     row->broken = held && (flags & FLAG_REVOKED);
     row->kept = held && (flags & FLAG_KEPT);
     row->note = text_at(s, reply, i, LOOK_NOTE, note, sizeof note);
@@ -182,7 +185,7 @@ static int show_all(const struct sql *s, const struct sql_reply *reply, struct l
         if (ms > row.oldest_ms)
             row.oldest_ms = ms;
         ms = since(s->wire->number(reply, i, LOOK_EXPIRY), now);
-        if (*ret_expires_ms < 0 || ms < *ret_expires_ms)
+        if (!sql_has_sessions(s) && (*ret_expires_ms < 0 || ms < *ret_expires_ms))
             *ret_expires_ms = ms;
     }
     for (size_t i = 0; i < reply->rows; i++) {
@@ -377,10 +380,13 @@ void hf__sql_look(struct store *store, struct look *look)
 
     if (look->follow)
         follow(s, &s->looks, &look->drv_node);
-    if (look->list)
+    if (look->list && s->mode != SQL_LINE)
+        hf__query_refuse(look, NULL, HF_ENOTSUP, s->shown,
+                         "this store cannot list its locks");
+    else if (look->list)
         list(s, look);
     else
-        ask(s, look->brief ? &brief : &whole, look, NULL);
+        ask(s, look->brief && s->mode == SQL_LINE ? &brief : &whole, look, NULL);
 }
 
 /* ---- evicting, and prolonging what is kept --------------------------------------- */
@@ -421,7 +427,11 @@ void hf__sql_evict(struct store *store, struct look *look)
     static const struct sql_type evict = { SQL_EVICT, build_evict, answer_evict };
     static const struct sql_type keep = { SQL_KEEP, build_evict, answer_evict };
 
-    ask(sql_of(store), look->keep_ms > 0 ? &keep : &evict, look, NULL);
+    if (sql_of(store)->mode != SQL_LINE && !look->now)
+        hf__query_refuse(look, NULL, HF_ENOTSUP, sql_of(store)->shown,
+                         "this store cannot end a renewal; only break --now");
+    else
+        ask(sql_of(store), look->keep_ms > 0 ? &keep : &evict, look, NULL);
 }
 
 /* ---- cells ----------------------------------------------------------------------- */

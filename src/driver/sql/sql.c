@@ -121,6 +121,7 @@ void hf__sql_up(struct sql *s)
 {
     s->up = s->served = true;
     ev_store(&s->store, STORE_UP, NULL);
+    hf__sql_sessions_up(s);
     sweep(s);
 }
 
@@ -223,6 +224,12 @@ static void changed(struct sql *s, const char *hex)
         if (is_name(cell->name, cell->name_len, hex))
             ev_changed(NULL, cell);
     }
+    list_for_safe(n, &s->scripted.waiters.all) { /* without a line: it was freed */
+        struct wait_life *w = container_of(n, struct wait_life, all);
+
+        if (s->mode != SQL_LINE && is_name(w->name, w->name_len, hex))
+            hf__scripted_look(&s->scripted, w);
+    }
 }
 
 /* "g" token fence " " stamp, "x" token, "m" token, "l" token, "f" name; all but the numbers
@@ -279,6 +286,8 @@ int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
     list_init(&s->looks);
     list_init(&s->cells);
     list_init(&s->later);
+    list_init(&s->sessions);
+    list_init(&s->buried);
     timer_init(&s->later_timer, later_fired);
     timer_init(&s->listen_timer, listen_fired);
     s->store.env = env;
@@ -301,6 +310,29 @@ int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
         return HF_ENOMEM;
     s->scripted.renew_most = SQL_RENEW_MOST;
     return 0;
+}
+
+int hf__sql_read_mode(struct sql *s, const struct url *url, const char *server,
+                      hf_error *err)
+{
+    static const uint32_t caps[] = { [SQL_OPTIMISTIC] = HF_CAP_DEADLINE | HF_CAP_FENCE,
+                                     [SQL_PESSIMISTIC] = HF_CAP_FENCE,
+                                     [SQL_SERVER] = HF_CAP_SHARED };
+    const char *const names[] = { "line", "optimistic", "pessimistic", server };
+    const char *mode = hf__url_param(url, "mode");
+
+    for (unsigned i = 0; mode && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(mode, names[i]) != 0)
+            continue;
+        s->mode = (enum sql_mode)i;
+        if (s->mode != SQL_LINE)
+            s->store.caps = caps[i] | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+        return 0;
+    }
+    return mode ? hf__fail(err, HF_EINVAL, 0, url->shown,
+                           "URL: mode=%s: line, optimistic, pessimistic and %s are known",
+                           mode, server)
+                : 0;
 }
 
 void hf__sql_done(struct sql *s)

@@ -35,7 +35,19 @@ enum sql_verb {
     SQL_EVICT,
     SQL_KEEP,
     SQL_SWEEP,
-    SQL_VERBS /* a database may have more, of its own */
+    /* of sessions (session.c): over the commands connection, then on their own */
+    SQL_END,    /* ends a session, and waits until it has gone */
+    SQL_CANCEL, /* ends its statement */
+    SQL_UNDO,   /* after it the session has no lock */
+    SQL_PROVE,
+    /* Take the lock of a name: a row with the fence, HF_EBUSY, or no row if the name has
+     * none (by rows) or it is another's. */
+    SQL_TRY,
+    SQL_LOCK,
+    SQL_RELEASE,
+    SQL_SHARE, /* a shared one instead */
+    SQL_MAKE,  /* the row of a name */
+    SQL_VERBS  /* a database may have more, of its own */
 };
 
 /* ---- arguments and answers ------------------------------------------------------- */
@@ -82,6 +94,7 @@ struct sql_reply {
 
 struct sql;
 struct sql_call;
+struct sql_session;
 
 struct sql_wire {
     void (*send)(struct sql *, struct sql_call *);
@@ -89,6 +102,12 @@ struct sql_wire {
     /* "" and 0 if it is NULL */
     const void *(*bytes)(const struct sql_reply *, size_t row, size_t column, size_t *n);
     void (*listen)(struct sql *); /* somebody waits or follows: messages are wanted */
+    /* A session: zeroed, and with `connect` its connection is being opened, which ends in
+     * hf__sql_session_up or _lost. NULL: no memory. The database frees those in sql.buried
+     * when nobody can be inside them. */
+    struct sql_session *(*attach)(struct sql *, bool connect);
+    void (*say)(struct sql_session *, struct sql_call *);   /* in order, as a send */
+    void (*detach)(struct sql_session *, const hf_error *); /* _lost follows, not inside */
 };
 
 struct sql_type {
@@ -116,9 +135,14 @@ int hf__sql_refusal(const struct sql *, const struct sql_reply *, hf_error *);
 
 /* ---- the store ------------------------------------------------------------------- */
 
+/* How a name is locked: mode= of the URL. Names of one mode do not meet those of another.
+ */
+enum sql_mode { SQL_LINE, SQL_OPTIMISTIC, SQL_PESSIMISTIC, SQL_SERVER };
+
 struct sql { /* the struct of a database begins with it */
     struct store store;
     const struct sql_wire *wire;
+    enum sql_mode mode;
     struct opening open;
     const char *shown; /* of it */
     char *ns;
@@ -126,8 +150,9 @@ struct sql { /* the struct of a database begins with it */
     unsigned char client[SQL_CLIENT];
     struct scripted scripted;
     struct echo echo; /* joins that were lost with connections that could not be ended */
-    struct list looks, cells; /* follows: drv_node */
-    struct list later;        /* sql_call.call.node */
+    struct list looks, cells;     /* follows: drv_node */
+    struct list sessions, buried; /* sql_session.all */
+    struct list later;            /* sql_call.call.node */
     struct timer later_timer, listen_timer;
     int64_t swept_at;
     bool listens; /* messages are wanted */
@@ -155,6 +180,9 @@ static inline int64_t sql_now(const struct sql *s)
 
 /* `s` is zeroed, with driver and wire set; 0 or HF_ENOMEM. hf__sql_done in any case. */
 int hf__sql_init(struct sql *, const struct url *, struct env *);
+/* Reads mode=, and sets what the store can do then. `server`: what the database calls its
+ * own locks, "advisory" or "named". 0 or HF_EINVAL. */
+int hf__sql_read_mode(struct sql *, const struct url *, const char *server, hf_error *);
 void hf__sql_done(struct sql *);
 void hf__sql_up(struct sql *);
 void hf__sql_down(struct sql *, const hf_error *);
@@ -168,6 +196,56 @@ void hf__sql_listen(struct sql *);
 void hf__sql_joined(struct sql *, bool waits); /* one of ours has a place */
 /* How long who waits may wait for a message, if messages do not come; else `ms`. */
 int64_t hf__sql_recheck(const struct sql *, int64_t ms);
+
+/* ---- locks that belong to a connection (session.c) ------------------------------- */
+
+enum session_state {
+    SES_OPENING,
+    SES_TRYING,
+    SES_WAITING,
+    SES_CONFIRMING, /* granted, long after it was asked for */
+    SES_HELD,
+    SES_LEAVING,
+    SES_IDLE,
+    SES_ENDING,
+    SES_ENDED
+};
+
+enum { SQL_LABEL = 64 }; /* what others see of a session */
+
+struct sql_session { /* the struct of a database begins with it; ticket.drv_ptr */
+    struct list all;
+    struct sql *sql;
+    struct ticket *t; /* NULL: it has none, or not any more */
+    enum session_state state;
+    bool shared;
+    bool leaving; /* the core has said so */
+    bool told;    /* that the hold is lost */
+    bool once;    /* not to be used again */
+    bool lost;    /* there is no connection */
+    /* as the server names it; ticket.drv[0], [1] too: it may have to be ended later */
+    int64_t pid, started;
+    int64_t ttl_ms; /* that the server was last told */
+    uint64_t fence;
+    unsigned pins, undos, tries; /* pins: calls on the commands connection */
+    hf_error why;
+    char label[SQL_LABEL], text[24];
+};
+
+static inline bool sql_has_sessions(const struct sql *s)
+{
+    return s->mode >= SQL_PESSIMISTIC;
+}
+
+void hf__sql_session_join(struct sql *, struct ticket *);
+void hf__sql_session_leave(struct sql *, struct ticket *);
+void hf__sql_session_amend(struct ticket *);
+void hf__sql_session_renew(struct life *const *, size_t);
+/* From the database: it is open; it has none any more. */
+void hf__sql_session_up(struct sql_session *, int64_t pid, int64_t started);
+void hf__sql_session_lost(struct sql_session *, const hf_error *);
+void hf__sql_sessions_up(struct sql *);     /* the commands connection is */
+void hf__sql_sessions_forget(struct sql *); /* all of them to `buried`; nothing is told */
 
 /* ---- verbs (ticket.c, query.c) --------------------------------------------------- */
 

@@ -181,12 +181,15 @@ static void answer_amend(struct sql *s, struct sql_call *q, const struct sql_rep
 void hf__sql_amend(struct store *store, struct ticket *t)
 {
     static const struct sql_type type = { SQL_AMEND, build_amend, answer_amend };
-    struct sql_call *q = call_for(&type, t);
+    bool can = sql_of(store)->mode == SQL_LINE;
+    struct sql_call *q = can ? call_for(&type, t) : NULL;
 
-    if (q)
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_amend(t);
+    else if (q)
         hf__sql_send(sql_of(store), q);
     else
-        ev_amended(t, HF_ENOMEM);
+        ev_amended(t, can ? HF_ENOMEM : HF_ENOTSUP);
 }
 
 /* ---- the safety look ------------------------------------------------------------- */
@@ -201,6 +204,29 @@ static struct wait_life *waiting(struct sql_call *q)
     return container_of(q, struct wait_call, q)->w;
 }
 
+/* Without a line a look may take the place: for the first that still wants it. It is chosen
+ * when the look is sent, and sent again: one that has left since must not get it. */
+static struct ticket *claimant(const struct sql *s, const struct wait_life *w)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        struct ticket *t = hf__seat_find(&s->scripted.seats, w->tokens[i]);
+
+        if (t && t->life == w->life && seat_idle(t))
+            return t;
+    }
+    return NULL;
+}
+
+static void claimant_args(const struct sql *s, struct sql_args *a, const struct ticket *t)
+{
+    sql_bytes(a, t ? t->token : NULL, t ? HF_TOKEN : 0);
+    sql_int(a, t ? (int64_t)t->owner.process : 0);
+    sql_int(a, t ? (int64_t)t->owner.number : 0);
+    sql_int(a, s->open.pid);
+    sql_bytes(a, s->open.host, strlen(s->open.host));
+    sql_bytes(a, t ? t->note : "", t ? strlen(t->note) : 0);
+}
+
 static void build_wait(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
     const struct wait_life *w = waiting(q);
@@ -209,6 +235,8 @@ static void build_wait(struct sql *s, struct sql_call *q, struct sql_args *a)
     sql_bytes(a, s->client, SQL_CLIENT);
     sql_int(a, w->life->ttl_ms);
     sql_bytes(a, w->tokens, w->n * HF_TOKEN);
+    if (s->mode == SQL_OPTIMISTIC)
+        claimant_args(s, a, claimant(s, w));
 }
 
 static void read_place(struct scripted_place *p, int64_t state)
@@ -242,6 +270,14 @@ static void answer_wait(struct sql *s, struct sql_call *q, const struct sql_repl
     } else if (reply) {
         l.code = hf__sql_refusal(s, reply, &err);
         l.err = &err;
+    } else if (s->mode == SQL_OPTIMISTIC) { /* it may still be executed, as a join may */
+        echo_lost(&s->echo, w->life->ttl_ms);
+        for (size_t i = 0; i < w->n; i++) {
+            struct ticket *t = hf__seat_find(&s->scripted.seats, w->tokens[i]);
+
+            if (t)
+                seat_of(t)->echo = true;
+        }
     }
     hf__scripted_looked(&s->scripted, w, q->call.sent_at, reply ? &l : NULL);
 }
@@ -336,15 +372,24 @@ const struct scripted_ops hf__sql_scripted = { .join = send_join,
 
 void hf__sql_join(struct store *store, struct ticket *t)
 {
-    hf__scripted_join(&sql_of(store)->scripted, t);
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_join(sql_of(store), t);
+    else
+        hf__scripted_join(&sql_of(store)->scripted, t);
 }
 
 void hf__sql_leave(struct store *store, struct ticket *t)
 {
-    hf__scripted_leave(&sql_of(store)->scripted, t);
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_leave(sql_of(store), t);
+    else
+        hf__scripted_leave(&sql_of(store)->scripted, t);
 }
 
 void hf__sql_renew(struct store *store, struct life *const *lives, size_t n)
 {
-    hf__scripted_renew(&sql_of(store)->scripted, lives, n);
+    if (sql_has_sessions(sql_of(store)))
+        hf__sql_session_renew(lives, n);
+    else
+        hf__scripted_renew(&sql_of(store)->scripted, lives, n);
 }
