@@ -117,7 +117,7 @@ static void die_at_it(void *arg)
     hf_client *c = opened();
 
     r_barrier(c, arg, 3, LIMIT_MS, HF_REQUEST(.ttl_ms = ttl_of(SHORT_MS)));
-    CHECK(!"it was to be killed");
+    check_failed(__FILE__, __LINE__, "it was to be killed");
 }
 
 static void barrier_party_killed(void)
