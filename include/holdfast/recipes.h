@@ -106,7 +106,7 @@ int hf_once_begin_start(hf_client *, const char *name, int64_t keep_ms, int64_t 
                         const hf_request *, hf_done *, void *user, hf_op **ret, hf_error *);
 
 /* Writes the mark, then releases the lease, which it consumes whatever it returns (but for
- * HF_EINVAL: the lease is not of hf_once_begin). 0: recorded. HF_ELOST: the lock had been
+ * HF_EINVAL, the lease is not of hf_once_begin, and HF_EREENTRANT). 0: recorded. HF_ELOST: the lock had been
  * lost, or the mark was written or forgotten since the lease was granted; nothing is
  * overwritten. HF_EUNKNOWN: the store does not answer; it may have been recorded. */
 int hf_once_done(hf_lease *, hf_error *);

@@ -168,9 +168,11 @@ void hf__composite_give_up(struct hf_op *op, int rc)
 {
     struct composite *g = of(op);
 
-    if (op->done || !g->waits)
+    if (op->done)
         return;
-    hf__cancel_detach(op); /* it is fired once */
+    hf__cancel_detach(op); /* whoever fires goes on with the next, see cancel.c */
+    if (!g->waits)
+        return;
     hf__loop_timer(&client_of(g)->loop, &g->timer, LOOP_NEVER);
     if (!g->unwinds) {
         hf__cancel(op, rc);
@@ -317,16 +319,27 @@ void hf__part_follow_cell(struct composite *g, struct cell_part *p)
     ask(g, p, OP_WATCH, CELL_GET);
 }
 
-void hf__part_follow_line(struct composite *g, struct line_part *p)
+static void look(struct composite *g, struct line_part *p, enum op_kind kind)
 {
+    const struct look what = { .name = g->name,
+                               .name_len = g->name_len,
+                               .follow = kind == OP_WATCH };
     int rc;
 
-    begin(g, &p->op, OP_WATCH);
-    rc = hf__ask(&p->op, &p->ask, ASK_LOOK,
-                 &(struct look){ .name = g->name, .name_len = g->name_len, .follow = true },
-                 &g->err);
+    begin(g, &p->op, kind);
+    rc = hf__ask(&p->op, &p->ask, ASK_LOOK, &what, &g->err);
     if (rc < 0)
         refused(&p->op, rc);
+}
+
+void hf__part_follow_line(struct composite *g, struct line_part *p)
+{
+    look(g, p, OP_WATCH);
+}
+
+void hf__part_look(struct composite *g, struct line_part *p)
+{
+    look(g, p, OP_ASK);
 }
 
 void hf__part_acquire(struct composite *g, struct hf_op *part, int64_t wait_ms,

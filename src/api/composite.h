@@ -46,7 +46,7 @@ struct cell_part {
     struct cell cell;
 };
 
-/* A line that is followed: op.list is its newest state. */
+/* A line that is looked at or followed: op.list is its newest state. */
 struct line_part {
     struct hf_op op;
     struct ask ask;
@@ -78,6 +78,8 @@ void hf__composite_wake_in(struct composite *, int64_t ms);
 void hf__part_cell(struct composite *, struct cell_part *, enum cell_verb);
 void hf__part_follow_cell(struct composite *, struct cell_part *);
 void hf__part_follow_line(struct composite *, struct line_part *);
+/* Once; the list is the caller's, to free when it is done with it. */
+void hf__part_look(struct composite *, struct line_part *);
 void hf__part_acquire(struct composite *, struct hf_op *, int64_t wait_ms,
                       const struct acquire_spec *);
 /* Of composite.lease, which is consumed. */

@@ -222,6 +222,10 @@ static int refuse_own(struct hf_op *op, const char *name, const struct hold *h,
     return HF_EDEADLK;
 }
 
+static const char no_upgrade[] =
+    "exclusive inside shared would never be granted. Release it and acquire exclusively, "
+    "or acquire exclusively first and downgrade";
+
 /* One hold has one end: what another handle asks for cannot be had, and is not left out in
  * silence. */
 static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct acquire_spec *r)
@@ -229,8 +233,7 @@ static int reenter(struct hf_op *op, size_t i, struct hold *h, const struct acqu
     const char *why = NULL;
 
     if (r->weight > h->t.weight)
-        return refuse_own(op, h->t.name, h,
-                          "exclusive inside shared would never be granted");
+        return refuse_own(op, h->t.name, h, no_upgrade);
     if (r->max_hold_ms > 0)
         why = "max_hold_ms is for the first acquire";
     else if (r->no_renew && !h->no_renew)
@@ -258,7 +261,9 @@ static int enter(struct hf_op *op, size_t i, const char *name, const struct acqu
     } else if (r->kind == LINE_LOCK && r->thread && !op->try_only) {
         h = hf__hold_find(c, name, r);
         if (h && (r->weight > 1 || h->t.weight > 1))
-            return refuse_own(op, name, h, "name an owner to lock it again");
+            return refuse_own(op, name, h,
+                              r->weight > h->t.weight ? no_upgrade
+                                                      : "name an owner to lock it again");
     }
     h = hf__hold_new(c, name, r);
     if (!h) {

@@ -7,7 +7,7 @@
  *
  *   all places are taken by parties of this round   put: it opens
  *   a party that was there is gone                  put: it is broken
- *   this party gives up (time, cancel)              put: it is broken
+ *   this party gives up (time, cancel)              look at the line, put: it is broken
  *   the record says how this round was decided      leave the line, return
  *
  * Each put is "if the record is still the one that I have read", so a round is decided
@@ -43,7 +43,7 @@ enum barrier_state { BEGIN, READ, STANDS, MEETS };
 struct barrier {
     struct composite g;
     struct cell_part put, follow; /* put: also the first read */
-    struct line_part line;
+    struct line_part line, last_look;
     struct hf_op place;
     struct acquire_spec spec;
     struct barrier_record record, next;
@@ -51,6 +51,7 @@ struct barrier {
     bool writes;      /* put is under way */
     bool broke;       /* this party has broken the round */
     bool has_line;
+    bool looks, looked; /* the last look is under way, is done */
     int repeats;
     size_t nnow, nseen;
     char note[HF_NOTE_MAX + 1];
@@ -109,9 +110,9 @@ static bool written(struct barrier *b)
     return false;
 }
 
-static void read_line(struct barrier *b)
+static void read_line(struct barrier *b, const hf_list *list)
 {
-    const hf_line *line = hf_list_at(b->line.op.list, 0);
+    const hf_line *line = hf_list_at(list, 0);
     size_t parties = (size_t)b->spec.capacity;
 
     b->nnow = 0;
@@ -168,6 +169,35 @@ static void look_for_reasons(struct barrier *b)
         g->give_up = b->line.op.rc;
 }
 
+/* Who gives up tells all who have come by then, also those of whom it has not heard yet. If
+ * the store does not answer that, it tells those it knows. */
+static bool has_looked(struct barrier *b)
+{
+    if (!b->looks && !b->looked) {
+        hf__part_look(&b->g, &b->last_look);
+        b->looks = true;
+    }
+    if (b->looks && b->last_look.op.done) {
+        if (b->last_look.op.rc == 0)
+            read_line(b, b->last_look.op.list);
+        b->looks = false;
+        b->looked = true;
+    }
+    return b->looked;
+}
+
+static void ended(struct composite *g)
+{
+    hf_list_free(of(g)->last_look.op.list);
+    of(g)->last_look.op.list = NULL;
+}
+
+/* When it is cut off nothing else would call it. */
+static void wake_when_lost(struct composite *g)
+{
+    hf__composite_wake_in(g, hf_lease_remaining_ms(g->lease) + 1);
+}
+
 static void meet(struct barrier *b)
 {
     struct composite *g = &b->g;
@@ -177,13 +207,17 @@ static void meet(struct barrier *b)
     if (hf__part_news(&b->follow.op) && !learn(b, &b->follow.cell))
         return;
     if (hf__part_news(&b->line.op))
-        read_line(b);
+        read_line(b, b->line.op.list);
     look_for_reasons(b);
     if (hf_lease_check(g->lease) < 0) {
         lost(b);
         return;
     }
-    if (!b->has_line && g->give_up == 0)
+    if (!b->has_line && g->give_up == 0) {
+        wake_when_lost(g);
+        return;
+    }
+    if (g->give_up != 0 && !has_looked(b))
         return;
     switch (move(b)) {
     case ROUND_PASS:
@@ -202,8 +236,8 @@ static void meet(struct barrier *b)
     case ROUND_WAIT:
         if (g->op.try_only)
             hf__composite_give_up(&g->op, HF_EBUSY);
-        else /* cut off, nothing else would call us */
-            hf__composite_wake_in(g, hf_lease_remaining_ms(g->lease) + 1);
+        else
+            wake_when_lost(g);
         return;
     }
 }
@@ -242,8 +276,10 @@ static void meeting(struct composite *g)
         }
         hf__part_follow_cell(g, &b->follow);
         hf__part_follow_line(g, &b->line);
-        hf__composite_wake_in(g, hf_lease_remaining_ms(g->lease) + 1);
+        wake_when_lost(g);
         g->state = MEETS;
+        if (g->give_up != 0)
+            hf__composite_resume(g);
         return;
     case MEETS:
         meet(b);
@@ -275,6 +311,7 @@ static struct composite *barrier(hf_client *c, const struct recipe_args *a,
     hf__recipe_keep_request(&b->spec, &spec, b->note);
     hf__composite_limit(g, a->wait_ms, false, a->req ? a->req->cancel : NULL);
     g->unwinds = true;
+    g->ended = ended;
     return g;
 }
 

@@ -8,67 +8,57 @@
 #include <unistd.h>
 
 enum {
-    PARTIES = 50,
-    ROUNDS = 2,
+    MANY_PARTIES = 50,
+    MANY_ROUNDS = 12,
     SHORT_MS = 2000,
     NEEDS = HF_CAP_PERMITS | HF_CAP_CELL | HF_CAP_LINE
 };
 
-static atomic_int *came; /* in each round */
+static struct {
+    atomic_int *came; /* in each round */
+    uint32_t parties;
+    int rounds;
+} plan;
 
 static void meet(void *arg)
 {
     hf_client *c = opened();
 
-    for (int round = 0; round < ROUNDS; round++) {
-        atomic_fetch_add(&came[round], 1);
-        CHECK_RC(r_barrier(c, arg, PARTIES, LIMIT_MS, NULL), 0);
-        CHECK_NUM(came[round], ==, PARTIES);
+    for (int round = 0; round < plan.rounds; round++) {
+        atomic_fetch_add(&plan.came[round], 1);
+        CHECK_RC(r_barrier(c, arg, plan.parties, LIMIT_MS, NULL), 0);
+        CHECK_NUM(plan.came[round], ==, plan.parties);
     }
     closed(c);
 }
 
-static void barrier_processes(void)
+static void all_meet(uint32_t parties, int rounds)
 {
     const char *name = nm("n");
-    pid_t pids[PARTIES];
+    pid_t pids[MANY_PARTIES];
     hf_client *c;
 
-    came = shared(ROUNDS * sizeof *came);
-    for (int i = 0; i < PARTIES; i++)
+    plan.came = shared((size_t)rounds * sizeof *plan.came);
+    plan.parties = parties;
+    plan.rounds = rounds;
+    for (uint32_t i = 0; i < parties; i++)
         pids[i] = proc_start(meet, (void *)(uintptr_t)name);
-    for (int i = 0; i < PARTIES; i++)
+    for (uint32_t i = 0; i < parties; i++)
         proc_end(pids[i]);
     c = opened();
     await_line(c, name, 0, 0);
     closed(c);
 }
 
-/* Few parties, many rounds: whoever is early waits in the next one. */
-enum { PAIR = 3, MANY = 12 };
-
-static void meet_often(void *arg)
+static void barrier_processes(void)
 {
-    hf_client *c = opened();
-
-    for (int round = 0; round < MANY; round++) {
-        atomic_fetch_add(&came[round], 1);
-        CHECK_RC(r_barrier(c, arg, PAIR, LIMIT_MS, NULL), 0);
-        CHECK_NUM(came[round], ==, PAIR);
-    }
-    closed(c);
+    all_meet(MANY_PARTIES, 2);
 }
 
+/* Few parties: whoever is early waits in the next round. */
 static void barrier_rounds(void)
 {
-    const char *name = nm("n");
-    pid_t pids[PAIR];
-
-    came = shared(MANY * sizeof *came);
-    for (int i = 0; i < PAIR; i++)
-        pids[i] = proc_start(meet_often, (void *)(uintptr_t)name);
-    for (int i = 0; i < PAIR; i++)
-        proc_end(pids[i]);
+    all_meet(3, MANY_ROUNDS);
 }
 
 static struct later party(hf_client *c, uint32_t n)
@@ -88,12 +78,16 @@ static void barrier_given_up(void)
     later_start(&a);
     await_line(c, nm("n"), 1, 0);
     CHECK_RC(r_barrier(c, nm("n"), 2, 0, NULL), HF_EMISMATCH);
-    /* in time, by a token, or at once */
-    CHECK_RC(r_barrier(other, nm("n"), 3, 100, NULL), HF_ETIMEDOUT);
+    /* its time is over, by a token, or at once */
+    b.wait_ms = SHORT_MS;
+    later_start(&b);
+    await_line(c, nm("n"), 2, 0);
+    CHECK_RC(later_end(&b), HF_ETIMEDOUT);
     CHECK_RC(later_end(&a), HF_EPARTY);
     CHECK(last_error()->retry);
     CHECK_RC(hf_cancel_new(&cancel, E()), 0);
     a = party(c, 3);
+    b = party(other, 3);
     b.req.cancel = cancel;
     later_start(&a);
     later_start(&b);
@@ -138,7 +132,7 @@ static void barrier_party_killed(void)
     await_line(c, name, 1, 0);
     pid = proc_start(die_at_it, (void *)(uintptr_t)name);
     await_line(c, name, 2, 0);
-    STAYS(!a.done, 100); /* it has seen the other one by then */
+    STAYS(!a.done, 1000); /* one that it has not seen yet it would not miss */
     kill(pid, SIGKILL);
     CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
     CHECK_RC(later_end(&a), HF_EPARTY);

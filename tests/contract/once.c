@@ -167,8 +167,9 @@ static void once_expiry(void)
 
 const struct test_case once_cases[] = {
     { "once-processes", once_processes, ON_ALL, HF_CAP_CELL, CASE_OWN_STORE | CASE_LONG },
-    { "once-wait", once_wait, ON_ALL, HF_CAP_CELL, CASE_TOPOLOGY },
-    { "once-told-in-the-queue", once_told_in_the_queue, ON_ALL, HF_CAP_CELL, 0 },
+    { "once-wait", once_wait, ON_ALL, HF_CAP_CELL | HF_CAP_LINE, CASE_TOPOLOGY },
+    { "once-told-in-the-queue", once_told_in_the_queue, ON_ALL, HF_CAP_CELL | HF_CAP_LINE,
+      0 },
     { "once-lost", once_lost, ON_ALL, HF_CAP_CELL, 0 },
     { "once-expiry", once_expiry, ON_ALL, HF_CAP_CELL | HF_CAP_CELL_EXPIRY, 0 },
     { NULL, NULL, 0, 0, 0 },

@@ -123,6 +123,7 @@ static void write_in_read_refused(void)
 
     refused_at_once(c, HF_FOREVER, write, rig.face->acquire);
     refused_at_once(c, 0, write, rig.face->acquire);
+    CHECK(strstr(last_error()->text, "first and downgrade")); /* what to do instead */
     CHECK_RC(hf_lease_check(r), 0);
     CHECK(line_is(c, nm("n"), 1, 0));
     CHECK_RC(tried(c, nm("n"), HF_REQUEST(.mode = HF_READ, .owner = 8)), 0);

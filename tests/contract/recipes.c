@@ -499,6 +499,74 @@ static void recipe_stopped(void)
     closed(beside);
 }
 
+/* ---- a store that does not answer ------------------------------------------------ */
+
+enum { CONNECT_MS = 700 };
+enum phase { OPENS, READY, BLOCKED, TRIED, UNBLOCKED };
+
+static atomic_int *phase; /* of the process with the client, and of the case */
+
+static bool no_answer(int rc)
+{
+    return rc == HF_EUNKNOWN || rc == HF_EUNREACHABLE || rc == HF_EBUSYSTORE;
+}
+
+static void ask_while_blocked(void *arg)
+{
+    hf_client *c = NULL;
+    hf_lease *l = NULL;
+    int64_t n = 0, kept = 77;
+    char url[600];
+    int done, rc;
+
+    (void)arg;
+    CHECK_RC(hf_open(url_with(CONNECT_MS, url), NULL, &c, E()), 0);
+    CHECK_RC(hf_count(c, nm("count"), 1, &n, E()), 0);
+    CHECK_RC(hf_latch_set(c, nm("latch"), 3, E()), 0);
+    CHECK_RC(hf_once_begin(c, nm("once"), 0, 0, NULL, &l, E()), 0);
+    atomic_store(phase, READY);
+    AWAIT(*phase == BLOCKED);
+    CHECK(no_answer(hf_count(c, nm("count"), 1, &kept, E())));
+    CHECK(no_answer(hf_latch_down(c, nm("latch"), 1, &kept, E())));
+    CHECK_NUM(kept, ==, 77);
+    done = hf_once_done(l, E());
+    CHECK(no_answer(done));
+    CHECK(no_answer(hf_latch_wait(c, nm("latch"), 0, NULL, E())));
+    CHECK(no_answer(hf_barrier(c, nm("barrier"), 2, LIMIT_MS, NULL, E())));
+    rc = hf_rate(c, nm("rate"), 1, 60000, 0, NULL, E());
+    CHECK(no_answer(rc));
+    atomic_store(phase, TRIED);
+    AWAIT(*phase == UNBLOCKED);
+    CHECK_RC(hf_connect(c, LIMIT_MS, E()), 0);
+    CHECK_RC(hf_count(c, nm("count"), 1, &n, E()), 0);
+    CHECK(n == 2 || n == 3); /* a gap at most */
+    CHECK_RC(hf_latch_left(c, nm("latch"), &n, E()), 0);
+    CHECK(n == 2 || n == 3);
+    rc = hf_once_begin(c, nm("once"), 0, LIMIT_MS, NULL, &l, E());
+    CHECK(rc == 0 || (rc == 1 && done == HF_EUNKNOWN));
+    if (rc == 0)
+        CHECK_RC(hf_once_done(l, E()), 0);
+    await_line(c, nm("barrier"), 0, 0);
+    await_line(c, nm("once"), 0, 0);
+    CHECK_RC(hf_rate(c, nm("rate"), 1, 60000, LIMIT_MS, NULL, E()), 0);
+    hf_close(c);
+}
+
+static void recipe_unanswered(void)
+{
+    pid_t pid;
+
+    phase = shared(sizeof *phase);
+    pid = proc_start(ask_while_blocked, NULL);
+    AWAIT(*phase == READY);
+    rig.setup->block(rig.place);
+    atomic_store(phase, BLOCKED);
+    AWAIT(*phase == TRIED);
+    rig.setup->unblock(rig.place);
+    atomic_store(phase, UNBLOCKED);
+    proc_end(pid);
+}
+
 enum {
     ALL_CAPS = HF_CAP_CELL | HF_CAP_LINE | HF_CAP_PERMITS | HF_CAP_KEEP,
 };
@@ -509,5 +577,7 @@ const struct test_case recipe_cases[] = {
     { "recipe-arguments", recipe_arguments, ON_ALL, ALL_CAPS, 0 },
     { "recipe-ended-at-any-step", recipe_ended_at_any_step, ON_CALLBACK, ALL_CAPS, 0 },
     { "recipe-stopped", recipe_stopped, ON_ALL, ALL_CAPS, 0 },
+    { "recipe-unanswered", recipe_unanswered, ON_BLOCKING | ON_CALLBACK, ALL_CAPS,
+      CASE_OWN_STORE },
     { NULL, NULL, 0, 0, 0 },
 };

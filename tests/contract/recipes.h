@@ -46,6 +46,9 @@ struct later {
 void later_start(struct later *);
 int later_end(struct later *); /* waits for it */
 
+/* The URL of the store with another connect_timeout; store.c. */
+const char *url_with(int connect_ms, char url[600]);
+
 /* Memory that forked processes share. */
 void *shared(size_t size);
 

@@ -3,7 +3,7 @@
  * open keeps its callers' limits, and no thread waits for another's; a wait outlives a
  * restart (G7).
  */
-#include "rig.h"
+#include "recipes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { CONNECT_MS = 700, PATIENT_MS = 20000, SOON_MS = 3000 * TEST_SLOW };
 
-static const char *url_with(int connect_ms, char url[600])
+const char *url_with(int connect_ms, char url[600])
 {
     static const char limit[] = "connect_timeout=";
     const char *had = strstr(rig.place->url, limit);

@@ -252,6 +252,8 @@ static void check_rounds(void)
         for (size_t i = 0; i < w.npassed; i++)
             in += w.passed[i] > opened[r].open_from && w.passed[i] <= opened[r].open_to;
         assert_true(in <= PARTIES);
+        /* fences are given one by one: so many had come */
+        assert_true(opened[r].open_to - opened[r].open_from >= PARTIES);
         for (size_t i = 0; i < w.nbroke; i++)
             assert_false(w.broke[i] > opened[r].open_from &&
                          w.broke[i] <= opened[r].open_to);
