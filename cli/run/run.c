@@ -228,8 +228,11 @@ static int release(struct run *r, int64_t keep_ms)
     if (rc == HF_ENOTSUP || rc == HF_EINVAL)
         return rc;
     r->lease = NULL;
-    while (rc == 0 && !r->done && guard_now() < end)
+    while (rc == 0 && !r->done && guard_now() < end) {
         run_turn(r, end);
+        if (record) /* that may take long: the second signal ends it */
+            run_take_signals(r);
+    }
     rc = rc < 0 ? rc : r->done ? r->rc : HF_EUNKNOWN;
     if (record && rc < 0)
         r->unrecorded = cli_exit_of(rc);

@@ -29,12 +29,15 @@ static const struct setup *find(const char *name)
     exit(2);
 }
 
-static void put_first(char *program)
+/* The whole path: the command may go to another folder. */
+static void put_first(const char *program)
 {
-    char path[4096];
+    char path[8192], *whole = realpath(program, NULL);
 
-    snprintf(path, sizeof path, "%s:%s", dirname(program), getenv("PATH"));
+    CHECK(whole);
+    snprintf(path, sizeof path, "%s:%s", dirname(whole), getenv("PATH"));
     setenv("PATH", path, 1);
+    free(whole);
 }
 
 static int run(char **argv)
