@@ -133,7 +133,7 @@ def machine(data):
         about, n = f["about"], len(f.get("kill", []))
         text = (f"holdfast {about['holdfast']} on {about['system']}, Linux {about['kernel']}, {about['machine']}, "
                 f"{about['processors']} × {about['processor']}; {f['time_s']:g} s for each case, a ttl of {f['ttl_s']:g} s in the "
-                f"faults, {n} runs of those that depend on the moment.")
+                f"faults, {n} runs of those that depend on the moment; niceness {about['nice']}.")
         if text not in said:
             said.append(text)
     return " ".join(said) or "Nothing has been measured yet."

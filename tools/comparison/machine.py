@@ -53,5 +53,5 @@ def about(build):
     name = first(r"^PRETTY_NAME=\"?([^\"\n]*)", read("/etc/os-release"), "unknown")
     return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "system": name, "kernel": os.uname().release,
             "machine": os.uname().machine, "processor": first(r"^model name\s*: (.*)", cpu, "unknown"),
-            "processors": len(os.sched_getaffinity(0)), "fsync_us": fsync_us(os.getcwd()), "busy_percent": busy_percent(),
+            "processors": len(os.sched_getaffinity(0)), "fsync_us": fsync_us(os.getcwd()), "busy_percent": busy_percent(), "nice": os.nice(0),
             "holdfast": version_of([os.path.join(build, "cli/holdfast"), "--version"], r"[\d.]+\S*")}

@@ -62,8 +62,7 @@ def three(row):
     return dataclasses.replace(
         row, name=f"{row.name}-three", title=f"{row.title}, three", setup=f"{row.setup}-three", several=True,
         counts=f"{row.counts} of all servers", operate="as above",
-        good="Any one server may die, also the leader. Measured: does the holder keep its lock? {{member_keeps}}; when it released it, the next one had it "
-             "after {{member_next}}.",
+        good="Any one server may die, also the leader. Measured: the holder keeps its lock: {{member_keeps}}; the next one after its release: {{member_next}}.",
         bad="Every write waits for a second server: {{pair_p50}} for a pair here, against {{" + row.name + ".pair_p50}} with one, and {{cpu_own_1}} of "
             "processor time on all of them.",
         take=f"You take [{row.title}](#{row.name}): this is how it is run in production.")
