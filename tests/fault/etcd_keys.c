@@ -1,6 +1,7 @@
 /* etcd_keys.c: what others do to our keys and leases: deleted and revoked by hand,
  * compacted away, a full database, changed rights; other programs that lock; and leases
  * that are too many. */
+#include "api/cell.h"
 #include "etcd_fault.h"
 
 #include <holdfast/tool.h>
@@ -401,6 +402,25 @@ static void ninth_lease(void)
     done();
 }
 
+/* A cell that expires has a lease of its own; one that is not written leaves none. */
+static void cell_not_written(void)
+{
+    struct cell cell = {
+        .verb = CELL_PUT, .name = "n", .name_len = 1, .if_version = 1, .ttl_ms = 600000
+    };
+    hf_client *c;
+
+    use_directly("");
+    c = opened();
+    for (int i = 0; i < 5; i++)
+        CHECK_RC(hf__cell_call(c, &cell, E()), HF_EBUSY);
+    cell.if_version = 0;
+    CHECK_RC(hf__cell_call(c, &cell, E()), 0);
+    AWAIT(strstr(ctl("lease list"), "found 1 leases"));
+    closed(c);
+    done();
+}
+
 /* ---- releases and names ---------------------------------------------------------- */
 
 static char warned[512];
@@ -628,6 +648,7 @@ const struct test_case etcd_keys_cases[] = {
     { "create-late-and-full", create_late_and_full, ON_BLOCKING, 0, CASE_LONG },
     { "broken-behind-long-key", broken_behind_long_key, ON_BLOCKING, 0, 0 },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
+    { "cell-not-written", cell_not_written, ON_BLOCKING, 0, 0 },
     { "old-release", old_release, ON_BLOCKING, 0, 0 },
     { "raw-names", raw_names, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },

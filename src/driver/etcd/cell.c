@@ -34,10 +34,12 @@ static void end(struct etcd_cell_job *j, int rc, const hf_error *err)
     free(j);
 }
 
+/* Nothing was written. */
 static void fail(struct etcd_cell_job *j, int code, const char *text)
 {
     hf_error err;
 
+    hf__etcd_give_back(j->e, j->lease);
     end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
 }
 

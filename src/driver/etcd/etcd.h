@@ -139,6 +139,7 @@ void hf__etcd_pulse(struct timer *);
 void hf__etcd_pulse_later(struct etcd *);
 /* One of its own, for a key that nobody renews. `answer`: of LeaseGrant */
 void hf__etcd_grant(struct etcd *, struct etcd_call *, int64_t ttl_ms);
+void hf__etcd_give_back(struct etcd *, int64_t id); /* nothing was put on it; 0: none */
 
 /* ---- watches (watch.c) ------------------------------------------------------------- */
 

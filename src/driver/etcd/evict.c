@@ -23,7 +23,8 @@ struct etcd_evict {
     struct etcd *e;
     unsigned tries;
     struct etcd_key key;
-    int64_t mod; /* of a kept one */
+    int64_t mod;   /* of a kept one */
+    int64_t lease; /* that it is to be kept by */
     size_t value_len;
     char value[RECORD_MAX];
 };
@@ -60,6 +61,9 @@ static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_ans
 
     bool changed = rc == 0 && !((const Hf__Etcd__TxnResponse *)a->body)->succeeded;
 
+    if (changed)
+        hf__etcd_give_back(j->e, j->lease);
+    j->lease = 0;
     if (changed && j->query.look && j->tries++ < TRIES)
         read_line(j);
     else if (changed)
@@ -125,6 +129,7 @@ static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etc
     rc = (int)hf__record_set(value, j->value, j->value_len, line);
     j->value_len = (size_t)rc;
     memcpy(j->value, value, j->value_len);
+    j->lease = r->id;
     put(j, r->id);
 }
 

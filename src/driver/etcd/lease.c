@@ -131,14 +131,29 @@ static void revoked(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         ev_shut(&e->store);
 }
 
-static void revoke(struct etcd_lease *l)
+static void revoke(struct etcd *e, struct etcd_call *q, int64_t id)
 {
     Hf__Etcd__LeaseRevokeRequest r = HF__ETCD__LEASE_REVOKE_REQUEST__INIT;
-    struct etcd_call *q = ask(l, revoked);
 
-    r.id = l->id;
+    r.id = id;
     if (q)
-        hf__etcd_send(&l->of->conn, q, ETCD_LEASE_REVOKE, &r);
+        hf__etcd_send(&e->conn, q, ETCD_LEASE_REVOKE, &r);
+}
+
+static void given_back(struct etcd_conn *c, struct etcd_call *q,
+                       const struct etcd_answer *a)
+{
+    hf_error err;
+
+    (void)q;
+    if (!etcd_at(c)->shut)
+        hf__etcd_result(etcd_at(c), a, &err);
+}
+
+void hf__etcd_give_back(struct etcd *e, int64_t id)
+{
+    if (id != 0)
+        revoke(e, hf__etcd_ask(&e->conn, given_back, NULL), id);
 }
 
 void hf__etcd_lease_over(struct etcd_lease *l, bool with_revoke)
@@ -151,7 +166,7 @@ void hf__etcd_lease_over(struct etcd_lease *l, bool with_revoke)
     list_remove(&l->node);
     list_push(&e->old, &l->node);
     if (with_revoke && l->id != 0)
-        revoke(l);
+        revoke(e, ask(l, revoked), l->id);
     hf__etcd_lines_over(e, l);
     ev_dead(l->life);
 }
@@ -164,7 +179,7 @@ void hf__etcd_leases_end(struct etcd *e)
 
         e->unproved += l->id != 0;
         if (l->id != 0)
-            revoke(l);
+            revoke(e, ask(l, revoked), l->id);
     }
     if (--e->unproved == 0)
         ev_shut(&e->store);
