@@ -84,7 +84,7 @@ static const char *const texts[PG_VERBS] = {
         " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
         "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim','seek'"
         ","
-        "'drop','prolong','peek','row_of','row_holder','key_holders'))"
+        "'drop','prolong','peek','row_of','row_pids','key_pids'))"
         " FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
@@ -105,9 +105,11 @@ static const char *const optimistic[PG_VERBS] = {
     "SELECT greatest(l.version+1,(date_part('epoch',clock_timestamp())*1000000)::int8),"   \
     "set_config('application_name',$3,false) FROM (SELECT x.version FROM holdfast.mutex "  \
     "x WHERE x.ns=$1 AND x.name=$2 AND $4::int8=0 FOR UPDATE" wait ") l"
-#define END_HOLDER                                                                         \
-    "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
-#define OF_HOLDER " h WHERE h.r_token=$3 AND $4::int8>0"
+#define HOLDERS(pids) pids "($1,$2) p, LATERAL holdfast.holder(p.pid,p.weight) h"
+#define LOOK_AT(pids) "SELECT h.* FROM " HOLDERS(pids)
+#define END_ONE(pids)                                                                      \
+    "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(p.pid::int4))] "             \
+    "FROM " HOLDERS(pids) " WHERE h.r_token=$3 AND $4::int8>0"
 
 static const char *const pessimistic[PG_VERBS] = {
     [SQL_UNDO] = "ROLLBACK",
@@ -118,15 +120,15 @@ static const char *const pessimistic[PG_VERBS] = {
         "UPDATE holdfast.mutex x SET version=$3 WHERE x.ns=$1 AND x.name=$2 AND "
         "$4::int8=0",
     [SQL_MAKE] = "SELECT holdfast.row_of($1,$2)",
-    [SQL_LOOK] = "SELECT * FROM holdfast.row_holder($1,$2)",
-    [SQL_EVICT] = END_HOLDER "holdfast.row_holder($1,$2)" OF_HOLDER,
+    [SQL_LOOK] = LOOK_AT("holdfast.row_pids"),
+    [SQL_EVICT] = END_ONE("holdfast.row_pids"),
 };
 
 /* The key is in the manual: other programs compute it, too. */
 #define KEY "hashtextextended($2,CASE $1 WHEN '' THEN 0 ELSE hashtextextended($1,0) END)"
 #define BY_KEY(function)                                                                   \
     "CASE $4::int8 WHEN 0 THEN " function "(" KEY ") ELSE " function "_shared(" KEY ") "   \
-                                                                                    "END"
+    "END"
 #define LABEL "set_config('application_name',$3,false)"
 
 static const char *const advisory[PG_VERBS] = {
@@ -136,8 +138,8 @@ static const char *const advisory[PG_VERBS] = {
     [SQL_LOCK] = "SELECT 0::int8," BY_KEY("pg_advisory_lock") "," LABEL,
     [SQL_RELEASE] = "SELECT " BY_KEY("pg_advisory_unlock") ",$3::int8",
     [SQL_SHARE] = "SELECT pg_advisory_lock_shared(" KEY "),pg_advisory_unlock(" KEY ")",
-    [SQL_LOOK] = "SELECT * FROM holdfast.key_holders($1,$2)",
-    [SQL_EVICT] = END_HOLDER "holdfast.key_holders($1,$2)" OF_HOLDER,
+    [SQL_LOOK] = LOOK_AT("holdfast.key_pids"),
+    [SQL_EVICT] = END_ONE("holdfast.key_pids"),
 };
 
 static const char *text_of(const struct pg_conn *c, unsigned verb)

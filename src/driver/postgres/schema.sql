@@ -802,20 +802,16 @@ LANGUAGE sql AS $$
             convert_to(coalesce(host(a.client_addr), '-'), 'UTF8') AS host
         FROM pg_stat_activity a WHERE a.pid = p_pid) s $$;
 
-CREATE OR REPLACE FUNCTION holdfast.row_holder(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8,
-    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
-    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+-- Sessions that have the lock of a name, with its weight.
+CREATE OR REPLACE FUNCTION holdfast.row_pids(p_ns bytea, p_name bytea) RETURNS TABLE (pid int8, weight int8)
 LANGUAGE sql SET enable_seqscan = off AS $$
-    SELECT h.* FROM holdfast.mutex x JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = x.xmax
-        AND l.granted AND l.mode = 'ExclusiveLock', LATERAL holdfast.holder(l.pid, 2147483648) h
+    SELECT l.pid::int8, 2147483648 FROM holdfast.mutex x JOIN pg_locks l ON l.locktype = 'transactionid'
+        AND l.transactionid = x.xmax AND l.granted AND l.mode = 'ExclusiveLock'
     WHERE x.ns = p_ns AND x.name = p_name $$;
 
-CREATE OR REPLACE FUNCTION holdfast.key_holders(p_ns text, p_name text) RETURNS TABLE (r_now int8, r_kind int8,
-    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
-    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
+CREATE OR REPLACE FUNCTION holdfast.key_pids(p_ns text, p_name text) RETURNS TABLE (pid int8, weight int8)
 LANGUAGE sql AS $$
-    SELECT h.* FROM pg_locks l,
-        LATERAL holdfast.holder(l.pid, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END) h
+    SELECT l.pid::int8, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
         AND (l.classid::int8 << 32) | l.objid::int8 = hashtextextended(p_name, CASE p_ns WHEN '' THEN 0
