@@ -868,12 +868,14 @@ static void take_results(struct pg_conn *c)
     }
 }
 
+/* A pooler may hand us a session that listens for another connection of ours: what comes
+ * there by chance says nothing about what will come (greet.c). */
 static void take_messages(struct pg_conn *c)
 {
     PGnotify *n;
 
     while (link_open(&c->link) && (n = PQnotifies(c->pg)) != NULL) {
-        if (strcmp(n->relname, c->of->channel) == 0)
+        if (c == &c->of->messages && strcmp(n->relname, c->of->channel) == 0)
             hf__postgres_notified(c->of, n->extra);
         PQfreemem(n);
     }
