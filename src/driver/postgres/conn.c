@@ -67,13 +67,15 @@ static const char *const texts[PG_VERBS] = {
                    " WHERE a.pid=$1::int8"
                    " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
     /* Limits of the server that are not ours end no wait and no hold; whoever is not there
-     * any more does not go on waiting; a session that nobody uses goes by itself. */
+     * any more does not go on waiting; a session that nobody uses goes by itself. A plan
+     * that was made while the table was nearly empty must not read all of it later. */
     [PG_ATTACH] =
         "SELECT pg_backend_pid()::int8, (extract(epoch FROM "
         "a.backend_start)*1000000)::int8,"
         " set_config('statement_timeout','0',false), set_config('lock_timeout','0',false),"
         " set_config('client_connection_check_interval','1000',false),"
         " set_config('idle_session_timeout','60000',false),"
+        " set_config('enable_seqscan','off',false),"
         " (SELECT set_config(s.name,'0',false) FROM pg_settings s"
         " WHERE s.name='transaction_timeout'),"
         " (SELECT set_config(s.name,'on',false) FROM pg_settings s"
