@@ -36,6 +36,9 @@
 
 enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, INT8_LEN = 8, FLYING_MOST = 128 };
 
+#define OWN "pg_catalog."
+#define IS " OPERATOR(" OWN "=) "
+
 static const char *const texts[PG_VERBS] = {
     [SQL_JOIN] = "SELECT holdfast.join($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
     [SQL_WAIT] = "SELECT holdfast.wait($1,$2,$3,$4,$5)",
@@ -63,30 +66,17 @@ static const char *const texts[PG_VERBS] = {
         "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
         " WHERE a.pid=$1::int8"
         " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
-    [SQL_CANCEL] = "SELECT pg_cancel_backend(a.pid)::int4::int8 FROM pg_stat_activity a"
-                   " WHERE a.pid=$1::int8"
-                   " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
-    /* Limits of the server that are not ours end no wait and no hold; whoever is not there
-     * any more does not go on waiting; a session that nobody uses goes by itself. A plan
-     * that was made while the table was nearly empty must not read all of it later. */
-    [PG_ATTACH] =
-        "SELECT pg_backend_pid()::int8, (extract(epoch FROM "
-        "a.backend_start)*1000000)::int8,"
-        " set_config('statement_timeout','0',false), set_config('lock_timeout','0',false),"
-        " set_config('client_connection_check_interval','1000',false),"
-        " set_config('idle_session_timeout','60000',false),"
-        " set_config('enable_seqscan','off',false),"
-        " (SELECT set_config(s.name,'0',false) FROM pg_settings s"
-        " WHERE s.name='transaction_timeout'),"
-        " (SELECT set_config(s.name,'on',false) FROM pg_settings s"
-        " WHERE s.name='synchronous_commit' AND s.setting='off')"
-        " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
+    [SQL_CANCEL] =
+        "SELECT CASE WHEN " OWN "pg_cancel_backend(a.pid) THEN 1 ELSE 0 END::bigint"
+        " FROM " OWN "pg_stat_activity a WHERE a.pid::bigint" IS "$1::bigint"
+        " AND (extract(epoch FROM a.backend_start)"
+        " OPERATOR(" OWN "*) 1000000::numeric)::bigint" IS "$2::bigint",
+    [PG_ATTACH] = "SELECT * FROM holdfast.attach()",
     [PG_SHAPE] =
         "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
         " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
-        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim','seek'"
-        ","
-        "'drop','prolong','peek','row_of','row_pids','key_pids'))"
+        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim',"
+        "'seek','drop','prolong','peek','attach','row_of','row_pids','key_pids'))"
         " FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
@@ -110,8 +100,9 @@ static const char *const optimistic[PG_VERBS] = {
 #define HOLDERS(pids) pids "($1,$2) p, LATERAL holdfast.holder(p.pid,p.weight) h"
 #define LOOK_AT(pids) "SELECT h.* FROM " HOLDERS(pids)
 #define END_ONE(pids)                                                                      \
-    "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(p.pid::int4))] "             \
-    "FROM " HOLDERS(pids) " WHERE h.r_token=$3 AND $4::int8>0"
+    "SELECT ARRAY[" OWN "count(CASE WHEN " OWN "pg_terminate_backend(p.pid::integer) "     \
+    "THEN 1 END)] FROM " HOLDERS(pids) " WHERE h.r_token" IS "$3 AND $4::bigint"           \
+                                       " OPERATOR(" OWN ">) 0::bigint"
 
 static const char *const pessimistic[PG_VERBS] = {
     [SQL_UNDO] = "ROLLBACK",
