@@ -361,6 +361,10 @@ static void other_program(void)
     use_plain_server("");
     use_mode(1);
     c = opened();
+    l = taken(c, "job", HF_REQUEST(.note = "a note of more than 27 byt\u00e9s"));
+    CHECK(see(c, "job", 0, &s));
+    CHECK_STR(s.note, "a note of more than 27 byt?");
+    given(l);
     l = taken(c, "job", HF_REQUEST(.note = "ours"));
     snprintf(info, sizeof(info), "host=%s port=%d user=holdfast dbname=postgres",
              server.dir, server.port);

@@ -181,6 +181,24 @@ static bool reaches(hf_client *c)
     return false;
 }
 
+/* Without a line: one who waits finds that it is free. */
+static void hand_over_unseen(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = 60000);
+    hf_client *a = opened(), *b = opened();
+    hf_lease *l = taken(a, nm("o"), req);
+    struct pend *p = begun(b, nm("o"), HF_FOREVER, req);
+    int64_t start;
+
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM holdfast.follow") == 1);
+    start = now_ms();
+    given(l);
+    given(pend_granted(p));
+    CHECK_NUM(now_ms() - start, <, 15000); /* its safety look comes after 20 s */
+    closed(a);
+    closed(b);
+}
+
 /* Transactions of several clients share three sessions: everything works, but nobody is
  * told, which is found out. What others are given has no setting of ours. */
 static void pooled(void)
@@ -199,6 +217,8 @@ static void pooled(void)
     a = opened();
     CHECK_RC(tried(a, nm("f"), NULL), HF_ENOTSUP); /* its sessions are not one's own */
     closed(a);
+    snprintf(rig.place->url, sizeof(rig.place->url), "%s&mode=optimistic", url);
+    hand_over_unseen();
     strcpy(rig.place->url, url);
     a = opened();
     b = opened();

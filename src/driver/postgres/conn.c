@@ -36,6 +36,9 @@
 
 enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, INT8_LEN = 8, FLYING_MOST = 128 };
 
+#define OWN "pg_catalog."
+#define IS " OPERATOR(" OWN "=) "
+
 static const char *const texts[PG_VERBS] = {
     [SQL_JOIN] = "SELECT holdfast.join($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
     [SQL_WAIT] = "SELECT holdfast.wait($1,$2,$3,$4,$5)",
@@ -63,28 +66,17 @@ static const char *const texts[PG_VERBS] = {
         "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
         " WHERE a.pid=$1::int8"
         " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
-    [SQL_CANCEL] = "SELECT pg_cancel_backend(a.pid)::int4::int8 FROM pg_stat_activity a"
-                   " WHERE a.pid=$1::int8"
-                   " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
-    /* Limits of the server that are not ours end no wait and no hold; whoever is not there
-     * any more does not go on waiting; a session that nobody uses goes by itself. */
-    [PG_ATTACH] =
-        "SELECT pg_backend_pid()::int8, (extract(epoch FROM "
-        "a.backend_start)*1000000)::int8,"
-        " set_config('statement_timeout','0',false), set_config('lock_timeout','0',false),"
-        " set_config('client_connection_check_interval','1000',false),"
-        " set_config('idle_session_timeout','60000',false),"
-        " (SELECT set_config(s.name,'0',false) FROM pg_settings s"
-        " WHERE s.name='transaction_timeout'),"
-        " (SELECT set_config(s.name,'on',false) FROM pg_settings s"
-        " WHERE s.name='synchronous_commit' AND s.setting='off')"
-        " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
+    [SQL_CANCEL] =
+        "SELECT CASE WHEN " OWN "pg_cancel_backend(a.pid) THEN 1 ELSE 0 END::bigint"
+        " FROM " OWN "pg_stat_activity a WHERE a.pid::bigint" IS "$1::bigint"
+        " AND (extract(epoch FROM a.backend_start)"
+        " OPERATOR(" OWN "*) 1000000::numeric)::bigint" IS "$2::bigint",
+    [PG_ATTACH] = "SELECT * FROM holdfast.attach()",
     [PG_SHAPE] =
         "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
         " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
-        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim','seek'"
-        ","
-        "'drop','prolong','peek','row_of','row_holder','key_holders'))"
+        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim',"
+        "'seek','drop','prolong','peek','attach','row_of','row_pids','key_pids'))"
         " FROM holdfast.format",
     [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
 };
@@ -105,9 +97,12 @@ static const char *const optimistic[PG_VERBS] = {
     "SELECT greatest(l.version+1,(date_part('epoch',clock_timestamp())*1000000)::int8),"   \
     "set_config('application_name',$3,false) FROM (SELECT x.version FROM holdfast.mutex "  \
     "x WHERE x.ns=$1 AND x.name=$2 AND $4::int8=0 FOR UPDATE" wait ") l"
-#define END_HOLDER                                                                         \
-    "SELECT ARRAY[count(*) FILTER (WHERE pg_terminate_backend(h.r_pid::int4))] FROM "
-#define OF_HOLDER " h WHERE h.r_token=$3 AND $4::int8>0"
+#define HOLDERS(pids) pids "($1,$2) p, LATERAL holdfast.holder(p.pid,p.weight) h"
+#define LOOK_AT(pids) "SELECT h.* FROM " HOLDERS(pids)
+#define END_ONE(pids)                                                                      \
+    "SELECT ARRAY[" OWN "count(CASE WHEN " OWN "pg_terminate_backend(p.pid::integer) "     \
+    "THEN 1 END)] FROM " HOLDERS(pids) " WHERE h.r_token" IS "$3 AND $4::bigint"           \
+                                       " OPERATOR(" OWN ">) 0::bigint"
 
 static const char *const pessimistic[PG_VERBS] = {
     [SQL_UNDO] = "ROLLBACK",
@@ -118,15 +113,15 @@ static const char *const pessimistic[PG_VERBS] = {
         "UPDATE holdfast.mutex x SET version=$3 WHERE x.ns=$1 AND x.name=$2 AND "
         "$4::int8=0",
     [SQL_MAKE] = "SELECT holdfast.row_of($1,$2)",
-    [SQL_LOOK] = "SELECT * FROM holdfast.row_holder($1,$2)",
-    [SQL_EVICT] = END_HOLDER "holdfast.row_holder($1,$2)" OF_HOLDER,
+    [SQL_LOOK] = LOOK_AT("holdfast.row_pids"),
+    [SQL_EVICT] = END_ONE("holdfast.row_pids"),
 };
 
 /* The key is in the manual: other programs compute it, too. */
 #define KEY "hashtextextended($2,CASE $1 WHEN '' THEN 0 ELSE hashtextextended($1,0) END)"
 #define BY_KEY(function)                                                                   \
     "CASE $4::int8 WHEN 0 THEN " function "(" KEY ") ELSE " function "_shared(" KEY ") "   \
-                                                                                    "END"
+    "END"
 #define LABEL "set_config('application_name',$3,false)"
 
 static const char *const advisory[PG_VERBS] = {
@@ -136,8 +131,8 @@ static const char *const advisory[PG_VERBS] = {
     [SQL_LOCK] = "SELECT 0::int8," BY_KEY("pg_advisory_lock") "," LABEL,
     [SQL_RELEASE] = "SELECT " BY_KEY("pg_advisory_unlock") ",$3::int8",
     [SQL_SHARE] = "SELECT pg_advisory_lock_shared(" KEY "),pg_advisory_unlock(" KEY ")",
-    [SQL_LOOK] = "SELECT * FROM holdfast.key_holders($1,$2)",
-    [SQL_EVICT] = END_HOLDER "holdfast.key_holders($1,$2)" OF_HOLDER,
+    [SQL_LOOK] = LOOK_AT("holdfast.key_pids"),
+    [SQL_EVICT] = END_ONE("holdfast.key_pids"),
 };
 
 static const char *text_of(const struct pg_conn *c, unsigned verb)
@@ -866,12 +861,14 @@ static void take_results(struct pg_conn *c)
     }
 }
 
+/* A pooler may hand us a session that listens for another connection of ours: what comes
+ * there by chance says nothing about what will come (greet.c). */
 static void take_messages(struct pg_conn *c)
 {
     PGnotify *n;
 
     while (link_open(&c->link) && (n = PQnotifies(c->pg)) != NULL) {
-        if (strcmp(n->relname, c->of->channel) == 0)
+        if (c == &c->of->messages && strcmp(n->relname, c->of->channel) == 0)
             hf__postgres_notified(c->of, n->extra);
         PQfreemem(n);
     }

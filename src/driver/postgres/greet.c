@@ -21,7 +21,7 @@
 enum {
     VERSION_LEAST = 140000,
     FORMAT = 1,
-    FUNCTIONS = 19, /* that PG_SHAPE counts */
+    FUNCTIONS = 20, /* that PG_SHAPE counts */
     HELLO_US = 2000000,
     ENDS_MOST = 3,
     MAKING_US = 50000

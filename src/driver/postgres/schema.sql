@@ -682,7 +682,8 @@ $$ SELECT greatest(r.expiry - holdfast.clock() + 999, 0) / 1000 $$;
 -- claim: as join.
 CREATE OR REPLACE FUNCTION holdfast.claim(p_ns bytea, p_name bytea, p_token bytea, p_kind int8, p_cap int8,
     p_weight int8, p_ttl int8, p_flags int8, p_client bytea, p_process int8, p_owner int8, p_pid int8,
-    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     r holdfast.lease := holdfast.take(p_ns, p_name, p_token, p_ttl, p_flags & 1 = 0, p_client, p_process, p_owner, p_pid,
@@ -700,7 +701,8 @@ END $$;
 -- At minus 2^32: at no position.
 CREATE OR REPLACE FUNCTION holdfast.seek(p_ns bytea, p_name bytea, p_client bytea, p_ttl int8, p_tokens bytea,
     p_token bytea, p_process int8, p_owner int8, p_pid int8, p_host bytea, p_note bytea) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     r holdfast.lease; v_recheck int8 := -1; states int8[] := '{}';
@@ -727,7 +729,8 @@ END $$;
 
 -- drop: as leave, and as evict, which tells the owner.
 CREATE OR REPLACE FUNCTION holdfast.drop(p_ns bytea, p_name bytea, p_token bytea, p_evict int8) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     r holdfast.lease;
@@ -746,7 +749,8 @@ END $$;
 
 -- prolong: as renew.
 CREATE OR REPLACE FUNCTION holdfast.prolong(p_sent int8, p_ids int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     answers int8[] := '{}'; v_end int8;
@@ -765,7 +769,8 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.peek(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8,
     r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
     r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
-LANGUAGE sql SET enable_seqscan = off AS
+LANGUAGE sql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS
 $$ SELECT holdfast.clock(), 0::int8, 2147483648, x.token, 1::int8, 0::int8, 2147483648, x.version, x.expiry, x.granted,
     x.granted, x.process, x.owner, x.pid, x.host, x.note, ''::bytea FROM holdfast.lease x
     WHERE x.ns = p_ns AND x.name = p_name AND x.token <> ''::bytea AND x.expiry > holdfast.clock() $$;
@@ -778,7 +783,24 @@ $$ SELECT holdfast.clock(), 0::int8, 2147483648, x.token, 1::int8, 0::int8, 2147
 CREATE TABLE IF NOT EXISTS holdfast.mutex (
     ns bytea, name bytea, version int8 NOT NULL, PRIMARY KEY (ns, name)) WITH (fillfactor = 50);
 
-CREATE OR REPLACE FUNCTION holdfast.row_of(p_ns bytea, p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
+-- attach: this session is for one ticket at a time; which one is it? From then on what is named without a schema is the
+-- server's own. Limits of the server that are not ours end no wait and no hold; whoever is not there any more does not go
+-- on waiting; a session that nobody uses goes by itself. A plan that was made while the table was nearly empty must not
+-- read all of it later.
+CREATE OR REPLACE FUNCTION holdfast.attach() RETURNS TABLE (r_pid int8, r_started int8) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+    PERFORM set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
+        set_config('client_connection_check_interval', '1000', false),
+        set_config('idle_session_timeout', '60000', false), set_config('enable_seqscan', 'off', false);
+    PERFORM set_config(s.name, CASE s.name WHEN 'transaction_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings s
+        WHERE s.name = 'transaction_timeout' OR s.name = 'synchronous_commit' AND s.setting = 'off';
+    RETURN QUERY SELECT a.pid::int8, (extract(epoch FROM a.backend_start) * 1000000)::int8 FROM pg_stat_activity a
+        WHERE a.pid = pg_backend_pid();
+END $$;
+
+CREATE OR REPLACE FUNCTION holdfast.row_of(p_ns bytea, p_name bytea) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE v_mark int8;
 BEGIN
     SELECT m.fence INTO v_mark FROM holdfast.mark m WHERE m.bucket = holdfast.bucket(p_ns, p_name) FOR SHARE;
@@ -790,7 +812,7 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.holder(p_pid int8, p_weight int8) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8,
     r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
     r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
-LANGUAGE sql AS $$
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT holdfast.clock(), 0::int8, 2147483648, CASE WHEN s.ours THEN decode(substr(s.label, 4, 32), 'hex')
             ELSE decode(lpad(to_hex(s.pid), 16, '0') || lpad(to_hex(s.start), 16, '0'), 'hex') END,
         1::int8, 0::int8, p_weight, 0::int8, 0::int8, s.since, s.since, 0::int8, 0::int8, s.pid::int8, s.host,
@@ -802,20 +824,17 @@ LANGUAGE sql AS $$
             convert_to(coalesce(host(a.client_addr), '-'), 'UTF8') AS host
         FROM pg_stat_activity a WHERE a.pid = p_pid) s $$;
 
-CREATE OR REPLACE FUNCTION holdfast.row_holder(p_ns bytea, p_name bytea) RETURNS TABLE (r_now int8, r_kind int8,
-    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
-    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
-LANGUAGE sql SET enable_seqscan = off AS $$
-    SELECT h.* FROM holdfast.mutex x JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = x.xmax
-        AND l.granted AND l.mode = 'ExclusiveLock', LATERAL holdfast.holder(l.pid, 2147483648) h
+-- Sessions that have the lock of a name, with its weight.
+CREATE OR REPLACE FUNCTION holdfast.row_pids(p_ns bytea, p_name bytea) RETURNS TABLE (pid int8, weight int8)
+LANGUAGE sql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
+    SELECT l.pid::int8, 2147483648 FROM holdfast.mutex x JOIN pg_locks l ON l.locktype = 'transactionid'
+        AND l.transactionid = x.xmax AND l.granted AND l.mode = 'ExclusiveLock'
     WHERE x.ns = p_ns AND x.name = p_name $$;
 
-CREATE OR REPLACE FUNCTION holdfast.key_holders(p_ns text, p_name text) RETURNS TABLE (r_now int8, r_kind int8,
-    r_cap int8, r_token bytea, r_state int8, r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8,
-    r_granted int8, r_process int8, r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea)
-LANGUAGE sql AS $$
-    SELECT h.* FROM pg_locks l,
-        LATERAL holdfast.holder(l.pid, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END) h
+CREATE OR REPLACE FUNCTION holdfast.key_pids(p_ns text, p_name text) RETURNS TABLE (pid int8, weight int8)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT l.pid::int8, CASE WHEN l.mode = 'ExclusiveLock' THEN 2147483648 ELSE 1 END FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
         AND (l.classid::int8 << 32) | l.objid::int8 = hashtextextended(p_name, CASE p_ns WHEN '' THEN 0

@@ -227,13 +227,16 @@ static void fail(struct sql_session *ses, const struct sql_reply *reply)
 
 /* ---- what a session says --------------------------------------------------------- */
 
-/* Who holds, for those that look. */
+/* Who holds, for those that look. The note is cut: what is no ASCII might not be whole. */
 static void add_label(struct sql_session *ses, struct sql_args *a)
 {
     char hex[2 * HF_TOKEN + 1];
 
     hf__hex(hex, ses->t->token, HF_TOKEN);
     snprintf(ses->label, sizeof ses->label, "hf %s %s", hex, ses->t->note);
+    for (char *p = ses->label; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = '?';
     sql_bytes(a, ses->label, strlen(ses->label));
 }
 

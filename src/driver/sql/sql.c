@@ -327,6 +327,8 @@ int hf__sql_read_mode(struct sql *s, const struct url *url, const char *server,
         s->mode = (enum sql_mode)i;
         if (s->mode != SQL_LINE)
             s->store.caps = caps[i] | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+        if (sql_has_sessions(s)) /* a server's limits are of 31 bits */
+            s->store.most_ttl_ms = INT32_MAX;
         return 0;
     }
     return mode ? hf__fail(err, HF_EINVAL, 0, url->shown,
