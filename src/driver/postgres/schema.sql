@@ -791,8 +791,12 @@ CREATE OR REPLACE FUNCTION holdfast.attach() RETURNS TABLE (r_pid int8, r_starte
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
     PERFORM set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
-        set_config('client_connection_check_interval', '1000', false),
         set_config('idle_session_timeout', '60000', false), set_config('enable_seqscan', 'off', false);
+    BEGIN
+        PERFORM set_config('client_connection_check_interval', '1000', false);
+    EXCEPTION WHEN invalid_parameter_value THEN -- not every system can
+        NULL;
+    END;
     PERFORM set_config(s.name, CASE s.name WHEN 'transaction_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings s
         WHERE s.name = 'transaction_timeout' OR s.name = 'synchronous_commit' AND s.setting = 'off';
     RETURN QUERY SELECT a.pid::int8, (extract(epoch FROM a.backend_start) * 1000000)::int8 FROM pg_stat_activity a
