@@ -188,6 +188,8 @@ static void free_orphan(struct hf_op *op)
     }
     hf_list_free(op->list);
     hf__op_free_names(op);
+    if (op->lease)
+        hf__lease_extra_free(op->lease);
     free(op->lease);
     free(op->err);
     free(op);

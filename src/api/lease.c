@@ -101,11 +101,10 @@ void hf__lease_free(struct hf_lease *l)
 
     if (l->fd >= 0 && hf__loop_intact(&c->loop))
         close(l->fd);
-    free(l->ids);
     if (*c->alive) {
         hf__lease_end(l);
     } else { /* a thread that is not in this child may have been at work in the pool */
-        free(l->recipe);
+        hf__lease_extra_free(l);
         free(l);
     }
 }
@@ -394,14 +393,16 @@ const char *hf_lease_ticket_at(const hf_lease *l, size_t i)
 {
     enum { ID = 2 * HF_TOKEN + 1 };
     hf_lease *mine = (hf_lease *)(uintptr_t)l;
+    struct lease_extra *x;
     const char *id;
 
     if (!l || i >= l->n || hf__enter_any(l->owner) < 0)
         return NULL;
-    if (!mine->ids && (mine->ids = malloc(l->n * ID)) != NULL)
+    x = hf__lease_extra(mine);
+    if (x && !x->ids && (x->ids = malloc(l->n * ID)) != NULL)
         for (size_t k = 0; k < l->n; k++)
-            hf__hex(mine->ids + k * ID, l->parts[k].hold->t.token, HF_TOKEN);
-    id = mine->ids ? mine->ids + i * ID : NULL;
+            hf__hex(x->ids + k * ID, l->parts[k].hold->t.token, HF_TOKEN);
+    id = x && x->ids ? x->ids + i * ID : NULL;
     hf__leave(l->owner);
     return id;
 }

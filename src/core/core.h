@@ -221,16 +221,20 @@ struct lease_part {
     struct list on_hold;
 };
 
+/* What few leases have; of the layers above, freed with the lease. */
+struct lease_extra {
+    char *ids;    /* of its tickets, once somebody has asked */
+    void *recipe; /* what a recipe keeps with it */
+};
+
 /* The handle of the application. What "any thread" reads of it (hf_lease_check) are the
  * atomics of its holds, which stay until it is released. */
 struct hf_lease {
     struct client *client;
     void *owner; /* the layer above: its client, counted */
     size_t n;
-    struct list changed_node; /* the layer above: changes to be told */
-    /* the layer above: its tickets' ids, once somebody has asked */
-    char *ids;
-    void *recipe; /* the layers above: what a recipe keeps with it; freed with it */
+    struct list changed_node;  /* the layer above: changes to be told */
+    struct lease_extra *extra; /* NULL: nothing */
     void (*on_change)(struct hf_lease *, int, void *);
     void *on_change_user;
     int fd;             /* -1: none */
@@ -245,6 +249,9 @@ struct hf_lease {
 
 struct hf_lease *hf__lease_new(struct client *, size_t n);
 void hf__lease_end(struct hf_lease *); /* its memory; takes NULL */
+/* made at the first call; NULL: no memory */
+struct lease_extra *hf__lease_extra(struct hf_lease *);
+void hf__lease_extra_free(struct hf_lease *);
 void hf__lease_attach(struct hf_lease *, size_t i, struct hold *);
 struct hold *hf__lease_detach(struct hf_lease *, size_t i); /* NULL: nothing there */
 /* While a callback uses the lease, what it may ask stays valid, even if the lease is

@@ -24,11 +24,28 @@ static size_t size_of(size_t n)
     return sizeof(struct hf_lease) + n * sizeof(struct lease_part);
 }
 
+struct lease_extra *hf__lease_extra(struct hf_lease *l)
+{
+    if (!l->extra)
+        l->extra = calloc(1, sizeof *l->extra);
+    return l->extra;
+}
+
+void hf__lease_extra_free(struct hf_lease *l)
+{
+    if (!l->extra)
+        return;
+    free(l->extra->ids);
+    free(l->extra->recipe);
+    free(l->extra);
+    l->extra = NULL;
+}
+
 void hf__lease_end(struct hf_lease *l)
 {
     if (!l)
         return;
-    free(l->recipe);
+    hf__lease_extra_free(l);
     hf__pool_put(&l->client->lease_pool, l, size_of(l->n));
 }
 

@@ -24,7 +24,7 @@
 static const char tag[] = "once";
 enum { REPEATS = 3 };
 
-struct mark { /* hf_lease.recipe */
+struct mark { /* lease_extra.recipe */
     uint64_t version;
     int64_t keep_ms;
 };
@@ -68,16 +68,17 @@ static bool ended_by(struct composite *g, const struct cell *cell)
 
 static void yours(struct composite *g, uint64_t version, int64_t keep_ms)
 {
-    struct mark *m = malloc(sizeof *m);
+    struct lease_extra *x = hf__lease_extra(g->lease);
+    struct mark *m = x ? malloc(sizeof *m) : NULL;
 
     if (!m) {
         hf__composite_fail(g, HF_ENOMEM, "no memory for a lease");
         return;
     }
     *m = (struct mark){ .version = version, .keep_ms = keep_ms };
+    x->recipe = m;
     g->op.lease = g->lease;
     g->lease = NULL;
-    g->op.lease->recipe = m;
     hf__composite_end(g, 0);
 }
 
@@ -286,7 +287,7 @@ static void recording(struct composite *g)
 static int begin_done(hf_lease *lease, const struct listener *l, struct composite **ret,
                       hf_error *err)
 {
-    const struct mark *m = lease->recipe;
+    const struct mark *m = lease->extra->recipe;
     struct composite *g = hf__composite_new(lease->owner, sizeof(struct done), recording,
                                             hf_lease_name(lease), l, err);
     struct done *d;
@@ -306,7 +307,7 @@ static int begin_done(hf_lease *lease, const struct listener *l, struct composit
 
 static int check_once(const hf_lease *l, hf_error *err)
 {
-    return l && l->recipe
+    return l && l->extra && l->extra->recipe
                ? 0
                : hf__fail(err, HF_EINVAL, 0, NULL, "the lease is not of hf_once_begin");
 }

@@ -145,6 +145,25 @@ static void barrier_party_killed(void)
     closed(c);
 }
 
+/* Its place ends while it waits: it cannot know what becomes of the others, and they miss
+ * it. */
+static void barrier_lost(void)
+{
+    hf_client *c = opened(), *other = opened();
+    struct later a = party(c, 3), b = party(other, 3);
+
+    a.req.flags = HF_NO_RENEW;
+    a.req.ttl_ms = ttl_of(SHORT_MS);
+    later_start(&a);
+    await_line(c, nm("n"), 1, 0);
+    later_start(&b);
+    CHECK_RC(later_end(&a), HF_ELOST);
+    CHECK_RC(later_end(&b), HF_EPARTY);
+    await_line(c, nm("n"), 0, 0);
+    closed(c);
+    closed(other);
+}
+
 static void on_end(hf_op *op, int rc, hf_lease *lease, const hf_error *err, void *user)
 {
     (void)op;
@@ -186,6 +205,7 @@ const struct test_case barrier_cases[] = {
     { "barrier-rounds", barrier_rounds, ON_ALL, NEEDS, CASE_TOPOLOGY },
     { "barrier-given-up", barrier_given_up, ON_ALL, NEEDS, 0 },
     { "barrier-party-killed", barrier_party_killed, ON_ALL, NEEDS, 0 },
+    { "barrier-lost", barrier_lost, ON_ALL, NEEDS, 0 },
     { "barrier-late-reader", barrier_late_reader, ON_ALL, NEEDS, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

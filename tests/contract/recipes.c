@@ -8,6 +8,8 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- the faces ------------------------------------------------------------------- */
 
@@ -506,6 +508,49 @@ static void recipe_stopped(void)
     closed(beside);
 }
 
+/* In the child they only give memory back; the parent's go on. */
+static void recipe_forked(void)
+{
+    hf_client *c = NULL;
+    struct told told[WAITING_CALLS] = { { 0, 0 } };
+    hf_op *ops[WAITING_CALLS];
+    hf_lease *mine = NULL, *none = NULL;
+    int64_t n;
+    int status;
+    pid_t pid;
+
+    CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &c, E()), 0);
+    CHECK_RC(hf_once_begin(c, nm("mine"), 0, 0, NULL, &mine, E()), 0);
+    for (int i = 0; i < WAITING_CALLS; i++)
+        start_one(c, i, NULL, &told[i], &ops[i]);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        bool ok = hf_count(c, nm("n"), 1, &n, NULL) == HF_EFORKED &&
+                  hf_once_begin(c, nm("n"), 0, 0, NULL, &none, NULL) == HF_EFORKED &&
+                  hf_barrier(c, nm("n"), 1, 0, NULL, NULL) == HF_EFORKED &&
+                  hf_once_done(mine, NULL) == HF_EFORKED;
+
+        for (int i = 0; i < WAITING_CALLS; i++) {
+            hf_op_cancel(ops[i]);
+            ok = ok && hf_op_number(ops[i]) == 0;
+            hf_op_free(ops[i]);
+        }
+        hf_close(c);
+        _exit(ok ? 0 : 1);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (int i = 0; i < WAITING_CALLS; i++) {
+        hf_op_cancel(ops[i]);
+        while (told[i].calls == 0)
+            turn(c, 1);
+        CHECK(told[i].rc == HF_ECANCELED || (i < 2 && told[i].rc == 0));
+        hf_op_free(ops[i]);
+    }
+    CHECK_RC(hf_once_done(mine, E()), 0);
+    hf_close(c);
+}
+
 /* ---- a store that does not answer ------------------------------------------------ */
 
 enum { CONNECT_MS = 700 };
@@ -584,6 +629,7 @@ const struct test_case recipe_cases[] = {
     { "recipe-arguments", recipe_arguments, ON_ALL, ALL_CAPS, 0 },
     { "recipe-ended-at-any-step", recipe_ended_at_any_step, ON_CALLBACK, ALL_CAPS, 0 },
     { "recipe-stopped", recipe_stopped, ON_ALL, ALL_CAPS, 0 },
+    { "recipe-forked", recipe_forked, ON_CALLBACK, ALL_CAPS, 0 },
     { "recipe-unanswered", recipe_unanswered, ON_BLOCKING | ON_CALLBACK, ALL_CAPS,
       CASE_OWN_STORE },
     { NULL, NULL, 0, 0, 0 },
