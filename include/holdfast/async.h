@@ -62,7 +62,8 @@ int hf_evict_start(hf_client *, const char *name, const char *ticket_id, uint32_
 int hf_name_state_start(hf_client *, const char *name, hf_done *, void *user, hf_op **ret,
                         hf_error *);
 
-/* Where an acquire stands in its queue (several names: in that which it waits for now): 1 is
+/* Where an acquire stands in its queue (several names: in that which it waits for now; or a
+ * recipe that waits in a line): 1 is
  * the head; 0 is not known: the store has not answered yet, or the wait is over. As the store
  * told it last, age_ms ago (-1: not known); others may have left since. Asking causes no
  * request; hf_async(3) says when each store tells it. HF_ENOTSUP where lines cannot be looked

@@ -131,6 +131,7 @@ int hf_once_forget_start(hf_client *, const char *name, hf_done *, void *user, h
 /* Waits until one more start is allowed: at most n starts in any window of per_ms, by the
  * store's clock, first come first served. 0: start now. HF_EBUSY, HF_ETIMEDOUT: not yet.
  * A start counts from the moment when the store notes it, just before this call returns.
+ * A store may let a window last longer (etcd: 2 s at least); then fewer starts are allowed.
  * Negative: do not start. If that is HF_EUNKNOWN or HF_ELOST, a start may have been used up;
  * never is one more than n allowed.
  * Each start stands in the line until its per_ms are over: all who use the name use the same

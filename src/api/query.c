@@ -138,15 +138,17 @@ int hf_op_position(const hf_op *op, uint32_t *position, int64_t *age_ms)
     bool known = false;
     int rc;
 
-    if (!op || op->kind != OP_ACQUIRE)
+    if (!op || (op->kind != OP_ACQUIRE && op->kind != OP_COMPOSITE))
         return HF_EINVAL;
     rc = hf__enter(c, NULL);
     if (rc < 0)
         return rc;
+    if (op->kind == OP_COMPOSITE)
+        op = hf__composite_awaits(op);
     if (!(c->core.caps & HF_CAP_LINE))
         rc = HF_ENOTSUP;
     else
-        known = !op->done && op->position > 0;
+        known = op && op->kind == OP_ACQUIRE && !op->done && op->position > 0;
     if (rc == 0 && position)
         *position = known ? op->position : 0;
     if (rc == 0 && age_ms)

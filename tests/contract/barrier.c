@@ -117,20 +117,19 @@ static void die_at_it(void *arg)
     hf_client *c = opened();
 
     r_barrier(c, arg, 3, LIMIT_MS, HF_REQUEST(.ttl_ms = ttl_of(SHORT_MS)));
-    CHECK(!"it was to be killed");
+    check_failed(__FILE__, __LINE__, "it was to be killed");
 }
 
 static void barrier_party_killed(void)
 {
     const char *name = nm("n");
+    pid_t pid = proc_start(die_at_it, (void *)(uintptr_t)name); /* no threads yet */
     hf_client *c = opened();
     struct later a = party(c, 3), again[3];
-    pid_t pid;
     int status;
 
-    later_start(&a);
     await_line(c, name, 1, 0);
-    pid = proc_start(die_at_it, (void *)(uintptr_t)name);
+    later_start(&a);
     await_line(c, name, 2, 0);
     STAYS(!a.done, 1000); /* one that it has not seen yet it would not miss */
     kill(pid, SIGKILL);

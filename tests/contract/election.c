@@ -123,10 +123,10 @@ static void election_observed(void)
 
 static void election_crash(void)
 {
+    struct kid k = kid_new(); /* no threads yet */
     hf_client *c = opened();
     hf_leader_info now = HF_LEADER_NONE, before;
     hf_lease *l = NULL;
-    struct kid k = kid_new();
     hf_cancel *cancel = NULL;
 
     CHECK_RC(hf_observe(c, nm("n"), &now, 0, NULL, &now, E()), HF_EBUSY);

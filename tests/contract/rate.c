@@ -2,7 +2,7 @@
  */
 #include "recipes.h"
 
-enum { PER_MS = 400, STARTERS = 3, STARTS = 4, N = 3 };
+enum { PER_MS = 400, STARTERS = 3, STARTS = 3, N = 3 };
 
 static void start_often(void *arg)
 {

@@ -445,8 +445,15 @@ static void recipe_ended_at_any_step(void)
     turn(c, 4);
     for (int i = 0; i < WAITING_CALLS; i++) { /* closed over */
         static struct told told;
+        uint32_t position = 0;
         hf_op *op;
 
+        start_one(c, i, NULL, &told, &op);
+        while (i < 2 && position != 1) { /* in the line behind `beside` */
+            turn(c, 1);
+            CHECK_RC(hf_op_position(op, &position, NULL), 0);
+        }
+        hf_op_free(op);
         start_one(c, i, NULL, &told, &op);
         turn(c, i);
         hf_op_free(op);

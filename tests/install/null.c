@@ -3,6 +3,7 @@
  * it, and says which function is missing here.
  */
 #include <holdfast/async.h>
+#include <holdfast/recipes.h>
 #include <holdfast/tool.h>
 #include <stdio.h>
 #include <string.h>
@@ -197,6 +198,80 @@ static void half(hf_client *c, hf_lease *l)
     IS(lease || list || op, 0);
 }
 
+static void led(hf_op *op, int rc, const hf_leader_info *info, const hf_error *e,
+                void *user)
+{
+    (void)op, (void)rc, (void)info, (void)e, (void)user;
+}
+
+/* c: NULL, or a client; then the name is. */
+static void recipes_without(hf_client *c, const char *name)
+{
+    hf_leader_info info;
+    hf_lease *lease = NULL;
+    hf_ids *ids = NULL;
+    hf_op *op = NULL;
+    int64_t n = 0;
+
+    REFUSED(hf_count(c, name, 1, &n, &err));
+    REFUSED(hf_count_start(c, name, 1, done, NULL, &op, &err));
+    REFUSED(hf_ids_open(c, name, 1, &ids, &err));
+    REFUSED(hf_once(c, name, 0, 0, NULL, body, NULL, NULL, &err));
+    REFUSED(hf_once_begin(c, name, 0, 0, NULL, &lease, &err));
+    REFUSED(hf_once_begin_start(c, name, 0, 0, NULL, done, NULL, &op, &err));
+    REFUSED(hf_once_forget(c, name, &err));
+    REFUSED(hf_once_forget_start(c, name, done, NULL, &op, &err));
+    REFUSED(hf_rate(c, name, 1, 1000, 0, NULL, &err));
+    REFUSED(hf_rate_start(c, name, 1, 1000, 0, NULL, done, NULL, &op, &err));
+    REFUSED(hf_campaign(c, name, NULL, 0, NULL, &lease, &err));
+    REFUSED(hf_campaign_start(c, name, NULL, 0, NULL, done, NULL, &op, &err));
+    REFUSED(hf_leader(c, name, &info, &err));
+    REFUSED(hf_leader_start(c, name, led, NULL, &op, &err));
+    REFUSED(hf_observe(c, name, NULL, 0, NULL, &info, &err));
+    REFUSED(hf_observe_start(c, name, led, NULL, &op, &err));
+    REFUSED(hf_latch_set(c, name, 1, &err));
+    REFUSED(hf_latch_set_start(c, name, 1, done, NULL, &op, &err));
+    REFUSED(hf_latch_down(c, name, 1, &n, &err));
+    REFUSED(hf_latch_down_start(c, name, 1, done, NULL, &op, &err));
+    REFUSED(hf_latch_wait(c, name, 0, NULL, &err));
+    REFUSED(hf_latch_wait_start(c, name, 0, NULL, done, NULL, &op, &err));
+    REFUSED(hf_latch_left(c, name, &n, &err));
+    REFUSED(hf_latch_left_start(c, name, done, NULL, &op, &err));
+    REFUSED(hf_latch_clear(c, name, &err));
+    REFUSED(hf_latch_clear_start(c, name, done, NULL, &op, &err));
+    REFUSED(hf_barrier(c, name, 1, 0, NULL, &err));
+    REFUSED(hf_barrier_start(c, name, 1, 0, NULL, done, NULL, &op, &err));
+    IS(op != NULL || lease != NULL || ids != NULL, 0);
+}
+
+static void recipes(hf_client *c, hf_lease *l)
+{
+    const char *name = "a";
+    hf_op *op = NULL;
+    int64_t n = 0;
+
+    recipes_without(NULL, name);
+    recipes_without(c, NULL);
+    hf_ids_close(NULL);
+    IS(hf_op_number(NULL), 0);
+    IS(hf_resign(NULL, &err), 0);
+    REFUSED(hf_proclaim(NULL, "x", &err));
+    REFUSED(hf_ids_open(c, name, 1, NULL, &err));
+    REFUSED(hf_ids_next(NULL, &n, &err));
+    REFUSED(hf_ids_next_start(NULL, done, NULL, &op, &err));
+    REFUSED(hf_once(c, name, 0, 0, NULL, NULL, NULL, NULL, &err));
+    REFUSED(hf_once_begin(c, name, 0, 0, NULL, NULL, &err));
+    REFUSED(hf_once_done(NULL, NULL));
+    REFUSED(hf_once_done(l, NULL)); /* of something else */
+    REFUSED(hf_once_done_start(NULL, done, NULL, &op, &err));
+    REFUSED(hf_leader(c, name, NULL, NULL));
+    REFUSED(hf_observe(c, name, NULL, 0, NULL, NULL, NULL));
+    REFUSED(hf_count_start(c, name, 1, NULL, NULL, &op, NULL));
+    REFUSED(hf_count_start(c, name, 1, done, NULL, NULL, NULL));
+    REFUSED(hf_observe_start(c, name, NULL, NULL, &op, NULL));
+    REFUSED(hf_campaign(c, name, NULL, 0, NULL, NULL, NULL));
+}
+
 int main(int argc, char **argv)
 {
     hf_client *c;
@@ -210,6 +285,7 @@ int main(int argc, char **argv)
     without_a_lease();
     without_anything_else();
     half(c, l);
+    recipes(c, l);
     IS(hf_lease_check(l), 0);
     IS(hf_ls(c, NULL, 0, &list, NULL), 0);
     IS(hf_list_count(list), 1);
