@@ -48,7 +48,8 @@ static void print_expiry(FILE *out, const hf_ticket *t)
     else if (hf_ticket_broken(t))
         fprintf(out, "%11sbroken: cannot be renewed\n", "");
     else if (hf_ticket_kept(t))
-        fprintf(out, "%11sends in %s: kept by no process (run --at-least, or acquire)\n",
+        fprintf(out,
+                "%11sends in %s: kept by no process (run --at-least or --rate, acquire)\n",
                 "", in);
     else if (ms >= 0)
         fprintf(out, "%11sends in %s unless renewed\n", "", in);
