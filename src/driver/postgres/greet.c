@@ -36,6 +36,8 @@ enum hello_column {
     MADE,
     BEING_MADE
 };
+#define TO_ADMINISTRATOR "what an administrator runs is printed by 'holdfast schema'"
+
 enum { WARN_FSYNC = 1, WARN_POOLER = 2, WARN_NO_END = 4, WARN_SILENT = 8 };
 
 static void warn(struct postgres *p, unsigned which, const char *text)
@@ -69,7 +71,10 @@ static void refused(struct sql *s, struct pg_conn *c, const struct sql_reply *re
 
     if (hf__sql_refusal(s, reply, &err) == HF_EPROTO)
         err.code = HF_EUNREACHABLE;
-    hf__link_break(&c->link, &err);
+    if (err.code == HF_EAUTH)
+        hf__link_fail(&c->link, HF_EAUTH, "%s: " TO_ADMINISTRATOR, err.text);
+    else
+        hf__link_break(&c->link, &err);
 }
 
 /* ---- the connection before this one ---------------------------------------------- */
@@ -183,8 +188,8 @@ void hf__postgres_made(struct pg_conn *c, const char *state, const char *why)
         ask_shape(c);
     else if (strcmp(state, "42501") == 0)
         hf__link_fail(&c->link, HF_EAUTH,
-                      "there is no schema holdfast, and this user may not make it (%s): "
-                      "what an administrator runs is printed by 'holdfast schema'",
+                      "there is no schema holdfast, and this user may not make it "
+                      "(%s): " TO_ADMINISTRATOR,
                       why);
     else
         hf__link_fail(&c->link, HF_EUNREACHABLE, "the schema could not be made: %s (%s)",
@@ -327,6 +332,18 @@ void hf__postgres_notified(struct postgres *p, const char *text)
         hf__sql_told(&p->sql, text);
     else if (timer_armed(&p->hello_timer) || !p->sql.heard)
         settled(p, true);
+}
+
+/* Until it is up again, if ever, whoever waits looks. If the other one is down, too, both
+ * are opened again, and this is asked anew. */
+void hf__postgres_unheard(struct postgres *p)
+{
+    struct env *env = p->sql.store.env;
+
+    env->timer(env, &p->hello_timer, LOOP_NEVER);
+    p->sql.store.awaits = false;
+    if (p->sql.up && p->sql.heard)
+        hf__sql_hears(&p->sql, false);
 }
 
 void hf__postgres_hello_fired(struct timer *t)

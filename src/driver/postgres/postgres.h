@@ -36,6 +36,8 @@ struct pg_conn {
     struct timer connect_timer;
     struct resolve *resolve;
     size_t next_host;                    /* that is looked up next */
+    size_t naddresses;                   /* found so far */
+    size_t silent;                       /* how often one did not answer in time */
     struct text hosts, addresses, ports; /* for libpq, with commas between them */
     bool up;                             /* libpq says so */
     bool making;                         /* schema.sql runs, outside pipeline mode */
@@ -93,5 +95,6 @@ void hf__postgres_made(struct pg_conn *, const char *state, const char *why);
 void hf__postgres_listen_greet(struct pg_conn *);
 void hf__postgres_notified(struct postgres *, const char *text);
 void hf__postgres_hello_fired(struct timer *);
+void hf__postgres_unheard(struct postgres *); /* the connection for messages is down */
 
 #endif
