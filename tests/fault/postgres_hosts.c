@@ -38,7 +38,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
     if (host && strcmp(host, SEVERAL) == 0)
         return several(hints, ret);
-    if (!host || strcmp(host, NAME) != 0)
+    if (!host || strcmp(host, NAME) != 0 || hints->ai_flags & AI_NUMERICHOST)
         return real(host, service, hints, ret);
     atomic_fetch_add(&by_libpq, service != NULL);
     atomic_fetch_add(&hanging, 1);
