@@ -188,4 +188,6 @@ static const struct test_case cases[] = {
     { NULL, NULL, 0, 0, 0 },
 };
 
-const struct test_case *const tables[] = { cases, NULL };
+extern const struct test_case postgres_crowd_cases[];
+
+const struct test_case *const tables[] = { cases, postgres_crowd_cases, NULL };
