@@ -2,7 +2,9 @@
 #include "broken.h"
 #include "postgres_fault.h"
 
+#include <holdfast/tool.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +90,61 @@ static void join_comes_late(void)
     done();
 }
 
+static atomic_int warned;
+
+/* Of this text. */
+static void hear(void *user, int level, const char *name, const char *text)
+{
+    (void)name;
+    if (level == HF_LOG_WARN && strstr(text, user))
+        atomic_fetch_add(&warned, 1);
+}
+
+static int64_t last_fence(void)
+{
+    return postgres_number(&server,
+                           "SELECT fence FROM holdfast.line WHERE name = convert_to('%s', "
+                           "'UTF8')",
+                           nm("n"));
+}
+
+/* The same where the old connection may not be ended, as on some managed servers: the join
+ * is executed late, and left for as long as that can happen. */
+static void end_is_refused(void)
+{
+    char url[256], *text = NULL;
+    hf_client *c, *direct;
+    hf_lease *l = NULL;
+    int64_t fence;
+
+    use_proxied_server("");
+    make_schema();
+    direct = opened_directly();
+    snprintf(url, sizeof(url), "postgres://app@127.0.0.1:%d/postgres?connect_timeout=1s",
+             proxy_port(proxy));
+    postgres_do(&server, "CREATE ROLE app LOGIN;"
+                         "REVOKE ALL ON FUNCTION pg_terminate_backend FROM PUBLIC");
+    CHECK_RC(hf_admin_text(url, &text, E()), 0);
+    postgres_do(&server, "%s", text);
+    free(text);
+    c = opened_at(url, HF_OPTIONS(.log = hear, .user = (void *)"could not be ended",
+                                  .drive = HF_DRIVE_PROMPT));
+    given(taken(c, nm("n"), NULL));
+    fence = last_fence();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    CHECK_RC(rig.face->acquire(c, nm("n"), 200, HF_REQUEST(.ttl_ms = 60000), &l, E()),
+             HF_ETIMEDOUT);
+    AWAIT(tried(c, nm("other"), NULL) == 0);
+    CHECK_NUM(atomic_load(&warned), ==, 1);
+    proxy_freeze(proxy, PROXY_PRESENT, 0); /* now it comes */
+    AWAIT(last_fence() > fence);
+    AWAIT(line_is(direct, nm("n"), 0, 0));
+    STAYS(line_is(direct, nm("n"), 0, 0), 300);
+    closed(c);
+    closed(direct);
+    done();
+}
+
 /* ---- messages that do not come --------------------------------------------------- */
 
 /* Long before the safety look, 20 s later. */
@@ -113,6 +170,40 @@ static void wake_is_poll(void)
     CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
                                        "application_name = 'holdfast'"),
               ==, 2); /* no connection for messages */
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* Nothing comes any more over the connection for messages, and it does not break: its
+ * backend has stopped. The first grant that is found by a look gives it away. */
+static void listener_is_deaf(void)
+{
+    enum { TTL_MS = 6000 };
+    hf_client *a, *b;
+    hf_lease *l;
+    struct pend *p;
+    int deaf;
+
+    use_plain_server("?wake=poll");
+    a = opened(); /* does not listen */
+    *strchr(rig.place->url, '?') = '\0';
+    b = prompted();
+    hand_over(a, b);
+    AWAIT(
+        (deaf = (int)postgres_number(&server, "SELECT max(pid) FROM pg_stat_activity WHERE "
+                                              "query LIKE 'LISTEN%%'")) > 0);
+    l = taken(a, nm("n"), HF_REQUEST(.ttl_ms = TTL_MS));
+    p = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = TTL_MS));
+    CHECK(kill(deaf, SIGSTOP) == 0);
+    given(l);
+    given(pend_granted(p)); /* by the safety look */
+    AWAIT(postgres_number(&server,
+                          "SELECT count(*) FROM pg_stat_activity WHERE query LIKE "
+                          "'LISTEN%%' AND pid <> %d",
+                          deaf) > 0);
+    hand_over(a, b);
+    CHECK(kill(deaf, SIGCONT) == 0);
     closed(a);
     closed(b);
     done();
@@ -182,16 +273,6 @@ static bool reaches(hf_client *c)
     return false;
 }
 
-static atomic_int warned;
-
-static void hear(void *user, int level, const char *name, const char *text)
-{
-    (void)user;
-    (void)name;
-    if (level == HF_LOG_WARN && strstr(text, "no message comes through"))
-        atomic_fetch_add(&warned, 1);
-}
-
 /* Transactions of several clients share some sessions: everything works, but nobody is
  * told, which is found out. What others are given has no setting of ours. */
 static void pooled(int sessions)
@@ -208,7 +289,7 @@ static void pooled(int sessions)
     AWAIT((server_must_run(&pooler), pooler_answers()));
     strcpy(rig.place->url, url);
     a = opened();
-    b = opened_with(HF_OPTIONS(.log = hear));
+    b = opened_with(HF_OPTIONS(.log = hear, .user = (void *)"no message comes through"));
     l = taken(a, nm("f"), NULL);
     fence = hf_lease_fence(l);
     given(l);
@@ -248,7 +329,9 @@ const struct test_case postgres_net_cases[] = {
     { "short-timeout", timeout_is_short, ON_ALL, 0, 0 },
     { "answer-is-cut", answer_is_cut, ON_ALL, 0, 0 },
     { "join-comes-late", join_comes_late, ON_ALL, 0, 0 },
+    { "end-is-refused", end_is_refused, ON_ALL, 0, 0 },
     { "wake-is-poll", wake_is_poll, ON_ALL, 0, 0 },
+    { "listener-is-deaf", listener_is_deaf, ON_ALL, 0, 0 },
     { "pooled", some_sessions, ON_ALL, 0, 0 },
     { "pooled-by-one", one_session, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },

@@ -51,7 +51,7 @@ static int64_t waiting(void)
 
 /* ---- ten thousand waiters of one process ------------------------------------------ */
 
-enum { WAITERS = 10000 };
+enum { WAITERS = 1000, MOST_WAITERS = 10000 };
 
 static struct {
     hf_client *client;
@@ -80,18 +80,18 @@ static void drive_until_granted(int n)
 /* Two connections, and a hand-off is one statement. */
 static void two_connections(void)
 {
-    int64_t before;
+    int64_t before, waiters = rig.all ? MOST_WAITERS : WAITERS;
     hf_op *op;
 
     begin(NULL);
     CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &one.client, E()),
              0);
-    for (int i = 0; i <= WAITERS; i++)
+    for (int i = 0; i <= waiters; i++)
         CHECK_RC(hf_acquire_start(one.client, nm("n"), HF_FOREVER,
                                   HF_REQUEST(.ttl_ms = LONG_MS), on_grant, NULL, &op, E()),
                  0);
     drive_until_granted(1);
-    AWAIT((hf_client_process(one.client), calls("wait") > 0 && waiting() == WAITERS));
+    AWAIT((hf_client_process(one.client), calls("wait") > 0 && waiting() == waiters));
     CHECK_NUM(connections(), ==, 2);
     before = calls("wait") + calls("join") + calls("leave");
     for (int i = 0; i < 20; i++) {
@@ -285,6 +285,26 @@ static void tables_stay_small(void)
     end();
 }
 
+/* Clients that followed a name, and went, leave nothing behind while the name is in use. */
+static void followers_go(void)
+{
+    hf_client *c;
+
+    begin(NULL);
+    c = opened();
+    given(taken(c, nm("n"), NULL));
+    for (int i = 0; i < 10; i++) {
+        postgres_do(&server,
+                    "SELECT count(*) FROM holdfast.look('', convert_to('%s', 'UTF8'),"
+                    " decode('%016x', 'hex'), 1, '', 1)",
+                    nm("n"), i);
+        STAYS(true, 5);
+    }
+    CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM holdfast.follow"), <=, 1);
+    closed(c);
+    end();
+}
+
 /* ---- a long rest ------------------------------------------------------------------------ */
 
 /* Nothing was sent meanwhile, and nothing is to be made up for. */
@@ -328,6 +348,7 @@ const struct test_case postgres_crowd_cases[] = {
     { "two-connections", two_connections, ON_ALL, 0, CASE_LONG },
     { "fifty-processes", fifty_processes, ON_ALL, 0, CASE_LONG },
     { "tables-stay-small", tables_stay_small, ON_ALL, 0, CASE_LONG },
+    { "followers-go", followers_go, ON_ALL, 0, 0 },
     { "idle-acquire", idle_acquire, ON_ALL, 0, 0 },
     { "idle-and-ended", idle_and_ended, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },

@@ -1007,9 +1007,11 @@ static void wire_listen(struct sql *s)
 {
     struct postgres *p = postgres_of(s);
 
-    if (p->polls)
+    if (p->polls || !s->up)
         return;
-    if (s->up)
+    if (p->messages.link.state == LINK_UP)
+        hf__postgres_test(p);
+    else
         hf__link_start(&p->messages.link);
 }
 

@@ -61,6 +61,7 @@ struct postgres {
     struct pg_session session, old; /* of commands; old: pid 0: there is none */
     int ends;                       /* how often `old` was to be ended */
     bool polls;                     /* wake=poll */
+    bool heard;                     /* something came over this connection for messages */
     struct timer hello_timer;       /* no message has come in time */
     char channel[3 + 2 * SQL_CLIENT + 1];
     const char *dbname; /* from the URL's path */
@@ -95,6 +96,7 @@ void hf__postgres_made(struct pg_conn *, const char *state, const char *why);
 void hf__postgres_listen_greet(struct pg_conn *);
 void hf__postgres_notified(struct postgres *, const char *text);
 void hf__postgres_hello_fired(struct timer *);
+void hf__postgres_test(struct postgres *);    /* whether messages come */
 void hf__postgres_unheard(struct postgres *); /* the connection for messages is down */
 
 #endif

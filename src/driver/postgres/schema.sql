@@ -532,6 +532,7 @@ CREATE OR REPLACE FUNCTION holdfast.begin_follow(p_ns bytea, p_name bytea, p_cli
 LANGUAGE plpgsql AS $$
 DECLARE l holdfast.line := holdfast.line_of(p_ns, p_name, true); v_till int8 := holdfast.clock() + p_ms * 1000;
 BEGIN
+    DELETE FROM holdfast.follow f WHERE f.line = l.id AND f.till <= v_till - p_ms * 1000; -- who went without a word
     INSERT INTO holdfast.follow VALUES (l.id, p_client, v_till)
         ON CONFLICT (line, client) DO UPDATE SET till = v_till;
     UPDATE holdfast.line x SET followed = greatest(x.followed, v_till) WHERE x.id = l.id;
