@@ -231,6 +231,7 @@ static void connect_late(struct timer *t)
 
     hf__fail(&err, HF_EUNREACHABLE, 0, c->of->sql.shown, "no connection within %lld ms",
              (long long)c->of->sql.open.connect_ms);
+    c->turn++;
     c->silent++;
     lost(c, &err);
     hf__postgres_flush(c->of);
@@ -338,18 +339,20 @@ static void rotate(struct text *t, size_t n)
 }
 
 /* libpq goes on to the next address when one refuses, and not when one is silent. So each
- * has its part of the time, and after a silence the next one is the first. */
+ * has its part of the time, and after a silence the next one is the first. If all were too
+ * slow for that, each has all of it. */
 static void take_turns(struct pg_conn *c)
 {
     struct text *all[] = { &c->hosts, &c->addresses, &c->ports };
     struct env *env = env_of(c);
-    int64_t most =
-        env->now(env) + c->of->sql.open.connect_ms * 1000 / (int64_t)c->naddresses;
+    int64_t ms = c->of->sql.open.connect_ms;
 
     for (size_t i = 0; i < 3; i++)
         if (!all[i]->failed)
-            rotate(all[i], c->silent % c->naddresses);
-    env->timer(env, &c->connect_timer, most);
+            rotate(all[i], c->turn % c->naddresses);
+    if (c->silent < c->naddresses)
+        ms /= (int64_t)c->naddresses;
+    env->timer(env, &c->connect_timer, env->now(env) + ms * 1000);
 }
 
 static int start(struct pg_conn *c, hf_error *err)
@@ -459,6 +462,7 @@ static void connect_step(struct pg_conn *c)
     case PGRES_POLLING_OK:
         env->timer(env, &c->connect_timer, LOOP_NEVER);
         c->up = true;
+        c->silent = 0;
         if (PQsetnonblocking(c->pg, 1) == 0 && PQenterPipelineMode(c->pg) == 1 &&
             watch(c, EPOLLIN) == 0) {
             hf__link_opened(&c->link);

@@ -37,7 +37,8 @@ struct pg_conn {
     struct resolve *resolve;
     size_t next_host;                    /* that is looked up next */
     size_t naddresses;                   /* found so far */
-    size_t silent;                       /* how often one did not answer in time */
+    size_t turn;                         /* of the address that is tried first */
+    size_t silent;                       /* how many in a row did not answer in time */
     struct text hosts, addresses, ports; /* for libpq, with commas between them */
     bool up;                             /* libpq says so */
     bool making;                         /* schema.sql runs, outside pipeline mode */
