@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,27 +167,17 @@ static void put_private(const char *name, const char *text)
     CHECK(chmod(path, 0600) == 0);
 }
 
-static void ask_password(void)
-{
-    char path[256];
-
-    postgres_init(&server);
-    snprintf(path, sizeof(path), "%s/data", server.dir);
-    file_put(path, "pg_hba.conf", "w",
-             "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n"
-             "host all app 127.0.0.1/32 scram-sha-256\n");
-    use_server("");
-    postgres_do(&server, "CREATE ROLE app LOGIN PASSWORD 'right'");
-    postgres_do(&server, "GRANT CREATE ON DATABASE postgres TO app");
-}
-
 /* A password file is asked by the name of the host, a service says all of it; names are
  * looked up by us there, too, and those of the environment. */
 static void files_of_libpq(void)
 {
     char text[1024], path[300];
 
+    postgres_init(&server);
     ask_password();
+    use_server("");
+    postgres_do(&server, "CREATE ROLE app LOGIN PASSWORD 'right'");
+    postgres_do(&server, "GRANT CREATE ON DATABASE postgres TO app");
     snprintf(text, sizeof(text), NAME ":%d:postgres:app:right\n", server.port);
     put_private("passwords", text);
     use_url("postgres://app@" NAME ":%d/postgres?passfile=%s/passwords", server.port,

@@ -5,7 +5,6 @@
 #include <holdfast/tool.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,16 +87,6 @@ static void join_comes_late(void)
     closed(c);
     closed(direct);
     done();
-}
-
-static atomic_int warned;
-
-/* Of this text. */
-static void hear(void *user, int level, const char *name, const char *text)
-{
-    (void)name;
-    if (level == HF_LOG_WARN && strstr(text, user))
-        atomic_fetch_add(&warned, 1);
 }
 
 static int64_t last_fence(void)

@@ -322,15 +322,6 @@ static void commit_is_not_awaited(void)
     done();
 }
 
-static int warned;
-
-static void hear(void *user, int level, const char *name, const char *text)
-{
-    (void)name;
-    if (level == HF_LOG_WARN && strstr(text, user))
-        warned++;
-}
-
 static void fsync_is_off(void)
 {
     hf_client *c;
@@ -342,7 +333,7 @@ static void fsync_is_off(void)
     given(taken(c, nm("n"), NULL));
     end_backends();
     AWAIT(tried(c, nm("n"), NULL) == 0);
-    CHECK_NUM(warned, ==, 1); /* once */
+    CHECK_NUM(atomic_load(&warned), ==, 1); /* once */
     closed(c);
     done();
 }

@@ -334,13 +334,10 @@ static void rights_missing(void)
 
 static void password_wrong(void)
 {
-    char url[256], path[256];
+    char url[256];
 
     postgres_init(&server);
-    snprintf(path, sizeof(path), "%s/data", server.dir);
-    file_put(path, "pg_hba.conf", "w",
-             "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n"
-             "host all app 127.0.0.1/32 scram-sha-256\n");
+    ask_password();
     use_server("");
     postgres_do(&server, "CREATE ROLE app LOGIN PASSWORD 'right'");
     snprintf(url, sizeof(url), "postgres://app:wrong@127.0.0.1:%d/postgres", server.port);

@@ -1,8 +1,7 @@
 /* postgres_crowd.c: what a PostgreSQL server has to do, and to keep, when very many come:
  * ten thousand waiters of one process, fifty processes on one name, a million pairs, and a
  * client that comes back after a long rest. */
-#include "postgres.h"
-#include "rig.h"
+#include "postgres_counts.h"
 
 #include <holdfast/async.h>
 #include <poll.h>
@@ -10,39 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { LONG_MS = 600000 }; /* a ttl of which nothing is renewed meanwhile */
-
-static struct server server;
-
-static void begin(const char *config)
-{
-    postgres_init(&server);
-    if (config)
-        postgres_config(&server, "%s", config);
-    postgres_run(&server);
-    snprintf(rig.place->url, sizeof(rig.place->url),
-             "postgres://holdfast@127.0.0.1:%d/postgres", server.port);
-}
-
-static void end(void)
-{
-    postgres_remove(&server);
-}
-
-static int64_t calls(const char *function)
-{
-    return postgres_number(&server,
-                           "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE "
-                           "query LIKE 'SELECT%%holdfast.%s(%%'",
-                           function);
-}
-
-static int64_t connections(void)
-{
-    return postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
-                                    "application_name = 'holdfast'");
-}
 
 static int64_t waiting(void)
 {
@@ -83,7 +49,7 @@ static void two_connections(void)
     int64_t before, waiters = rig.all ? MOST_WAITERS : WAITERS;
     hf_op *op;
 
-    begin(NULL);
+    begin_with(NULL);
     CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &one.client, E()),
              0);
     for (int i = 0; i <= waiters; i++)
@@ -169,7 +135,7 @@ static void fifty_processes(void)
     pid_t pids[PROCESSES];
     int64_t looks, before;
 
-    begin("max_connections = 150");
+    begin_with("max_connections = 150");
     CHECK(pipe(k.told) == 0 && pipe(k.next) == 0 && pipe(k.end) == 0);
     for (int i = 0; i < PROCESSES; i++)
         pids[i] = proc_start(stand_in_line, &k);
@@ -264,7 +230,7 @@ static void tables_stay_small(void)
 {
     int64_t pairs = rig.all ? 1000000 : 5000, early, late;
 
-    begin("autovacuum_naptime = 1s");
+    begin_with("autovacuum_naptime = 1s");
     CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &one.client, E()),
              0);
     for (int i = 0; i < FLYING; i++)
@@ -290,7 +256,7 @@ static void followers_go(void)
 {
     hf_client *c;
 
-    begin(NULL);
+    begin_with(NULL);
     c = opened();
     given(taken(c, nm("n"), NULL));
     for (int i = 0; i < 10; i++) {
@@ -313,7 +279,7 @@ static void idle_acquire(void)
     hf_client *c;
     int64_t before, sweeps;
 
-    begin(NULL);
+    begin_with(NULL);
     c = opened();
     given(taken(c, nm("n"), NULL));
     before = postgres_work(&server);
@@ -333,7 +299,7 @@ static void idle_and_ended(void)
     hf_client *c;
     int64_t before;
 
-    begin("idle_session_timeout = 500");
+    begin_with("idle_session_timeout = 500");
     c = opened();
     given(taken(c, nm("n"), NULL));
     AWAIT(connections() == 0);
