@@ -228,7 +228,7 @@ static int64_t after_pairs(int64_t n)
  */
 static void tables_stay_small(void)
 {
-    int64_t pairs = rig.all ? 1000000 : 5000, early, late;
+    int64_t pairs = rig.all ? 1000000 : 2000, early, late;
 
     begin_with("autovacuum_naptime = 1s");
     CHECK_RC(hf_open(rig.place->url, HF_OPTIONS(.drive = HF_DRIVE_APP), &one.client, E()),
