@@ -181,24 +181,31 @@ static void ten_at_once(void)
 
 /* ---- few connections ---------------------------------------------------------------- */
 
-/* There is none for messages: who waits looks. */
+/* There is none for messages: who waits looks, and does not ask for one all the time. */
 static void none_for_messages(void)
 {
     hf_client *a, *b;
     int64_t start;
+    size_t before;
 
-    use_plain_server("");
+    use_proxied_server("");
     works();
     a = opened();
-    postgres_do(&server, "CREATE ROLE app LOGIN SUPERUSER; ALTER ROLE app NOSUPERUSER;"
-                         "ALTER ROLE app CONNECTION LIMIT 1;"
+    postgres_do(&server, "CREATE ROLE app LOGIN CONNECTION LIMIT 1;"
                          "GRANT ALL ON SCHEMA holdfast TO app;"
                          "GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO app");
-    use_role("app", "postgres");
-    b = opened();
+    snprintf(rig.place->url, sizeof(rig.place->url), "postgres://app@127.0.0.1:%d/postgres",
+             proxy_port(proxy));
+    before = proxy_accepted(proxy);
+    b = prompted();
     start = now_ms();
     hand_over(a, b);
     CHECK_NUM(now_ms() - start, <, 15000); /* before the safety look, 20 s later */
+    AWAIT(proxy_accepted(proxy) >= before + 6); /* it has been refused several times */
+    STAYS(true, 2000);
+    before = proxy_accepted(proxy);
+    STAYS(true, 4000);
+    CHECK_NUM(proxy_accepted(proxy) - before, <=, 2);
     closed(a);
     closed(b);
     done();

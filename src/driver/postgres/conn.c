@@ -38,6 +38,8 @@ enum {
     NUMBERS_MAX = 3 + SQL_RENEW_MOST,
     INT8_LEN = 8,
     FLYING_MOST = 128,
+    MESSAGES_TRIES = 4,
+    MESSAGES_US = 10000000,
     LOCKED_US =
         100000 /* another call is let in before a row that is locked is tried again */
 };
@@ -938,11 +940,18 @@ static void unanswered(struct link *k, struct link_call *call)
 static void link_lost(struct link *k, const hf_error *err)
 {
     struct pg_conn *c = conn_at(k);
+    struct env *env = env_of(c);
     struct sql_call *q;
+    uint32_t dice;
 
     (void)err;
     while ((q = next_in_backlog(c)) != NULL)
         hf__sql_answer(&c->of->sql, q, NULL);
+    if (k == &c->of->messages.link && k->wanted && k->failed > MESSAGES_TRIES) {
+        /* it can be done without; the server may have too many clients already */
+        env->random(env, &dice, sizeof dice);
+        env->timer(env, &k->retry, env->now(env) + MESSAGES_US / 2 + dice % MESSAGES_US);
+    }
 }
 
 static const struct link_events events = { limit_ms, greet, down, unanswered, link_lost };
