@@ -106,6 +106,25 @@ void unlock_line(PGconn *c)
     PQfinish(c);
 }
 
+void ask_password(void)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/data", server.dir);
+    file_put(path, "pg_hba.conf", "w",
+             "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n"
+             "host all app 127.0.0.1/32 scram-sha-256\n");
+}
+
+atomic_int warned;
+
+void hear(void *user, int level, const char *name, const char *text)
+{
+    (void)name;
+    if (level == HF_LOG_WARN && strstr(text, user))
+        atomic_fetch_add(&warned, 1);
+}
+
 struct two hold_and_wait(int64_t ttl_ms)
 {
     const hf_request *req = HF_REQUEST(.ttl_ms = ttl_ms);

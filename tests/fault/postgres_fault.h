@@ -7,6 +7,8 @@
 #include "proxy.h"
 #include "rig.h"
 
+#include <stdatomic.h>
+
 enum { SHORT_MS = TEST_SANITIZED ? 6000 : 3000 }; /* a ttl that ends within a test */
 
 extern struct server server;
@@ -31,6 +33,13 @@ bool lines_whole(void);
 /* A session of the test that has locked the row of a line, until it is ended. */
 PGconn *lock_line(const char *name);
 void unlock_line(PGconn *);
+
+/* Before use_server: "app", which comes by the network, has to log in. */
+void ask_password(void);
+
+/* For hf_options.log: warnings with the text that is `user`. */
+extern atomic_int warned;
+void hear(void *user, int level, const char *name, const char *text);
 
 /* One holds, one waits; each with a client of its own. */
 struct two {

@@ -2,7 +2,9 @@
 #include "broken.h"
 #include "postgres_fault.h"
 
+#include <holdfast/tool.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,28 +89,88 @@ static void join_comes_late(void)
     done();
 }
 
+/* A join that was lost with its connection may still be executed where that is not ended:
+ * so the release is not sure to be the last word. */
+static bool reaches(hf_client *c)
+{
+    hf_lease *l = NULL;
+    int rc = rig.face->acquire(c, nm("g"), 0, HF_REQUEST(.ttl_ms = SHORT_MS), &l, E());
+
+    if (rc == 0) {
+        rc = rig.face->release(l, E());
+        CHECK(rc == 0 || rc == HF_EUNKNOWN);
+        return true;
+    }
+    return false;
+}
+
+static int64_t last_fence(void)
+{
+    return postgres_number(&server,
+                           "SELECT fence FROM holdfast.line WHERE name = convert_to('%s', "
+                           "'UTF8')",
+                           nm("n"));
+}
+
+/* The same where the old connection may not be ended, as on some managed servers: the join
+ * is executed late, and left for as long as that can happen. */
+static void end_is_refused(void)
+{
+    char url[256], *text = NULL;
+    hf_client *c, *direct;
+    hf_lease *l = NULL;
+    int64_t fence;
+
+    use_proxied_server("");
+    make_schema();
+    direct = opened_directly();
+    snprintf(url, sizeof(url), "postgres://app@127.0.0.1:%d/postgres?connect_timeout=1s",
+             proxy_port(proxy));
+    postgres_do(&server, "CREATE ROLE app LOGIN;"
+                         "REVOKE ALL ON FUNCTION pg_terminate_backend FROM PUBLIC");
+    CHECK_RC(hf_admin_text(url, &text, E()), 0);
+    postgres_do(&server, "%s", text);
+    free(text);
+    c = opened_at(url, HF_OPTIONS(.log = hear, .user = (void *)"could not be ended",
+                                  .drive = HF_DRIVE_PROMPT));
+    given(taken(c, nm("n"), NULL));
+    fence = last_fence();
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    CHECK_RC(rig.face->acquire(c, nm("n"), 200, HF_REQUEST(.ttl_ms = 60000), &l, E()),
+             HF_ETIMEDOUT);
+    AWAIT(reaches(c));
+    CHECK_NUM(atomic_load(&warned), ==, 1);
+    proxy_freeze(proxy, PROXY_PRESENT, 0); /* now it comes */
+    AWAIT(last_fence() > fence);
+    AWAIT(line_is(direct, nm("n"), 0, 0));
+    STAYS(line_is(direct, nm("n"), 0, 0), 300);
+    closed(c);
+    closed(direct);
+    done();
+}
+
 /* ---- messages that do not come --------------------------------------------------- */
 
+/* Long before the safety look, 20 s later. */
 static void hand_over(hf_client *a, hf_client *b)
 {
+    int64_t start = now_ms();
     hf_lease *l = taken(a, nm("n"), HF_REQUEST(.ttl_ms = 60000));
     struct pend *p = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = 60000));
 
     given(l);
-    given(pend_granted(p)); /* long before the safety look, 20 s later */
+    given(pend_granted(p));
+    CHECK_NUM(now_ms() - start, <, 15000);
 }
 
 static void wake_is_poll(void)
 {
     hf_client *a, *b;
-    int64_t start;
 
     use_plain_server("?wake=poll");
     a = opened();
     b = opened();
-    start = now_ms();
     hand_over(a, b);
-    CHECK_NUM(now_ms() - start, <, 15000);
     CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
                                        "application_name = 'holdfast'"),
               ==, 2); /* no connection for messages */
@@ -117,9 +179,43 @@ static void wake_is_poll(void)
     done();
 }
 
+/* Nothing comes any more over the connection for messages, and it does not break: its
+ * backend has stopped. The first grant that is found by a look gives it away. */
+static void listener_is_deaf(void)
+{
+    enum { TTL_MS = 6000 };
+    hf_client *a, *b;
+    hf_lease *l;
+    struct pend *p;
+    int deaf;
+
+    use_plain_server("?wake=poll");
+    a = opened(); /* does not listen */
+    *strchr(rig.place->url, '?') = '\0';
+    b = prompted();
+    hand_over(a, b);
+    AWAIT(
+        (deaf = (int)postgres_number(&server, "SELECT max(pid) FROM pg_stat_activity WHERE "
+                                              "query LIKE 'LISTEN%%'")) > 0);
+    l = taken(a, nm("n"), HF_REQUEST(.ttl_ms = TTL_MS));
+    p = queued(b, nm("n"), 1, HF_REQUEST(.ttl_ms = TTL_MS));
+    CHECK(kill(deaf, SIGSTOP) == 0);
+    given(l);
+    given(pend_granted(p)); /* by the safety look */
+    AWAIT(postgres_number(&server,
+                          "SELECT count(*) FROM pg_stat_activity WHERE query LIKE "
+                          "'LISTEN%%' AND pid <> %d",
+                          deaf) > 0);
+    hand_over(a, b);
+    CHECK(kill(deaf, SIGCONT) == 0);
+    closed(a);
+    closed(b);
+    done();
+}
+
 static struct server pooler;
 
-static void pooler_start(void)
+static void pooler_start(int sessions)
 {
     struct passwd *nobody = getpwnam("nobody");
     char text[1024], uid[32], gid[32];
@@ -137,9 +233,9 @@ static void pooler_start(void)
              "[databases]\npostgres = host=127.0.0.1 port=%d dbname=postgres "
              "user=holdfast\n[pgbouncer]\n"
              "listen_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"
-             "auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
+             "auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\n"
              "ignore_startup_parameters = extra_float_digits\n",
-             server.port, pooler.port);
+             server.port, pooler.port, sessions);
     file_put(pooler.dir, "pool.ini", "w", text);
     if (getuid() == 0) {
         CHECK(nobody && chown(pooler.dir, nobody->pw_uid, nobody->pw_gid) == 0);
@@ -166,21 +262,6 @@ static bool pooler_answers(void)
     return ok;
 }
 
-/* A join that was lost with its connection may still be executed, because a pooler's
- * session is not ended: so the release is not sure to be the last word. */
-static bool reaches(hf_client *c)
-{
-    hf_lease *l = NULL;
-    int rc = rig.face->acquire(c, nm("g"), 0, HF_REQUEST(.ttl_ms = SHORT_MS), &l, E());
-
-    if (rc == 0) {
-        rc = rig.face->release(l, E());
-        CHECK(rc == 0 || rc == HF_EUNKNOWN);
-        return true;
-    }
-    return false;
-}
-
 /* Without a line: one who waits finds that it is free. */
 static void hand_over_unseen(void)
 {
@@ -199,9 +280,9 @@ static void hand_over_unseen(void)
     closed(b);
 }
 
-/* Transactions of several clients share three sessions: everything works, but nobody is
+/* Transactions of several clients share some sessions: everything works, but nobody is
  * told, which is found out. What others are given has no setting of ours. */
-static void pooled(void)
+static void pooled(int sessions)
 {
     hf_client *a, *b;
     hf_lease *l;
@@ -209,7 +290,7 @@ static void pooled(void)
     char url[256];
 
     use_plain_server("");
-    pooler_start();
+    pooler_start(sessions);
     snprintf(url, sizeof(url),
              "postgres://holdfast@127.0.0.1:%d/postgres?connect_timeout=20s", pooler.port);
     AWAIT((server_must_run(&pooler), pooler_answers()));
@@ -221,7 +302,7 @@ static void pooled(void)
     hand_over_unseen();
     strcpy(rig.place->url, url);
     a = opened();
-    b = opened();
+    b = opened_with(HF_OPTIONS(.log = hear, .user = (void *)"no message comes through"));
     l = taken(a, nm("f"), NULL);
     fence = hf_lease_fence(l);
     given(l);
@@ -236,10 +317,24 @@ static void pooled(void)
     CHECK_RC(hf_lease_check(l), 0);
     given(l);
     AWAIT(tickets() == 0);
+    hand_over(a, b);
+    CHECK_NUM(atomic_load(&warned), ==, 1); /* once, for both connections that b has had */
     closed(a);
     closed(b);
     server_remove(&pooler);
     done();
+}
+
+static void some_sessions(void)
+{
+    pooled(3);
+}
+
+/* The session that listens is also the one that notifies, so that one's own message comes
+ * back: to the wrong connection, and only if it is one's own. */
+static void one_session(void)
+{
+    pooled(1);
 }
 
 const struct test_case postgres_net_cases[] = {
@@ -247,7 +342,10 @@ const struct test_case postgres_net_cases[] = {
     { "short-timeout", timeout_is_short, ON_ALL, 0, 0 },
     { "answer-is-cut", answer_is_cut, ON_ALL, 0, 0 },
     { "join-comes-late", join_comes_late, ON_ALL, 0, 0 },
+    { "end-is-refused", end_is_refused, ON_ALL, 0, 0 },
     { "wake-is-poll", wake_is_poll, ON_ALL, 0, 0 },
-    { "pooled", pooled, ON_ALL, 0, 0 },
+    { "listener-is-deaf", listener_is_deaf, ON_ALL, 0, 0 },
+    { "pooled", some_sessions, ON_ALL, 0, 0 },
+    { "pooled-by-one", one_session, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

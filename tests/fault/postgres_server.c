@@ -254,6 +254,31 @@ static void stepped_back_while_held(void)
     done();
 }
 
+/* Every time is over: the holder is told at its next renewal, and whoever waited, too,
+ * stands in line again. */
+static void clock_stepped_forward(void)
+{
+    struct two t;
+    hf_lease *next;
+
+    postgres_init(&server);
+    server_clock_able(&server);
+    use_server("");
+    t = hold_and_wait(SHORT_MS);
+    server_clock_step(&server, 3600 * 1000);
+    next = pend_granted(t.waits);
+    CHECK_NUM(hf_lease_fence(next), >, t.fence);
+    AWAIT(hf_lease_check(t.held) == HF_ELOST);
+    CHECK_RC(hf_lease_check(next), 0);
+    given(next);
+    rig.face->release(t.held, E());
+    AWAIT(tickets() == 0);
+    CHECK(lines_whole());
+    closed(t.a);
+    closed(t.b);
+    done();
+}
+
 /* ---- lines that nobody uses ------------------------------------------------------ */
 
 static void swept(void)
@@ -309,13 +334,10 @@ static void rights_missing(void)
 
 static void password_wrong(void)
 {
-    char url[256], path[256];
+    char url[256];
 
     postgres_init(&server);
-    snprintf(path, sizeof(path), "%s/data", server.dir);
-    file_put(path, "pg_hba.conf", "w",
-             "local all all trust\nhost all holdfast 127.0.0.1/32 trust\n"
-             "host all app 127.0.0.1/32 scram-sha-256\n");
+    ask_password();
     use_server("");
     postgres_do(&server, "CREATE ROLE app LOGIN PASSWORD 'right'");
     snprintf(url, sizeof(url), "postgres://app:wrong@127.0.0.1:%d/postgres", server.port);
@@ -435,6 +457,7 @@ const struct test_case postgres_server_cases[] = {
     { "limits-are-low", limits_are_low, ON_ALL, 0, 0 },
     { "limit-while-locked", limit_while_locked, ON_ALL, 0, 0 },
     { "clock-stepped-back", clock_stepped_back, ON_ALL, 0, 0 },
+    { "clock-stepped-forward", clock_stepped_forward, ON_ALL, 0, 0 },
     { "stepped-back-while-held", stepped_back_while_held, ON_ALL, 0, 0 },
     { "swept", swept, ON_ALL, 0, 0 },
     { "rights-missing", rights_missing, ON_ALL, 0, 0 },

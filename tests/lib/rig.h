@@ -22,7 +22,7 @@ extern struct rig rig;
 enum { ON_BLOCKING = 1, ON_CALLBACK = 2, ON_FOREIGN = 4, ON_ASYNC = 6, ON_ALL = 7 };
 enum {
     CASE_OWN_STORE = 1 << 0, /* it stops processes or counts work: not beside others */
-    CASE_LONG = 1 << 1,      /* started first, twice the time limit */
+    CASE_LONG = 1 << 1,      /* started first, twice the time limit; with --all more */
     CASE_TOPOLOGY = 1 << 2   /* also worth running on every way of setting a store up */
 };
 

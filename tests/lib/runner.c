@@ -116,7 +116,9 @@ static void start_next(struct run *r, struct job *j)
     if (j->test->flags & CASE_OWN_STORE)
         r->setup->start(&j->own);
     j->started_ms = now_ms();
-    j->limit_ms = CASE_LIMIT_MS * (j->test->flags & CASE_LONG ? 2 : 1) * TEST_SLOW;
+    j->limit_ms = CASE_LIMIT_MS * TEST_SLOW;
+    if (j->test->flags & CASE_LONG)
+        j->limit_ms *= r->all ? 20 : 2;
     fflush(NULL);
     j->pid = fork();
     CHECK(j->pid >= 0);

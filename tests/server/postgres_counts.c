@@ -1,27 +1,34 @@
 /* postgres_counts.c: what a PostgreSQL server is asked to do, counted by itself: statements
  * (pg_stat_statements), connections, messages, row versions. */
-#include "postgres.h"
-#include "rig.h"
+#include "postgres_counts.h"
 
 #include <stdio.h>
 
-enum { LONG_MS = 600000, PAIRS = 200 }; /* a ttl of which nothing is renewed meanwhile */
+enum { PAIRS = 200 };
 
-static struct server server;
+struct server server;
 
-static void begin(void)
+void begin_with(const char *config)
 {
-    postgres_start(&server);
+    postgres_init(&server);
+    if (config)
+        postgres_config(&server, "%s", config);
+    postgres_run(&server);
     snprintf(rig.place->url, sizeof(rig.place->url),
              "postgres://holdfast@127.0.0.1:%d/postgres", server.port);
 }
 
-static void end(void)
+static void begin(void)
+{
+    begin_with(NULL);
+}
+
+void end(void)
 {
     postgres_remove(&server);
 }
 
-static int64_t calls(const char *function)
+int64_t calls(const char *function)
 {
     return postgres_number(&server,
                            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE "
@@ -29,7 +36,7 @@ static int64_t calls(const char *function)
                            function);
 }
 
-static int64_t connections(void)
+int64_t connections(void)
 {
     return postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
                                     "application_name = 'holdfast'");
@@ -188,4 +195,6 @@ static const struct test_case cases[] = {
     { NULL, NULL, 0, 0, 0 },
 };
 
-const struct test_case *const tables[] = { cases, NULL };
+extern const struct test_case postgres_crowd_cases[];
+
+const struct test_case *const tables[] = { cases, postgres_crowd_cases, NULL };

@@ -34,7 +34,15 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, INT8_LEN = 8, FLYING_MOST = 128 };
+enum {
+    NUMBERS_MAX = 3 + SQL_RENEW_MOST,
+    INT8_LEN = 8,
+    FLYING_MOST = 128,
+    MESSAGES_TRIES = 4,
+    MESSAGES_US = 10000000,
+    LOCKED_US =
+        100000 /* another call is let in before a row that is locked is tried again */
+};
 
 #define OWN "pg_catalog."
 #define IS " OPERATOR(" OWN "=) "
@@ -51,21 +59,29 @@ static const char *const texts[PG_VERBS] = {
     [SQL_EVICT] = "SELECT holdfast.evict($1,$2,$3,$4)",
     [SQL_KEEP] = "SELECT holdfast.keep($1,$2,$3,$4,$5)",
     [SQL_SWEEP] = "SELECT holdfast.sweep($1)",
+    /* Like the functions, these use nothing but what is the server's own: types that are
+     * words of the language, functions and operators of pg_catalog. */
     [PG_HELLO] =
-        "SELECT pg_backend_pid()::int8, (extract(epoch FROM "
-        "a.backend_start)*1000000)::int8,"
-        " current_setting('server_version_num')::int8, pg_is_in_recovery()::int4::int8,"
-        " (current_setting('transaction_read_only')='on')::int4::int8,"
-        " (current_setting('fsync')='off')::int4::int8,"
-        " (current_setting('full_page_writes')='off')::int4::int8,"
-        " (to_regclass('holdfast.format') IS NOT NULL)::int4::int8,"
-        " (to_regclass('holdfast.format') IS NULL"
-        " AND NOT pg_try_advisory_xact_lock(7525353031127561076))::int4::int8"
-        " FROM pg_stat_activity a WHERE a.pid=pg_backend_pid()",
+        "SELECT " OWN "pg_backend_pid()::bigint, (extract(epoch FROM a.backend_start)"
+        " OPERATOR(" OWN "*) 1000000::numeric)::bigint,"
+        " " OWN "current_setting('server_version_num')::bigint,"
+        " CASE WHEN " OWN "pg_is_in_recovery() THEN 1 ELSE 0 END::bigint,"
+        " CASE WHEN " OWN "current_setting('transaction_read_only')" IS
+        "'on' THEN 1 ELSE 0 END::bigint,"
+        " CASE WHEN " OWN "current_setting('fsync')" IS "'off' THEN 1 ELSE 0 END::bigint,"
+        " CASE WHEN " OWN "current_setting('full_page_writes')" IS
+        "'off' THEN 1 ELSE 0 END::bigint,"
+        " CASE WHEN " OWN "to_regclass('holdfast.format') IS NULL THEN 0 ELSE 1"
+        " END::bigint,"
+        " CASE WHEN " OWN "to_regclass('holdfast.format') IS NULL"
+        " AND NOT " OWN "pg_try_advisory_xact_lock(7525353031127561076)"
+        " THEN 1 ELSE 0 END::bigint"
+        " FROM " OWN "pg_stat_activity a WHERE a.pid" IS OWN "pg_backend_pid()",
     [SQL_END] =
-        "SELECT pg_terminate_backend(a.pid, $3::int8)::int4::int8 FROM pg_stat_activity a"
-        " WHERE a.pid=$1::int8"
-        " AND (extract(epoch FROM a.backend_start)*1000000)::int8=$2::int8",
+        "SELECT CASE WHEN " OWN "pg_terminate_backend(a.pid, $3::bigint) THEN 1 ELSE 0"
+        " END::bigint FROM " OWN "pg_stat_activity a WHERE a.pid::bigint" IS "$1::bigint"
+        " AND (extract(epoch FROM a.backend_start)"
+        " OPERATOR(" OWN "*) 1000000::numeric)::bigint" IS "$2::bigint",
     [SQL_CANCEL] =
         "SELECT CASE WHEN " OWN "pg_cancel_backend(a.pid) THEN 1 ELSE 0 END::bigint"
         " FROM " OWN "pg_stat_activity a WHERE a.pid::bigint" IS "$1::bigint"
@@ -73,12 +89,14 @@ static const char *const texts[PG_VERBS] = {
         " OPERATOR(" OWN "*) 1000000::numeric)::bigint" IS "$2::bigint",
     [PG_ATTACH] = "SELECT * FROM holdfast.attach()",
     [PG_SHAPE] =
-        "SELECT max(version), (SELECT count(DISTINCT p.proname) FROM pg_proc p"
-        " WHERE p.pronamespace='holdfast'::regnamespace AND p.proname IN ('join','wait',"
-        "'leave','renew','amend','look','list','cell','evict','keep','sweep','claim',"
-        "'seek','drop','prolong','peek','attach','row_of','row_pids','key_pids'))"
+        "SELECT " OWN "max(version), (SELECT " OWN "count(DISTINCT p.proname) FROM " OWN
+        "pg_proc p, " OWN "unnest('{join,wait,leave,renew,amend,look,list,cell,evict,keep,"
+        "sweep,claim,seek,drop,prolong,peek,attach,row_of,row_pids,key_pids}'::" OWN
+        "name[]) f WHERE p.pronamespace" IS "'holdfast'::" OWN
+        "regnamespace AND p.proname" IS "f)"
         " FROM holdfast.format",
-    [PG_NOTIFY] = "SELECT pg_notify(convert_from($1,'UTF8'),convert_from($2,'UTF8'))",
+    [PG_NOTIFY] = "SELECT " OWN "pg_notify(" OWN "convert_from($1,'UTF8')," OWN
+                  "convert_from($2,'UTF8'))",
 };
 
 /* With mode=optimistic; what is not here is as above. */
@@ -198,6 +216,20 @@ static void first_line(char *to, size_t size, const char *text)
     snprintf(to, size, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
+/* Of several addresses libpq tells what became of each: the last one, to which the SQLSTATE
+ * belongs. */
+static const char *last_failure(const char *text)
+{
+    const char *last = text;
+
+    for (const char *p = text; p; p = strchr(p, '\n')) {
+        p += *p == '\n';
+        if (strncmp(p, "connection to server", 20) == 0)
+            last = p;
+    }
+    return last;
+}
+
 /* What a server says while we log in comes as text only: "FATAL:  28P01: ..." */
 static void find_state(char state[6], const char *text)
 {
@@ -215,7 +247,7 @@ static void connect_error(const struct pg_conn *c, hf_error *err)
     int code;
 
     find_state(state, text);
-    first_line(line, sizeof line, text);
+    first_line(line, sizeof line, last_failure(text));
     code = state[0] ? hf__postgres_code(state) : HF_EUNREACHABLE;
     if (c->pg && PQconnectionNeedsPassword(c->pg))
         code = HF_EAUTH;
@@ -270,6 +302,8 @@ static void connect_late(struct timer *t)
 
     hf__fail(&err, HF_EUNREACHABLE, 0, c->of->sql.shown, "no connection within %lld ms",
              (long long)c->of->sql.open.connect_ms);
+    c->turn++;
+    c->silent++;
     lost(c, &err);
     hf__postgres_flush(c->of);
 }
@@ -295,6 +329,7 @@ static void add_address(struct pg_conn *c, const struct opening_host *h,
     add_word(&c->hosts, h->host);
     add_word(&c->addresses, ip);
     add_word(&c->ports, port);
+    c->naddresses++;
 }
 
 static void add_addresses(struct pg_conn *c, struct addresses *list)
@@ -333,7 +368,7 @@ static void set_keywords(struct keywords *k, const struct pg_conn *c, const char
         add_keyword(k, "keepalives_interval", "5");
         add_keyword(k, "keepalives_count", "3");
     }
-    if (p->sql.open.nhosts > 1)
+    if (c->naddresses > 1)
         add_keyword(k, "target_session_attrs", "read-write");
     add_keyword(k, "dbname", p->dbname);
     add_keyword(k, "user", p->sql.open.login.user);
@@ -363,6 +398,39 @@ static int watch(struct pg_conn *c, uint32_t events)
     return env->watch(env, &c->watch, PQsocket(c->pg), events);
 }
 
+/* The first n words go to the end. */
+static void rotate(struct text *t, size_t n)
+{
+    struct text turned = { 0 };
+    char *rest = t->buf;
+
+    for (; n > 0; n--)
+        rest = strchr(rest, ',') + 1;
+    if (rest == t->buf)
+        return;
+    rest[-1] = '\0';
+    hf__text_add(&turned, "%s,%s", rest, t->buf);
+    free(t->buf);
+    *t = turned;
+}
+
+/* libpq goes on to the next address when one refuses, and not when one is silent. So each
+ * has its part of the time, and after a silence the next one is the first. If all were too
+ * slow for that, each has all of it. */
+static void take_turns(struct pg_conn *c)
+{
+    struct text *all[] = { &c->hosts, &c->addresses, &c->ports };
+    struct env *env = env_of(c);
+    int64_t ms = c->of->sql.open.connect_ms;
+
+    for (size_t i = 0; i < 3; i++)
+        if (!all[i]->failed)
+            rotate(all[i], c->turn % c->naddresses);
+    if (c->silent < c->naddresses)
+        ms /= (int64_t)c->naddresses;
+    env->timer(env, &c->connect_timer, env->now(env) + ms * 1000);
+}
+
 static int start(struct pg_conn *c, hf_error *err)
 {
     char password[PASSWORD_MAX + 1];
@@ -371,6 +439,8 @@ static int start(struct pg_conn *c, hf_error *err)
 
     if (rc < 0)
         return rc;
+    if (c->naddresses > 1)
+        take_turns(c);
     set_keywords(&k, c, password);
     if (!c->hosts.failed && !c->addresses.failed && !c->ports.failed)
         c->pg = PQconnectStartParams(k.keys, k.values, 0);
@@ -435,7 +505,7 @@ static void forget_hosts(struct pg_conn *c)
         free(all[i]->buf);
         memset(all[i], 0, sizeof *all[i]);
     }
-    c->next_host = 0;
+    c->next_host = c->naddresses = 0;
 }
 
 static int open_pq(struct link *k, int64_t ms, hf_error *err)
@@ -445,9 +515,10 @@ static int open_pq(struct link *k, int64_t ms, hf_error *err)
     int rc;
 
     forget_hosts(c);
+    env->timer(env, &c->connect_timer, env->now(env) + ms * 1000);
     rc = look_up(c, err);
-    if (rc == 0)
-        env->timer(env, &c->connect_timer, env->now(env) + ms * 1000);
+    if (rc < 0)
+        env->timer(env, &c->connect_timer, LOOP_NEVER);
     return rc;
 }
 
@@ -467,6 +538,7 @@ static void connect_step(struct pg_conn *c)
     case PGRES_POLLING_OK:
         env->timer(env, &c->connect_timer, LOOP_NEVER);
         c->up = true;
+        c->silent = 0;
         if (PQsetnonblocking(c->pg, 1) == 0 && PQenterPipelineMode(c->pg) == 1 &&
             watch(c, EPOLLIN) == 0) {
             hf__link_opened(&c->link);
@@ -776,7 +848,8 @@ static void answered(struct pg_conn *c)
         if (strcmp(state_of(res), "26000") == 0)
             c->prepared = 0;
         hf__link_answered(&c->link);
-        hf__sql_later(&c->of->sql, q, SQL_LATER_US);
+        hf__sql_later(&c->of->sql, q,
+                      strcmp(state_of(res), "55P03") == 0 ? LOCKED_US : SQL_LATER_US);
     } else {
         hf__link_answered(&c->link);
         if (is_error(res)) {
@@ -868,6 +941,7 @@ static void take_messages(struct pg_conn *c)
     PGnotify *n;
 
     while (link_open(&c->link) && (n = PQnotifies(c->pg)) != NULL) {
+        /* behind a pooler one of ours may come by the wrong connection, and only then */
         if (c == &c->of->messages && strcmp(n->relname, c->of->channel) == 0)
             hf__postgres_notified(c->of, n->extra);
         PQfreemem(n);
@@ -956,8 +1030,7 @@ static void down(struct link *k, const hf_error *err)
     if (conn_at(k)->attached)
         return;
     if (k == &p->messages.link) {
-        p->sql.store.env->timer(p->sql.store.env, &p->hello_timer, LOOP_NEVER);
-        p->sql.store.awaits = false;
+        hf__postgres_unheard(p);
         return;
     }
     if (p->old.pid == 0)
@@ -978,12 +1051,19 @@ static void unanswered(struct link *k, struct link_call *call)
 static void link_lost(struct link *k, const hf_error *err)
 {
     struct pg_conn *c = conn_at(k);
+    struct env *env = env_of(c);
     struct sql_call *q;
+    uint32_t dice;
 
     while ((q = next_in_backlog(c)) != NULL)
         hf__sql_answer(&c->of->sql, q, NULL);
     if (c->attached)
         hf__sql_session_lost(&c->attached->ses, err);
+    else if (k == &c->of->messages.link && k->wanted && k->failed > MESSAGES_TRIES) {
+        /* it can be done without; the server may have too many clients already */
+        env->random(env, &dice, sizeof dice);
+        env->timer(env, &k->retry, env->now(env) + MESSAGES_US / 2 + dice % MESSAGES_US);
+    }
 }
 
 static const struct link_events events = { limit_ms, greet, down, unanswered, link_lost };
@@ -1097,9 +1177,11 @@ static void wire_listen(struct sql *s)
 {
     struct postgres *p = postgres_of(s);
 
-    if (p->polls)
+    if (p->polls || !s->up)
         return;
-    if (s->up)
+    if (p->messages.link.state == LINK_UP)
+        hf__postgres_test(p);
+    else
         hf__link_start(&p->messages.link);
 }
 

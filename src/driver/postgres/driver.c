@@ -78,6 +78,107 @@ static int read_wake(struct postgres *p, const struct url *url, hf_error *err)
     return 0;
 }
 
+/* ---- hosts that the URL does not name -------------------------------------------- */
+
+/* What libpq would take from a service file, the environment and its defaults; NULL, and
+ * `err` says why. It tells that only of a connection: one that is refused at once, because
+ * a value makes no sense. */
+static PQconninfoOption *ask_libpq(const struct postgres *p, hf_error *err)
+{
+    const char **keys = calloc(2 * (p->nparams + 2), sizeof *keys);
+    const char **values = keys ? keys + p->nparams + 2 : NULL;
+    PQconninfoOption *all = NULL;
+    PGconn *c = NULL;
+    bool taken = false;
+
+    for (size_t i = 0; keys && i < p->nparams; i++) {
+        keys[i] = p->params[i].key;
+        values[i] = p->params[i].value;
+    }
+    if (keys) {
+        keys[p->nparams] = "sslmode";
+        values[p->nparams] = "none of these";
+        c = PQconnectStartParams(keys, values, 0);
+        all = PQconninfo(c);
+    }
+    for (const PQconninfoOption *o = all; o && o->keyword; o++)
+        taken |= strcmp(o->keyword, "sslmode") == 0 && o->val && strchr(o->val, ' ');
+    if (!all) {
+        hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+    } else if (!taken) {
+        const char *text = PQerrorMessage(c);
+
+        hf__fail(err, HF_EINVAL, 0, p->sql.shown, "%.*s", (int)strcspn(text, "\n"), text);
+        PQconninfoFree(all);
+        all = NULL;
+    }
+    PQfinish(c);
+    free(keys);
+    return all;
+}
+
+static const char *value_of(const PQconninfoOption *all, const char *key)
+{
+    for (; all->keyword; all++)
+        if (strcmp(all->keyword, key) == 0)
+            return all->val ? all->val : "";
+    return "";
+}
+
+/* The next word of a list; the last one stays. */
+static void next_word(const char **list, char *word, size_t size)
+{
+    size_t n = strcspn(*list, ",");
+
+    snprintf(word, size, "%.*s", (int)n, *list);
+    if ((*list)[n])
+        *list += n + 1;
+}
+
+static int add_host(struct opening *o, const char *host, const char *port, hf_error *err)
+{
+    struct opening_host *more = realloc(o->hosts, (o->nhosts + 1) * sizeof *more);
+    struct opening_host *h = more ? &more[o->nhosts] : NULL;
+
+    if (more)
+        o->hosts = more;
+    if (h)
+        h->host = strdup(host);
+    if (!h || !h->host)
+        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+    h->port = (uint16_t)(port[0] ? strtoul(port, NULL, 10) : PORT);
+    snprintf(h->shown, sizeof h->shown, "%s:%u", host, (unsigned)h->port);
+    o->nhosts++;
+    return 0;
+}
+
+/* Names are to be looked up by us. Addresses and sockets libpq finds without blocking. */
+static int read_hosts(struct postgres *p, const struct url *url, hf_error *err)
+{
+    PQconninfoOption *all;
+    const char *hosts, *ports;
+    char host[256], port[16];
+    int rc = 0;
+
+    if (url->nhosts > 0 || hf__url_param(url, "host"))
+        return 0;
+    all = ask_libpq(p, err);
+    if (!all)
+        return err->code;
+    hosts = value_of(all, "host");
+    ports = value_of(all, "port");
+    if (!hosts[0] || strchr("/@", hosts[0]) || value_of(all, "hostaddr")[0])
+        hosts = "";
+    for (bool more = hosts[0]; more && rc == 0;) {
+        more = strchr(hosts, ',') != NULL;
+        next_word(&hosts, host, sizeof host);
+        next_word(&ports, port, sizeof port);
+        rc = add_host(&p->sql.open, host, port, err);
+    }
+    PQconninfoFree(all);
+    return rc;
+}
+
 static int read_url(struct postgres *p, const struct url *url, hf_error *err)
 {
     char known[KEYWORDS_TEXT];
@@ -97,6 +198,8 @@ static int read_url(struct postgres *p, const struct url *url, hf_error *err)
         rc = hf__sql_read_mode(&p->sql, url, "advisory", err);
     if (rc == 0)
         rc = read_params(p, url, err);
+    if (rc == 0)
+        rc = read_hosts(p, url, err);
     return rc;
 }
 

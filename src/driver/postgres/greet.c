@@ -6,7 +6,9 @@
  * and the time of start that the server itself gave, so that no request of it can be
  *              executed any more (G7); pg_terminate_backend waits until it has gone
  *   messages   LISTEN; then NOTIFY to ourselves, on the other connection, and it must be
- *              heard: a transaction pooler takes a LISTEN, and nothing ever comes
+ *              heard: a transaction pooler takes a LISTEN, and nothing ever comes. The same
+ *              when a grant was found by a look, of which no message had come: if they no
+ *              longer come, the connection is opened anew
  *
  * The number that libpq was given at login is that of the backend, or one that a pooler
  * made up. Then the backend serves others too, and is not ended: what was lost may be
@@ -37,6 +39,8 @@ enum hello_column {
     MADE,
     BEING_MADE
 };
+#define TO_ADMINISTRATOR "what an administrator runs is printed by 'holdfast schema'"
+
 enum { WARN_FSYNC = 1, WARN_POOLER = 2, WARN_NO_END = 4, WARN_SILENT = 8 };
 
 static void warn(struct postgres *p, unsigned which, const char *text)
@@ -75,7 +79,10 @@ static void refused(struct sql *s, struct pg_conn *c, const struct sql_reply *re
 
     if (hf__sql_refusal(s, reply, &err) == HF_EPROTO)
         err.code = HF_EUNREACHABLE;
-    hf__link_break(&c->link, &err);
+    if (err.code == HF_EAUTH)
+        hf__link_fail(&c->link, HF_EAUTH, "%s: " TO_ADMINISTRATOR, err.text);
+    else
+        hf__link_break(&c->link, &err);
 }
 
 /* ---- the connection before this one ---------------------------------------------- */
@@ -189,8 +196,8 @@ void hf__postgres_made(struct pg_conn *c, const char *state, const char *why)
         ask_shape(c);
     else if (strcmp(state, "42501") == 0)
         hf__link_fail(&c->link, HF_EAUTH,
-                      "there is no schema holdfast, and this user may not make it (%s): "
-                      "what an administrator runs is printed by 'holdfast schema'",
+                      "there is no schema holdfast, and this user may not make it "
+                      "(%s): " TO_ADMINISTRATOR,
                       why);
     else
         hf__link_fail(&c->link, HF_EUNREACHABLE, "the schema could not be made: %s (%s)",
@@ -328,12 +335,23 @@ static void answer_notify(struct sql *s, struct sql_call *q, const struct sql_re
     (void)reply; /* it is heard, or it is not */
 }
 
-static void answer_listen(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+/* A message to ourselves: whatever was sent before it has come, too, when it comes. */
+void hf__postgres_test(struct postgres *p)
 {
     static const struct sql_type notify = { (enum sql_verb)PG_NOTIFY, build_notify,
                                             answer_notify };
+    struct env *env = p->sql.store.env;
+
+    if (timer_armed(&p->hello_timer))
+        return;
+    env->timer(env, &p->hello_timer, sql_now(&p->sql) + HELLO_US);
+    p->sql.store.awaits = true; /* so that somebody reads it */
+    say(&p->commands, &notify);
+}
+
+static void answer_listen(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
     struct postgres *p = postgres_of(s);
-    struct env *env = s->store.env;
 
     (void)q;
     if (!reply)
@@ -343,9 +361,7 @@ static void answer_listen(struct sql *s, struct sql_call *q, const struct sql_re
         return;
     }
     hf__link_up(&p->messages.link);
-    env->timer(env, &p->hello_timer, sql_now(s) + HELLO_US);
-    s->store.awaits = true; /* so that somebody reads it */
-    say(&p->commands, &notify);
+    hf__postgres_test(p);
 }
 
 void hf__postgres_listen_greet(struct pg_conn *c)
@@ -356,30 +372,54 @@ void hf__postgres_listen_greet(struct pg_conn *c)
     say(c, &listen);
 }
 
-static void settled(struct postgres *p, bool heard)
+static void end_test(struct postgres *p)
 {
     struct env *env = p->sql.store.env;
 
     env->timer(env, &p->hello_timer, LOOP_NEVER);
     p->sql.store.awaits = false;
+}
+
+static void settled(struct postgres *p, bool heard)
+{
+    end_test(p);
     hf__sql_hears(&p->sql, heard);
 }
 
 void hf__postgres_notified(struct postgres *p, const char *text)
 {
+    bool first = !p->heard || !p->sql.heard;
+
+    p->heard = true;
     if (strcmp(text, "h") != 0)
         hf__sql_told(&p->sql, text);
-    else if (timer_armed(&p->hello_timer) || !p->sql.heard)
+    else if (first)
         settled(p, true);
+    else
+        end_test(p);
+}
+
+/* Until it is up again, if ever, whoever waits looks. If the other one is down, too, both
+ * are opened again, and this is asked anew. */
+void hf__postgres_unheard(struct postgres *p)
+{
+    end_test(p);
+    p->heard = false;
+    if (p->sql.up && p->sql.heard)
+        hf__sql_hears(&p->sql, false);
 }
 
 void hf__postgres_hello_fired(struct timer *t)
 {
     struct postgres *p = container_of(t, struct postgres, hello_timer);
 
-    warn(p, WARN_SILENT,
-         "no message comes through, as behind a transaction pooler: who waits looks from "
-         "time to time");
-    settled(p, false);
+    if (p->heard) {
+        hf__link_fail(&p->messages.link, HF_EUNREACHABLE, "no message comes any more");
+    } else {
+        warn(p, WARN_SILENT,
+             "no message comes through, as behind a transaction pooler: who waits looks "
+             "from time to time");
+        settled(p, false);
+    }
     hf__postgres_flush(p);
 }

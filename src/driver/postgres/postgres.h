@@ -36,6 +36,9 @@ struct pg_conn {
     struct timer connect_timer;
     struct resolve *resolve;
     size_t next_host;                    /* that is looked up next */
+    size_t naddresses;                   /* found so far */
+    size_t turn;                         /* of the address that is tried first */
+    size_t silent;                       /* how many in a row did not answer in time */
     struct text hosts, addresses, ports; /* for libpq, with commas between them */
     bool up;                             /* libpq says so */
     bool making;                         /* schema.sql runs, outside pipeline mode */
@@ -65,6 +68,7 @@ struct postgres {
     struct pg_session session, old; /* of commands; old: pid 0: there is none */
     int ends;                       /* how often `old` was to be ended */
     bool polls;                     /* wake=poll */
+    bool heard;                     /* something came over this connection for messages */
     struct timer hello_timer;       /* no message has come in time */
     char channel[3 + 2 * SQL_CLIENT + 1];
     const char *dbname; /* from the URL's path */
@@ -101,5 +105,7 @@ void hf__postgres_listen_greet(struct pg_conn *);
 void hf__postgres_attach_greet(struct pg_conn *);
 void hf__postgres_notified(struct postgres *, const char *text);
 void hf__postgres_hello_fired(struct timer *);
+void hf__postgres_test(struct postgres *);    /* whether messages come */
+void hf__postgres_unheard(struct postgres *); /* the connection for messages is down */
 
 #endif

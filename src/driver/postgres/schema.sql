@@ -26,7 +26,7 @@
 -- call of a function: a crash leaves a line as before or after. synchronous_commit=off would let a crash of
 -- the server take back what was answered: it is overridden for the transaction.
 --
--- Times are µs since 1970 by the server's clock, read by clock_timestamp(): now() stands still in a
+-- Times are microseconds since 1970 by the server's clock, read by clock_timestamp(): now() stands still in a
 -- transaction. ttl and keep are ms. A grant copies the crowd's expiry and moves nothing (G1). A fence is
 -- greater than the line's last one and than the clock was (G2). A line goes ten minutes after its last use, by
 -- holdfast.sweep, which first raises the mark of its bucket; a new line reads that mark under a lock.
@@ -34,12 +34,24 @@
 -- A session keeps its plans, and a plan that was made while a table was nearly empty reads all of it. So each
 -- verb is planned with enable_seqscan = off. What must read a whole table all the same seems dear then, and would
 -- be compiled, for a second or more: there jit = off, too.
+--
+-- What is named without a schema is the server's own, whatever search_path the caller has: else operators of
+-- others that fit better would be called, with our rights. What waits for a row gives up after a second, and is
+-- sent again: other calls of the same client come after it.
+--
+-- Only ASCII, and no backslash in a literal: it is read in every encoding, and as every setting reads strings.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL client_min_messages = warning;
 SET LOCAL statement_timeout = 0;
 SET LOCAL lock_timeout = 0;
+SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT pg_advisory_xact_lock(7525353031127561076);
-CREATE SCHEMA IF NOT EXISTS holdfast;
+DO $$
+BEGIN -- whoever was given the schema need not have the right to make one
+    IF to_regnamespace('holdfast') IS NULL THEN
+        CREATE SCHEMA holdfast;
+    END IF;
+END $$;
 CREATE TABLE IF NOT EXISTS holdfast.format (version int8 PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS holdfast.mark (bucket int8 PRIMARY KEY, fence int8 NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS holdfast.line (
@@ -70,7 +82,7 @@ CREATE OR REPLACE FUNCTION holdfast.clock() RETURNS int8 LANGUAGE sql VOLATILE A
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 $$;
 
 CREATE OR REPLACE FUNCTION holdfast.bucket(p_ns bytea, p_name bytea) RETURNS int8 LANGUAGE sql IMMUTABLE AS
-$$ SELECT (get_byte(h, 0) * 4 + get_byte(h, 1) % 4)::int8 FROM (SELECT sha256(p_ns || '\x00'::bytea || p_name) h) s $$;
+$$ SELECT (get_byte(h, 0) * 4 + get_byte(h, 1) % 4)::int8 FROM (SELECT sha256(p_ns || decode('00', 'hex') || p_name) h) s $$;
 
 -- What is answered must not be taken back by a crash of the server.
 CREATE OR REPLACE FUNCTION holdfast.durable() RETURNS text LANGUAGE sql VOLATILE AS
@@ -191,7 +203,8 @@ $$ SELECT CASE WHEN l.n > 0 THEN greatest(l.soonest - p_now + 999, 0) / 1000 ELS
 -- Repeatable: a token that is in line answers its place, and its owner's time counts anew.
 CREATE OR REPLACE FUNCTION holdfast.join(p_ns bytea, p_name bytea, p_token bytea, p_kind int8, p_cap int8,
     p_weight int8, p_ttl int8, p_flags int8, p_client bytea, p_process int8, p_owner int8, p_pid int8,
-    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    p_host bytea, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; was holdfast.line; t holdfast.ticket;
@@ -276,7 +289,8 @@ END $$;
 -- token: 0 gone, 1 revoked, below 0: it waits, at minus its position, or its fence: it holds, and its time
 -- counts anew, if it did not last for longer}.
 CREATE OR REPLACE FUNCTION holdfast.wait(p_ns bytea, p_name bytea, p_client bytea, p_ttl int8, p_tokens bytea)
-RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS int8[] LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; was holdfast.line; t holdfast.ticket;
@@ -326,7 +340,8 @@ END $$;
 -- leave: give the place up and admit the next in the same step (G4, G7, G8). p_keep > 0: of a hold: the store
 -- ends it after so many ms by itself. Answers 1, or 0: it was not there. Repeatable.
 CREATE OR REPLACE FUNCTION holdfast.leave(p_ns bytea, p_name bytea, p_token bytea, p_keep int8) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; t holdfast.ticket; v_now int8 := holdfast.clock(); v_first bool;
@@ -393,7 +408,8 @@ END $$;
 -- that is held, too, which becomes a kept one. Answers 1, or 0: no such ticket, or none of these. One whose time is
 -- over is not revived.
 CREATE OR REPLACE FUNCTION holdfast.keep(p_ns bytea, p_name bytea, p_token bytea, p_keep int8, p_orphan int8)
-RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS int8[] LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8;
@@ -415,7 +431,8 @@ END $$;
 -- p_sent: when it was sent, by the clock of the client. One that was sent before the last one that was executed
 -- comes late, from a connection that was lost: its owner may rely on a longer ttl by now. It shortens nothing.
 CREATE OR REPLACE FUNCTION holdfast.renew(p_sent int8, p_lines int8[], p_tokens bytea, p_ttls int8[]) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     t holdfast.ticket; answers int8[] := '{}'; v_answer int8; v_token bytea; v_now int8; v_end int8;
@@ -451,7 +468,8 @@ END $$;
 -- amend: of a hold: a smaller weight, another record; admits the next in the same step. Answers 1, 0: it does
 -- not hold. Repeatable.
 CREATE OR REPLACE FUNCTION holdfast.amend(p_ns bytea, p_name bytea, p_token bytea, p_weight int8, p_process int8,
-    p_owner int8, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    p_owner int8, p_note bytea, p_hints bytea) RETURNS int8[] LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; t holdfast.ticket; v_now int8;
@@ -474,7 +492,8 @@ END $$;
 -- evict: end one ticket, named by its token (G8): with p_at_once, or (a hold) by ending its renewal. A kept one
 -- has no owner who could be told, and ends at once. Answers 1, 0: no such ticket.
 CREATE OR REPLACE FUNCTION holdfast.evict(p_ns bytea, p_name bytea, p_token bytea, p_at_once int8) RETURNS int8[]
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; t holdfast.ticket; v_now int8;
@@ -514,6 +533,7 @@ CREATE OR REPLACE FUNCTION holdfast.begin_follow(p_ns bytea, p_name bytea, p_cli
 LANGUAGE plpgsql AS $$
 DECLARE l holdfast.line := holdfast.line_of(p_ns, p_name, true); v_till int8 := holdfast.clock() + p_ms * 1000;
 BEGIN
+    DELETE FROM holdfast.follow f WHERE f.line = l.id AND f.till <= v_till - p_ms * 1000; -- who went without a word
     INSERT INTO holdfast.follow VALUES (l.id, p_client, v_till)
         ON CONFLICT (line, client) DO UPDATE SET till = v_till;
     UPDATE holdfast.line x SET followed = greatest(x.followed, v_till) WHERE x.id = l.id;
@@ -525,7 +545,8 @@ END $$;
 CREATE OR REPLACE FUNCTION holdfast.look(p_ns bytea, p_name bytea, p_client bytea, p_follow int8, p_front bytea,
     p_notes int8) RETURNS TABLE (r_now int8, r_kind int8, r_cap int8, r_token bytea, r_state int8,
     r_flags int8, r_weight int8, r_fence int8, r_expiry int8, r_joined int8, r_granted int8, r_process int8,
-    r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    r_owner int8, r_pid int8, r_host bytea, r_note bytea, r_hints bytea) LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE v_now int8; v_last int8;
 BEGIN
     IF p_follow > 0 THEN
@@ -550,7 +571,8 @@ END $$;
 -- oldest grant or -1, sum of the weights that hold. Names behind p_after, from p_from on, below p_below ('': no end).
 CREATE OR REPLACE FUNCTION holdfast.list(p_ns bytea, p_after bytea, p_from bytea, p_below bytea, p_limit int8)
 RETURNS TABLE (r_name bytea, r_kind int8, r_cap int8, r_holders int8, r_waiters int8, r_oldest int8, r_sum int8)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE v_now int8 := holdfast.clock();
 BEGIN
     RETURN QUERY SELECT l.name, l.kind, l.cap, h.n, w.n, coalesce(greatest((v_now - h.oldest) / 1000, 0), -1), h.sum
@@ -570,7 +592,8 @@ END $$;
 -- or -1.
 CREATE OR REPLACE FUNCTION holdfast.cell(p_ns bytea, p_name bytea, p_client bytea, p_follow int8, p_verb int8,
     p_any int8, p_version int8, p_add int8, p_ttl int8, p_data bytea)
-RETURNS TABLE (r_rc int8, r_version int8, r_data bytea, r_expires int8) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS TABLE (r_rc int8, r_version int8, r_data bytea, r_expires int8) LANGUAGE plpgsql
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; v_now int8; v_sum numeric;
@@ -847,7 +870,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 -- sweep: removes lines that nobody has used for ten minutes, some hundred at a time. Answers how many. Whoever
 -- is in such a line is dead, or renews without touching it: then it is looked at again in ten minutes.
 CREATE OR REPLACE FUNCTION holdfast.sweep(p_idle int8) RETURNS int8[] LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET lock_timeout = 1000 SET jit = off AS $$
 DECLARE
     v_sync text := holdfast.durable();
     l holdfast.line; e holdfast.lease; w holdfast.mutex; v_now int8 := holdfast.clock(); v_count int8 := 0;

@@ -6,8 +6,9 @@
  * connection that listens is opened when a ticket first waits, a name is followed, or a
  * hold has lasted half a second; when it is confirmed, everybody looks: so a message is
  * either heard, or the look comes after it. A message that is lost is found by the safety
- * look (G4). Where messages do not come at all, behind a transaction pooler for one, the
- * first of our waiting tickets in each line looks every POLL_MS. */
+ * look (G4), and then it is tested whether messages still come. Where messages do not come
+ * at all, behind a transaction pooler for one, the first of our waiting tickets in each
+ * line looks every POLL_MS. */
 #include "driver/sql/sql.h"
 #include "util/text.h"
 
@@ -50,10 +51,12 @@ void hf__sql_later(struct sql *s, struct sql_call *q, int64_t us)
 {
     struct env *env = s->store.env;
     uint32_t dice;
+    int64_t at;
 
     env->random(env, &dice, sizeof dice);
-    if (list_empty(&s->later))
-        env->timer(env, &s->later_timer, sql_now(s) + us / 2 + dice % us);
+    at = sql_now(s) + us / 2 + dice % us;
+    if (!timer_armed(&s->later_timer) || s->later_timer.node.key > at)
+        env->timer(env, &s->later_timer, at);
     list_push(&s->later, &q->call.node);
 }
 

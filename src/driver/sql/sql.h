@@ -101,7 +101,9 @@ struct sql_wire {
     int64_t (*number)(const struct sql_reply *, size_t row, size_t column);
     /* "" and 0 if it is NULL */
     const void *(*bytes)(const struct sql_reply *, size_t row, size_t column, size_t *n);
-    void (*listen)(struct sql *); /* somebody waits or follows: messages are wanted */
+    /* Somebody waits or follows: messages are wanted. If it listens already, one was
+     * missed: do they still come? */
+    void (*listen)(struct sql *);
     /* A session: zeroed, and with `connect` its connection is being opened, which ends in
      * hf__sql_session_up or _lost. NULL: no memory. The database frees those in sql.buried
      * when nobody can be inside them. */

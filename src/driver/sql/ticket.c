@@ -265,8 +265,11 @@ static void answer_wait(struct sql *s, struct sql_call *q, const struct sql_repl
         l.count = (size_t)n[1];
         l.recheck_ms = hf__sql_recheck(s, n[2]);
         l.places = places;
-        for (size_t i = 0; i < w->n; i++)
+        for (size_t i = 0; i < w->n; i++) {
             read_place(&places[i], n[3 + i]);
+            if (places[i].kind == PLACE_HELD && s->listens && s->heard)
+                hf__sql_listen(s); /* nobody told us */
+        }
     } else if (reply) {
         l.code = hf__sql_refusal(s, reply, &err);
         l.err = &err;
