@@ -136,7 +136,7 @@ int hf_once_forget_start(hf_client *, const char *name, hf_done *, void *user, h
  * never is one more than n allowed.
  * Each start stands in the line until its per_ms are over: all who use the name use the same
  * n (HF_EMISMATCH), and n is what it costs: up to some hundred is cheap everywhere; from some
- * thousand on local: and the servers feel each start (docs/guarantees.md). A coarser limit of
+ * thousand on local: and the servers feel each start (docs/guarantees.md). A finer limit of
  * the same slope is cheaper: 100 per second instead of 6,000 per minute. */
 int hf_rate(hf_client *, const char *name, uint32_t n, int64_t per_ms, int64_t wait_ms,
             const hf_request *, hf_error *);

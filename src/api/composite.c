@@ -175,6 +175,8 @@ void hf__composite_give_up(struct hf_op *op, int rc)
         return;
     hf__loop_timer(&client_of(g)->loop, &g->timer, LOOP_NEVER);
     if (!g->unwinds) {
+        if (rc == HF_ETIMEDOUT)
+            hf__op_text(op, rc, "'%s': what was waited for did not come in time", g->name);
         hf__cancel(op, rc);
         return;
     }

@@ -151,8 +151,13 @@ static void lost(struct barrier *b)
 
 static void broken(struct barrier *b)
 {
-    if (b->broke && b->g.give_up != 0)
-        hf__composite_end(&b->g, b->g.give_up);
+    int rc = b->g.give_up;
+
+    if (b->broke && (rc == HF_ETIMEDOUT || rc == HF_EBUSY))
+        hf__composite_fail(&b->g, rc, "'%s': not all of %lld parties have come", b->g.name,
+                           (long long)b->spec.capacity);
+    else if (b->broke && rc != 0)
+        hf__composite_end(&b->g, rc);
     else
         hf__composite_fail(&b->g, HF_EPARTY, "'%s': another party has left the barrier",
                            b->g.name);

@@ -198,7 +198,9 @@ static void observing(struct composite *g)
             return;
         rc = read_leader(g->op.client, g->name, w->line.op.list, &now, &g->err);
         if (rc == 0 && same(w->known, &now))
-            rc = g->op.try_only ? HF_EBUSY : 1;
+            rc = g->op.try_only ? hf__fail(&g->err, HF_EBUSY, 0, g->op.client->url.shown,
+                                           "'%s': the leader is the same", g->name)
+                                : 1;
         if (rc == 0)
             *w->ret = now;
         if (rc <= 0)
