@@ -296,7 +296,8 @@ static void cancel_meets_grant(void)
                 ;
             given(l);
             rc = pend_end(p, &next);
-            CHECK(rc == 0 || rc == HF_ETIMEDOUT);
+            /* the last: a busy machine has said nothing for half a second */
+            CHECK(rc == 0 || rc == HF_ETIMEDOUT || rc == HF_EUNREACHABLE);
             granted[i] += rc == 0;
             if (rc == 0)
                 given(next);
