@@ -32,6 +32,7 @@ static const struct most table[] = {
     { "redis-plain", 2, 2, 2, 2 },   { "redlock", 10, 10, 10, 2 },
     { "redlock-three", 6, 6, 6, 2 }, { "zookeeper", 2, 2, 2, 2 },
     { "etcd", 4, 4, 4, 2 },          { "postgres", 2, 2, 2, 2 },
+    { "mysql", 2, 2, 2, 2 },
 };
 
 static unsigned counts[NUMBERS], fewest[NUMBERS];

@@ -40,7 +40,7 @@ struct setup {
     uint32_t newer_caps; /* what it has besides `caps` then */
 };
 
-extern const struct setup setup_local, setup_postgres;
+extern const struct setup setup_local, setup_postgres, setup_mysql;
 extern const struct setup setup_redis, setup_redis_unix, setup_redis_tls, setup_redis_acl,
     setup_redis_sentinel, setup_redis_cluster;
 extern const struct setup setup_zookeeper, setup_zookeeper_three, setup_zookeeper_tls,
