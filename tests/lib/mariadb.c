@@ -95,7 +95,7 @@ void mariadb_run(struct server *s)
 
     snprintf(defaults, sizeof(defaults), "--defaults-file=%s/config", s->dir);
     unlink(s->socket);
-    server_spawn(s, "mariadbd", argv);
+    server_spawn(s, "/usr/sbin/mariadbd", argv);
     AWAIT(answers(s));
 }
 

@@ -72,6 +72,7 @@ static const char *const texts[MY_VERBS] = {
     [MY_MAKE] = "SELECT GET_LOCK(CONCAT('holdfast_', DATABASE()), 0)",
     [MY_MADE] = "SELECT RELEASE_LOCK(CONCAT('holdfast_', DATABASE()))",
     [MY_AWAIT] = "CALL holdfast_await(?,?,?,?,?)",
+    [MY_NOTICES] = "CALL holdfast_notices(?)",
 };
 
 static struct my_conn *conn_at(const struct link *k)
@@ -661,7 +662,7 @@ static size_t read_numbers(const char *text, int64_t *numbers)
 static bool has_news(const struct my_conn *c, const struct sql_call *q)
 {
     return c->rows.rows == 1 && c->rows.columns == 2 &&
-           (q->type->verb < SQL_VERBS || (int)q->type->verb == MY_AWAIT);
+           (q->type->verb < SQL_VERBS || (int)q->type->verb >= MY_AWAIT);
 }
 
 /* What it was is over, for good or bad. */
@@ -1015,10 +1016,10 @@ static void wire_send(struct sql *s, struct sql_call *q)
     hf__mysql_send(&mysql_of(s)->commands, q);
 }
 
-/* Wakes need nothing before somebody waits. */
 static void wire_listen(struct sql *s)
 {
-    (void)s;
+    hf__mysql_notices(mysql_of(s));
 }
 
-const struct sql_wire hf__mysql_wire = { wire_send, reply_number, reply_bytes, wire_listen };
+const struct sql_wire hf__mysql_wire = { wire_send, reply_number, reply_bytes, wire_listen,
+                                         false };

@@ -81,6 +81,8 @@ static void answer_own(struct sql *s, struct sql_call *q, const struct sql_reply
     s->echo.lost_ms = 0;
     hf__link_up(&m->commands.link);
     hf__sql_up(s);
+    if (s->scripted.seats.count > 0)
+        hf__sql_listen(s);
 }
 
 static void build_own(struct sql *s, struct sql_call *q, struct sql_args *a)

@@ -27,7 +27,8 @@ enum my_verb {
     MY_SHAPE,             /* the version of the schema */
     MY_MAKE,              /* may we make it? */
     MY_MADE,
-    MY_AWAIT,
+    MY_AWAIT,   /* waits for a user lock */
+    MY_NOTICES, /* what others have revoked */
     MY_SCRIPT, /* a part of schema.sql; cannot be prepared */
     MY_VERBS
 };
@@ -110,6 +111,8 @@ struct mysql {
     struct address address;  /* of the server that the commands go to */
     const struct opening_host *host;
     struct timer look_timer; /* for who waits, and no waker is left */
+    struct timer notice_timer;
+    int64_t noticed; /* until then we know what was revoked, by the server's clock */
     unsigned char (*lookers)[HF_TOKEN];
     size_t nlookers, lookers_room;
     char *database, *socket;
@@ -145,5 +148,6 @@ void hf__mysql_wake_done(struct mysql *);
 void hf__mysql_news(struct mysql *, const char *text, size_t len);
 void hf__mysql_wake_down(struct mysql *, const hf_error *);
 void hf__mysql_waker_lost(struct my_conn *);
+void hf__mysql_notices(struct mysql *); /* somebody waits, or has held for a while */
 
 #endif

@@ -5,7 +5,7 @@ DELIMITER $$
 --   holdfast_line     all that is kept of one name: kind, capacity, sums of its tickets, last fence
 --   holdfast_ticket   one place in a line: state 0 waits, 1 holds; flags 1 revoked (ends at its expiry), 2 kept
 --   holdfast_crowd    the waiting tickets of one client, line and ttl: they share one expiry
---   holdfast_revoked  tickets that were taken out at once: their owners find them here
+--   holdfast_revoked  tickets that were taken out at once (kind x) or marked (m): their owners look here
 --   holdfast_cell     one small record beside a line
 --   holdfast_mark     per bucket of names: the greatest fence of the lines that were removed
 --
@@ -61,8 +61,9 @@ CREATE TABLE IF NOT EXISTS holdfast_crowd (
     line BIGINT, client BINARY(8), ttl BIGINT, till BIGINT NOT NULL, many BIGINT NOT NULL,
     PRIMARY KEY (line, client, ttl)) ENGINE=InnoDB
 $$
-CREATE TABLE IF NOT EXISTS holdfast_revoked (line BIGINT, token BINARY(16), till BIGINT NOT NULL,
-    PRIMARY KEY (line, token)) ENGINE=InnoDB
+CREATE TABLE IF NOT EXISTS holdfast_revoked (
+    line BIGINT, token BINARY(16), client BINARY(8) NOT NULL, kind CHAR(1) NOT NULL, at BIGINT NOT NULL,
+    till BIGINT NOT NULL, PRIMARY KEY (line, token), KEY (client, at)) ENGINE=InnoDB
 $$
 CREATE TABLE IF NOT EXISTS holdfast_cell (
     line BIGINT PRIMARY KEY, data VARBINARY(1024) NOT NULL, version BIGINT NOT NULL, till BIGINT) ENGINE=InnoDB
@@ -206,7 +207,7 @@ BEGIN
     SET p_recheck = COALESCE(GREATEST(v_till - p_now + 999, 0) DIV 1000, -1);
     IF @holdfast_wake = 1 AND NOT v_client <=> @holdfast_client THEN
         CALL holdfast_tell(@holdfast_client, 'w', p_token, CONCAT(
-            IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', HEX(v_token)), ' ', l.id, ' ', p_now));
+            IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', LOWER(HEX(v_token))), ' ', l.id, ' ', p_now));
     END IF;
 END
 $$
@@ -356,7 +357,8 @@ BEGIN
                 SET v_first = v_said;
                 CALL holdfast_front(l, v_now, v_token, v_number, v_weight, v_recheck);
             END IF;
-        ELSEIF v_state IS NULL AND EXISTS (SELECT 1 FROM holdfast_revoked r WHERE r.line = l.id AND r.token = v_token) THEN
+        ELSEIF v_state IS NULL AND EXISTS (SELECT 1 FROM holdfast_revoked r
+                WHERE r.line = l.id AND r.token = v_token AND r.kind = 'x') THEN
             SET v_said = 1;
         END IF;
         IF v_said BETWEEN 0 AND 1 THEN
@@ -557,6 +559,34 @@ BEGIN
 END
 $$
 
+-- For the owner of a ticket, who learns it from the answer if it is this client, else from holdfast_notices.
+CREATE OR REPLACE PROCEDURE holdfast_revoke(p_line BIGINT, p_token BINARY(16), p_client BINARY(8), p_kind CHAR(1),
+    p_now BIGINT, p_till BIGINT) SQL SECURITY INVOKER
+BEGIN
+    DELETE FROM holdfast_revoked WHERE line = p_line AND till <= p_now;
+    REPLACE INTO holdfast_revoked VALUES (p_line, p_token, p_client, p_kind, p_now, p_till);
+    CALL holdfast_tell(p_client, p_kind, p_token, '');
+END
+$$
+
+-- notices: which tickets of this client were revoked or marked since p_since, by the server's clock; 0: in these
+-- ten seconds. Answers the time for the next one: earlier than now, because what is committed later may have an
+-- earlier time.
+CREATE OR REPLACE PROCEDURE holdfast_notices(p_since BIGINT) SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_now BIGINT;
+    SET @holdfast_news = '', v_now = CLOCK;
+    FOR r IN (SELECT x.token, x.kind FROM holdfast_revoked x WHERE x.client = @holdfast_client
+            AND x.at >= IF(p_since > 0, p_since, v_now - 10000000)) DO
+        CALL holdfast_tell(@holdfast_client, r.kind, r.token, '');
+        IF r.kind = 'x' THEN
+            CALL holdfast_disown(r.token);
+        END IF;
+    END FOR;
+    SELECT v_now - 2000000, @holdfast_news;
+END
+$$
+
 -- evict: end one ticket, named by its token (G8): with p_at_once, or (a hold) by ending its renewal. A kept one
 -- has no owner who could be told, and ends at once. Answers 1, 0: no such ticket.
 CREATE OR REPLACE PROCEDURE holdfast_evict(p_ns VARBINARY(255), p_name VARBINARY(512), p_token BINARY(16),
@@ -575,7 +605,7 @@ BEGIN
         FROM holdfast_ticket x WHERE x.line = l.id AND x.token = p_token;
     IF v_state = 1 AND p_at_once = 0 AND v_flags < 2 THEN
         UPDATE holdfast_ticket x SET flags = 1 WHERE x.line = l.id AND x.token = p_token;
-        CALL holdfast_tell(v_client, 'm', p_token, '');
+        CALL holdfast_revoke(l.id, p_token, v_client, 'm', v_now, v_expiry);
     ELSEIF v_state IS NOT NULL THEN
         IF v_state = 0 THEN
             SELECT c.till INTO v_expiry FROM holdfast_crowd c
@@ -587,9 +617,7 @@ BEGIN
         END IF;
         DELETE FROM holdfast_ticket WHERE line = l.id AND token = p_token;
         IF v_flags < 2 THEN -- a kept one is nobody's
-            DELETE FROM holdfast_revoked WHERE line = l.id AND till <= v_now;
-            INSERT IGNORE INTO holdfast_revoked VALUES (l.id, p_token, v_expiry);
-            CALL holdfast_tell(v_client, 'x', p_token, '');
+            CALL holdfast_revoke(l.id, p_token, v_client, 'x', v_now, v_expiry);
         END IF;
         CALL holdfast_admit(l, v_now, 1, '');
         CALL holdfast_next(l, v_now);

@@ -10,6 +10,9 @@
  *   an answer: "w" TOKEN FRONT line now --> a waker: CALL holdfast_await
  *   its answer: "g" TOKEN ...: it holds;  "w" ...: the next one;  neither: nobody waits
  *
+ * What others revoke is written to a table, where each client looks every NOTICE_US while
+ * it has tickets that wait, or has held one for half a second.
+ *
  * A wake is only a reason to look: that a ticket holds is read from its row, after the
  * commit that granted it. A wake that is lost is found by the safety look (G4). */
 #include "driver/mysql/mysql.h"
@@ -18,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_US = 200000, AWAIT_S = 20 };
+enum { LOOK_US = 200000, NOTICE_US = 2000000, AWAIT_S = 20 };
 
 /* ---- those that look ------------------------------------------------------------- */
 
@@ -135,6 +138,51 @@ static void wait_for(struct mysql *m, const unsigned char *token,
         hf__link_start(&w->conn.link);
 }
 
+/* ---- what others have revoked ---------------------------------------------------- */
+
+static void build_notices(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    (void)q;
+    sql_int(a, mysql_of(s)->noticed);
+}
+
+static void answer_notices(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    const int64_t *n = hf__sql_numbers(reply, 1);
+    struct mysql *m = mysql_of(s);
+
+    (void)q;
+    if (n)
+        m->noticed = n[0];
+    if (reply && s->up)
+        hf__mysql_notices(m);
+}
+
+static void notice_fired(struct timer *t)
+{
+    static const struct sql_type type = { (enum sql_verb)MY_NOTICES, build_notices,
+                                          answer_notices };
+    struct mysql *m = container_of(t, struct mysql, notice_timer);
+    struct sql_call *q = hf__sql_call(&type, sizeof *q);
+
+    if (m->sql.scripted.seats.count == 0 || !m->sql.up) {
+        m->sql.listens = false; /* until the next one */
+        free(q);
+    } else if (q) {
+        hf__mysql_send(&m->commands, q);
+        hf__mysql_flush(m);
+    } else {
+        hf__mysql_notices(m);
+    }
+}
+
+void hf__mysql_notices(struct mysql *m)
+{
+    struct env *env = m->sql.store.env;
+
+    env->timer(env, &m->notice_timer, sql_now(&m->sql) + NOTICE_US);
+}
+
 /* ---- news ------------------------------------------------------------------------ */
 
 /* "w" TOKEN [FRONT] line now */
@@ -176,6 +224,7 @@ void hf__mysql_news(struct mysql *m, const char *text, size_t len)
 void hf__mysql_wake_init(struct mysql *m)
 {
     timer_init(&m->look_timer, look_fired);
+    timer_init(&m->notice_timer, notice_fired);
     for (size_t i = 0; i < MY_WAKERS; i++) {
         hf__mysql_conn_init(&m->wakers[i].conn, m, greet);
         m->wakers[i].conn.limit_ms += 1000 * AWAIT_S;
@@ -187,6 +236,7 @@ void hf__mysql_wake_done(struct mysql *m)
     for (size_t i = 0; i < MY_WAKERS; i++)
         hf__mysql_conn_done(&m->wakers[i].conn);
     m->sql.store.env->timer(m->sql.store.env, &m->look_timer, LOOP_NEVER);
+    m->sql.store.env->timer(m->sql.store.env, &m->notice_timer, LOOP_NEVER);
     free(m->lookers);
 }
 

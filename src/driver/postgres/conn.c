@@ -944,4 +944,4 @@ static void wire_listen(struct sql *s)
 }
 
 const struct sql_wire hf__postgres_wire = { wire_send, reply_number, reply_bytes,
-                                            wire_listen };
+                                            wire_listen, true };

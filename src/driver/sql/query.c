@@ -62,7 +62,7 @@ static void follow(struct sql *s, struct list *all, struct list *node)
 /* expires_ms < 0: nothing expires. */
 static int64_t again_at(const struct sql *s, int64_t expires_ms)
 {
-    int64_t ms = s->heard ? AGAIN_MS : UNHEARD_MS;
+    int64_t ms = s->heard && s->wire->follows ? AGAIN_MS : UNHEARD_MS;
 
     if (expires_ms >= 0 && expires_ms < ms)
         ms = expires_ms + 1;

@@ -89,6 +89,7 @@ struct sql_wire {
     /* "" and 0 if it is NULL */
     const void *(*bytes)(const struct sql_reply *, size_t row, size_t column, size_t *n);
     void (*listen)(struct sql *); /* somebody waits or follows: messages are wanted */
+    bool follows;                 /* messages tell of every change of what is followed */
 };
 
 struct sql_type {
