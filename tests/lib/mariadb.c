@@ -107,15 +107,16 @@ void mariadb_begin(struct server *s)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-static int64_t read_result(MYSQL *c)
+/* A procedure ends with a result without rows. */
+static void read_result(MYSQL *c, int64_t *ret)
 {
     MYSQL_RES *r = mysql_store_result(c);
     MYSQL_ROW row = r ? mysql_fetch_row(r) : NULL;
-    int64_t number = row && row[0] ? strtoll(row[0], NULL, 10) : 0;
 
+    if (row)
+        *ret = row[0] ? strtoll(row[0], NULL, 10) : 0;
     if (r)
         mysql_free_result(r);
-    return number;
 }
 
 static int64_t __attribute__((format(printf, 2, 0)))
@@ -131,7 +132,7 @@ ask(struct server *s, const char *fmt, va_list ap)
     CHECK(vsnprintf(text, sizeof(text), fmt, ap) < (int)sizeof(text));
     rc = mysql_query(c, text);
     while (rc == 0) {
-        number = read_result(c);
+        read_result(c, &number);
         rc = mysql_next_result(c);
     }
     if (rc > 0)
