@@ -18,6 +18,7 @@ static const char base_config[] = "[mariadbd]\n"
                                   "innodb-buffer-pool-size=32M\n"
                                   "innodb-log-file-size=16M\n"
                                   "innodb-fast-shutdown=2\n"
+                                  "innodb-use-native-aio=0\n"
                                   "performance-schema=off\n";
 
 static const char first_statements[] =
@@ -32,15 +33,16 @@ void mariadb_make(struct server *s)
     server_init(s, "mariadb");
     snprintf(s->socket, sizeof(s->socket), "%s/socket", s->dir);
     snprintf(command, sizeof(command),
-             "cd '%s' && mariadb-install-db --no-defaults --datadir='%s/data'"
+             "cd '%s' && mariadb-install-db --no-defaults --datadir='%s/data' --tmpdir='%s'"
              " --auth-root-authentication-method=normal --skip-test-db --skip-name-resolve"
-             " --innodb-log-file-size=16M --user=$(id -un) >made.log 2>&1",
-             s->dir, s->dir);
+             " --innodb-log-file-size=16M --innodb-use-native-aio=0 --user=$(id -un) >made.log 2>&1",
+             s->dir, s->dir, s->dir);
     if (system(command) != 0)
         check_failed(__FILE__, __LINE__, "failed: %s", command);
     file_put(s->dir, "config", "w", base_config);
     file_put(s->dir, "first.sql", "w", first_statements);
     mariadb_config(s, "datadir=%s/data", s->dir);
+    mariadb_config(s, "tmpdir=%s", s->dir); /* not shared: servers fall over each other */
     mariadb_config(s, "socket=%s", s->socket);
     mariadb_config(s, "port=%d", s->port);
     mariadb_config(s, "pid-file=%s/pid", s->dir);

@@ -231,6 +231,15 @@ static int proceed(struct my_conn *c, int events)
 
 /* ---- closing --------------------------------------------------------------------- */
 
+/* The library reads it until the step has ended. */
+static void forget_password(struct my_conn *c)
+{
+    if (c->password)
+        explicit_bzero(c->password, PASSWORD_MAX + 1);
+    free(c->password);
+    c->password = NULL;
+}
+
 static void close_my(struct link *k)
 {
     struct my_conn *c = conn_at(k);
@@ -246,6 +255,7 @@ static void close_my(struct link *k)
             if (proceed(c, MYSQL_WAIT_READ | MYSQL_WAIT_WRITE | MYSQL_WAIT_EXCEPT) == 0)
                 break;
     }
+    forget_password(c);
     if (c->my)
         mysql_close(c->my);
     for (size_t i = 0; i < MY_VERBS; i++) {
@@ -361,30 +371,28 @@ static int begin_connect(struct my_conn *c)
 {
     struct mysql *m = c->of;
     const struct sockaddr_storage *at = &m->address.at;
-    char ip[INET6_ADDRSTRLEN] = "", password[PASSWORD_MAX + 1];
-    const char *host = ip;
+    const char *host = c->ip;
     hf_error err;
-    int status;
 
     c->connected = NULL;
-    if (hf__login_password(&m->sql.open.login, password, &err) < 0) {
-        keep_error(c, ER_ACCESS_DENIED_ERROR, err.text);
+    c->password = malloc(PASSWORD_MAX + 1);
+    if (!c->password || hf__login_password(&m->sql.open.login, c->password, &err) < 0) {
+        keep_error(c, ER_ACCESS_DENIED_ERROR, c->password ? err.text : "no memory");
         return 0;
     }
     set_options(c);
     if (m->socket)
         host = NULL;
     else if (at->ss_family == AF_INET6)
-        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)at)->sin6_addr, ip, sizeof ip);
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)at)->sin6_addr, c->ip,
+                  sizeof c->ip);
     else
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)at)->sin_addr, ip, sizeof ip);
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)at)->sin_addr, c->ip, sizeof c->ip);
     if (set_tls(c) && m->host)
         host = m->host->host;
-    status = mysql_real_connect_start(&c->connected, c->my, host, m->sql.open.login.user,
-                                      password, m->database, m->host ? m->host->port : 0,
-                                      m->socket, CLIENT_MULTI_RESULTS);
-    explicit_bzero(password, sizeof password);
-    return status;
+    return mysql_real_connect_start(&c->connected, c->my, host, m->sql.open.login.user,
+                                    c->password, m->database, m->host ? m->host->port : 0,
+                                    m->socket, CLIENT_MULTI_RESULTS);
 }
 
 /* It begins in a turn of the loop: here it may not fail yet. */
@@ -743,6 +751,7 @@ static int ended(struct my_conn *c)
     enum my_step step = c->step;
 
     if (step == STEP_CONNECT) {
+        forget_password(c);
         c->step = STEP_NONE;
         if (!c->connected && !c->error)
             keep_error(c, mysql_errno(c->my), mysql_error(c->my));

@@ -70,6 +70,7 @@ struct my_conn {
     enum my_step step; /* != STEP_NONE: it waits for the socket, for `events` */
     int events, ret;
     MYSQL *connected; /* what STEP_CONNECT gives */
+    char *password, ip[64]; /* it reads them until then */
     MYSQL_STMT *stmts[MY_VERBS];
     uint32_t prepared;
     struct sql_call *call; /* that the library has */
