@@ -128,8 +128,8 @@ static MYSQL *lock_line(void)
 
     CHECK(mysql_real_connect(c, NULL, "root", "", "holdfast", 0, server.socket, 0));
     CHECK(mysql_query(c, "START TRANSACTION") == 0);
-    CHECK(mysql_query(c, "UPDATE holdfast_line SET kind = kind + 0, touched = touched + 1") ==
-          0);
+    CHECK(mysql_query(
+              c, "UPDATE holdfast_line SET kind = kind + 0, touched = touched + 1") == 0);
     return c;
 }
 

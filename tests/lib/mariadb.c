@@ -21,10 +21,9 @@ static const char base_config[] = "[mariadbd]\n"
                                   "innodb-use-native-aio=0\n"
                                   "performance-schema=off\n";
 
-static const char first_statements[] =
-    "CREATE DATABASE IF NOT EXISTS holdfast;\n"
-    "CREATE USER IF NOT EXISTS holdfast@'%';\n"
-    "GRANT ALL ON holdfast.* TO holdfast@'%';\n";
+static const char first_statements[] = "CREATE DATABASE IF NOT EXISTS holdfast;\n"
+                                       "CREATE USER IF NOT EXISTS holdfast@'%';\n"
+                                       "GRANT ALL ON holdfast.* TO holdfast@'%';\n";
 
 void mariadb_make(struct server *s)
 {
@@ -35,7 +34,8 @@ void mariadb_make(struct server *s)
     snprintf(command, sizeof(command),
              "cd '%s' && mariadb-install-db --no-defaults --datadir='%s/data' --tmpdir='%s'"
              " --auth-root-authentication-method=normal --skip-test-db --skip-name-resolve"
-             " --innodb-log-file-size=16M --innodb-use-native-aio=0 --user=$(id -un) >made.log 2>&1",
+             " --innodb-log-file-size=16M --innodb-use-native-aio=0 --user=$(id -un) "
+             ">made.log 2>&1",
              s->dir, s->dir, s->dir);
     if (system(command) != 0)
         check_failed(__FILE__, __LINE__, "failed: %s", command);
@@ -179,5 +179,5 @@ void mariadb_script(struct server *s, const char *text)
 int64_t mariadb_work(struct server *s)
 {
     return mariadb_number(s, "SELECT variable_value FROM information_schema.global_status"
-                           " WHERE variable_name='COM_STMT_EXECUTE'");
+                             " WHERE variable_name='COM_STMT_EXECUTE'");
 }

@@ -16,9 +16,11 @@ void mariadb_run(struct server *);   /* starts it, and it answers */
 void mariadb_begin(struct server *); /* both, with nothing added */
 
 /* One statement, or several, on a connection of its own; a refusal is a failure. */
-void mariadb_do(struct server *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void mariadb_do(struct server *, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 int64_t mariadb_number(struct server *, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3))); /* the first value of the last row set, as a number */
+    __attribute__((format(printf, 2,
+                          3))); /* the first value of the last row set, as a number */
 /* Lines for the program of an administrator, with its DELIMITER. */
 void mariadb_script(struct server *, const char *text);
 

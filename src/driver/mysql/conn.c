@@ -9,10 +9,10 @@
  *                                error: ROLLBACK, then the answer
  *
  * A call is one statement that is prepared at its first use, so arguments are never part of
- * a text. A procedure sends its row, and then that it has ended, after its commit: only that
- * makes an answer (G7). An error of the server is an answer; one of the library (2000 to
- * 2999) is none: nobody knows. KILL QUERY may leave a transaction open: so ROLLBACK comes
- * first, before anything else can be sent.
+ * a text. A procedure sends its row, and then that it has ended, after its commit: only
+ * that makes an answer (G7). An error of the server is an answer; one of the library (2000
+ * to 2999) is none: nobody knows. KILL QUERY may leave a transaction open: so ROLLBACK
+ * comes first, before anything else can be sent.
  *
  * Calls that wait for their turn are in `backlog`. Joins come last: many of them must not
  * keep renewals and looks waiting.
@@ -40,7 +40,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, STACK = 256 * 1024, IDLE = -1, ENDS_MOST = 1000 };
+enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, STACK = 256 * 1024, ROWS_KEPT = 16 * 1024 };
+enum { IDLE = -1, ENDS_MOST = 1000 };
 
 static const char *const texts[MY_VERBS] = {
     [SQL_JOIN] = "CALL holdfast_join(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -54,21 +55,20 @@ static const char *const texts[MY_VERBS] = {
     [SQL_EVICT] = "CALL holdfast_evict(?,?,?,?)",
     [SQL_KEEP] = "CALL holdfast_keep(?,?,?,?,?)",
     [SQL_SWEEP] = "CALL holdfast_sweep(?)",
-    [MY_HELLO] =
-        "SELECT VERSION(), @@read_only OR @@innodb_read_only,"
-        " @@innodb_flush_log_at_trx_commit,"
-        " (SELECT COUNT(*) FROM information_schema.global_variables"
-        "  WHERE variable_name='WSREP_ON' AND variable_value='ON'),"
-        " IS_USED_LOCK(CONCAT('hf_s_', HEX(@holdfast_client := ?))),"
-        " @holdfast_wake := ?",
+    [MY_HELLO] = "SELECT VERSION(), @@read_only OR @@innodb_read_only,"
+                 " @@innodb_flush_log_at_trx_commit,"
+                 " (SELECT COUNT(*) FROM information_schema.global_variables"
+                 "  WHERE variable_name='WSREP_ON' AND variable_value='ON'),"
+                 " IS_USED_LOCK(CONCAT('hf_s_', HEX(@holdfast_client := ?))),"
+                 " @holdfast_wake := ?",
     [MY_END] = "KILL ?",
     [MY_OWN] = "SELECT GET_LOCK(CONCAT('hf_s_', HEX(@holdfast_client)), ?)",
-    [MY_SHAPE] =
-        "SELECT MAX(version), (SELECT COUNT(*) FROM information_schema.routines"
-        " WHERE routine_schema=DATABASE() AND routine_name IN ('holdfast_join',"
-        "'holdfast_wait','holdfast_leave','holdfast_renew','holdfast_amend','holdfast_look',"
-        "'holdfast_list','holdfast_cell_do','holdfast_evict','holdfast_keep',"
-        "'holdfast_sweep')) FROM holdfast_format",
+    [MY_SHAPE] = "SELECT MAX(version), (SELECT COUNT(*) FROM information_schema.routines"
+                 " WHERE routine_schema=DATABASE() AND routine_name IN ('holdfast_join',"
+                 "'holdfast_wait','holdfast_leave','holdfast_renew','holdfast_amend','"
+                 "holdfast_look',"
+                 "'holdfast_list','holdfast_cell_do','holdfast_evict','holdfast_keep',"
+                 "'holdfast_sweep')) FROM holdfast_format",
     [MY_MAKE] = "SELECT GET_LOCK(CONCAT('holdfast_', DATABASE()), 0)",
     [MY_MADE] = "SELECT RELEASE_LOCK(CONCAT('holdfast_', DATABASE()))",
     [MY_AWAIT] = "CALL holdfast_await(?,?,?,?,?)",
@@ -108,16 +108,14 @@ int hf__mysql_code(unsigned error)
                                        ER_HOST_NOT_PRIVILEGED,
                                        ER_ACCESS_DENIED_NO_PASSWORD_ERROR,
                                        0 };
-    static const unsigned full[] = { ER_DISK_FULL, ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES,
-                                     ER_OUT_OF_SORTMEMORY, ER_RECORD_FILE_FULL, 0 };
+    static const unsigned full[] = { ER_DISK_FULL,        ER_OUTOFMEMORY,
+                                     ER_OUT_OF_RESOURCES, ER_OUT_OF_SORTMEMORY,
+                                     ER_RECORD_FILE_FULL, 0 };
     static const unsigned damage[] = { ER_NOT_KEYFILE, ER_CRASHED_ON_USAGE,
                                        ER_INDEX_CORRUPT, 0 };
-    static const unsigned passing[] = { ER_CON_COUNT_ERROR,
-                                        ER_TOO_MANY_USER_CONNECTIONS,
-                                        ER_USER_LIMIT_REACHED,
-                                        ER_HOST_IS_BLOCKED,
-                                        ER_SERVER_SHUTDOWN,
-                                        0 };
+    static const unsigned passing[] = { ER_CON_COUNT_ERROR,    ER_TOO_MANY_USER_CONNECTIONS,
+                                        ER_USER_LIMIT_REACHED, ER_HOST_IS_BLOCKED,
+                                        ER_SERVER_SHUTDOWN,    0 };
 
     if (is_one_of(error, rights))
         return HF_EAUTH;
@@ -133,10 +131,10 @@ int hf__mysql_code(unsigned error)
 /* Undone because of others or of a limit: it is sent again. */
 static bool undone(unsigned error)
 {
-    static const unsigned list[] = { ER_LOCK_DEADLOCK,      ER_LOCK_WAIT_TIMEOUT,
-                                     ER_QUERY_INTERRUPTED,  ER_STATEMENT_TIMEOUT,
-                                     ER_CHECKREAD,          ER_UNKNOWN_STMT_HANDLER,
-                                     ER_NEED_REPREPARE,     0 };
+    static const unsigned list[] = { ER_LOCK_DEADLOCK,     ER_LOCK_WAIT_TIMEOUT,
+                                     ER_QUERY_INTERRUPTED, ER_STATEMENT_TIMEOUT,
+                                     ER_CHECKREAD,         ER_UNKNOWN_STMT_HANDLER,
+                                     ER_NEED_REPREPARE,    0 };
 
     return is_one_of(error, list);
 }
@@ -145,15 +143,11 @@ static bool undone(unsigned error)
  * connection finds out. */
 static bool as_good_as_gone(unsigned error)
 {
-    static const unsigned list[] = { ER_SERVER_SHUTDOWN,
-                                     ER_CONNECTION_KILLED,
-                                     ER_NET_READ_INTERRUPTED,
-                                     ER_NET_READ_ERROR,
-                                     ER_OPTION_PREVENTS_STATEMENT,
-                                     ER_READ_ONLY_MODE,
-                                     ER_NO_SUCH_TABLE,
-                                     ER_SP_DOES_NOT_EXIST,
-                                     0 };
+    static const unsigned list[] = {
+        ER_SERVER_SHUTDOWN, ER_CONNECTION_KILLED,         ER_NET_READ_INTERRUPTED,
+        ER_NET_READ_ERROR,  ER_OPTION_PREVENTS_STATEMENT, ER_READ_ONLY_MODE,
+        ER_NO_SUCH_TABLE,   ER_SP_DOES_NOT_EXIST,         0
+    };
 
     return is_one_of(error, list) || (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR);
 }
@@ -313,37 +307,23 @@ static void connect_fired(struct timer *t)
 
 /* ---- opening --------------------------------------------------------------------- */
 
-const char *hf__mysql_param(const struct mysql *m, const char *key)
+static void set_tls(const struct my_conn *c)
 {
-    for (size_t i = 0; i < m->nparams; i++)
-        if (strcmp(m->params[i].key, key) == 0)
-            return m->params[i].value;
-    return NULL;
-}
-
-static bool set_tls(struct my_conn *c)
-{
-    const char *ssl = hf__mysql_param(c->of, "ssl");
-    const char *ca = hf__mysql_param(c->of, "ssl_ca");
-    const char *cert = hf__mysql_param(c->of, "ssl_cert");
-    const char *key = hf__mysql_param(c->of, "ssl_key");
+    const struct mysql *m = c->of;
     my_bool yes = 1;
 
-    if (ssl && strcmp(ssl, "off") == 0)
-        return false;
-    if (ca)
-        mysql_options(c->my, MYSQL_OPT_SSL_CA, ca);
-    if (cert)
-        mysql_options(c->my, MYSQL_OPT_SSL_CERT, cert);
-    if (key)
-        mysql_options(c->my, MYSQL_OPT_SSL_KEY, key);
-    if (ssl)
+    if (m->tls == TLS_OFF)
+        return;
+    if (m->ssl_ca)
+        mysql_options(c->my, MYSQL_OPT_SSL_CA, m->ssl_ca);
+    if (m->ssl_cert)
+        mysql_options(c->my, MYSQL_OPT_SSL_CERT, m->ssl_cert);
+    if (m->ssl_key)
+        mysql_options(c->my, MYSQL_OPT_SSL_KEY, m->ssl_key);
+    if (m->tls != TLS_IF_OFFERED)
         mysql_options(c->my, MYSQL_OPT_SSL_ENFORCE, &yes);
-    if (ssl && strcmp(ssl, "verify") == 0) {
+    if (m->tls == TLS_VERIFY)
         mysql_options(c->my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-        return true;
-    }
-    return false;
 }
 
 /* A limit of the server must not end an idle session, nor keep an open transaction of a
@@ -387,8 +367,10 @@ static int begin_connect(struct my_conn *c)
         inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)at)->sin6_addr, c->ip,
                   sizeof c->ip);
     else
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)at)->sin_addr, c->ip, sizeof c->ip);
-    if (set_tls(c) && m->host)
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)at)->sin_addr, c->ip,
+                  sizeof c->ip);
+    set_tls(c);
+    if (m->tls == TLS_VERIFY && m->host)
         host = m->host->host;
     return mysql_real_connect_start(&c->connected, c->my, host, m->sql.open.login.user,
                                     c->password, m->database, m->host ? m->host->port : 0,
@@ -453,7 +435,8 @@ static int open_my(struct link *k, int64_t ms, hf_error *err)
         return start(c, err);
     if (rc != HF_ENOENT)
         return hf__fail(err, rc, 0, NULL, "no memory for a connection");
-    rc = hf__resolve_begin(&c->resolve, env, m->host->host, m->host->port, looked_up, c, err);
+    rc = hf__resolve_begin(&c->resolve, env, m->host->host, m->host->port, looked_up, c,
+                           err);
     if (rc == 0)
         env->timer(env, &c->connect_timer, c->connect_by);
     return rc;
@@ -502,8 +485,7 @@ static int copy_args(struct my_conn *c, const struct sql_args *a)
 
         put_arg(c->args + at, &a->at[i]);
         b->buffer = c->args + at;
-        b->buffer_type =
-            a->at[i].kind == SQL_INT ? MYSQL_TYPE_LONGLONG : MYSQL_TYPE_BLOB;
+        b->buffer_type = a->at[i].kind == SQL_INT ? MYSQL_TYPE_LONGLONG : MYSQL_TYPE_BLOB;
         b->buffer_length = c->lengths[i] = size_of(&a->at[i]);
         b->length = &c->lengths[i];
         at += size_of(&a->at[i]);
@@ -673,6 +655,13 @@ static bool has_news(const struct my_conn *c, const struct sql_call *q)
            (q->type->verb < SQL_VERBS || (int)q->type->verb >= MY_AWAIT);
 }
 
+static void forget_rows(struct my_conn *c)
+{
+    free(c->rows.bytes);
+    free(c->rows.spans);
+    memset(&c->rows, 0, sizeof c->rows);
+}
+
 /* What it was is over, for good or bad. */
 static void answered(struct my_conn *c)
 {
@@ -706,6 +695,8 @@ static void answered(struct my_conn *c)
     hf__sql_answer(&c->of->sql, q, &reply);
     if (news && link_open(&c->link))
         hf__mysql_news(c->of, news, len);
+    if (c->rows.room > ROWS_KEPT)
+        forget_rows(c);
     c->busy = false;
 }
 
@@ -976,7 +967,8 @@ void hf__mysql_conn_init(struct my_conn *c, struct mysql *m,
     hf__link_init(&c->link, m->sql.store.env, &transport, &events, &m->dirty,
                   m->sql.open.connect_ms);
     c->link.where = m->sql.shown;
-    c->link.choices = 2 * m->sql.open.nhosts; /* a name may have an address of each family */
+    c->link.choices =
+        2 * m->sql.open.nhosts; /* a name may have an address of each family */
 }
 
 void hf__mysql_conn_done(struct my_conn *c)
@@ -992,11 +984,11 @@ void hf__mysql_conn_done(struct my_conn *c)
     while ((q = next_in_backlog(c)) != NULL)
         free(q);
     free(c->args);
-    free(c->rows.bytes);
-    free(c->rows.spans);
+    forget_rows(c);
 }
 
-/* The socket is the parent's: what the library says at its end must not reach the server. */
+/* The socket is the parent's: what the library says at its end must not reach the server.
+ */
 void hf__mysql_conn_forked(struct my_conn *c)
 {
     int fd = c->my ? (int)mysql_get_socket(c->my) : -1, null;

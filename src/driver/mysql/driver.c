@@ -1,6 +1,7 @@
 /* driver.c: the mysql driver's face: what a URL says, opening, closing, the table of verbs.
  * Opening only begins: names are looked up and the server is greeted by the loop, and the
- * core hears UP or why not. Closing is at once: what could be settled was settled before. */
+ * core hears UP or why not. Closing is at once: what could be settled was settled before.
+ */
 #include "driver/mysql/mysql.h"
 
 #include <pthread.h>
@@ -43,45 +44,47 @@ static int read_place(struct mysql *m, const struct url *url, hf_error *err)
     if (!socket)
         return 0;
     if (url->nhosts > 0 || socket[0] != '/')
-        return hf__fail(err, HF_EINVAL, 0, url->shown,
-                        "URL: socket= is an absolute path, and takes the place of a server");
+        return hf__fail(
+            err, HF_EINVAL, 0, url->shown,
+            "URL: socket= is an absolute path, and takes the place of a server");
     m->socket = strdup(socket);
     return m->socket ? 0 : no_memory(err);
 }
 
 static int read_wake(struct mysql *m, const struct url *url, hf_error *err)
 {
-    const char *wake = hf__url_param(url, "wake"), *ssl = hf__url_param(url, "ssl");
+    const char *wake = hf__url_param(url, "wake");
 
     if (wake && strcmp(wake, "poll") != 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: wake=%s: only poll is known",
                         wake);
-    if (ssl && strcmp(ssl, "off") != 0 && strcmp(ssl, "on") != 0 &&
-        strcmp(ssl, "verify") != 0)
-        return hf__fail(err, HF_EINVAL, 0, url->shown,
-                        "URL: ssl=%s: it is off, on or verify", ssl);
     m->polls = wake != NULL;
     m->sql.heard = !wake;
     return 0;
 }
 
-static int read_params(struct mysql *m, const struct url *url, hf_error *err)
+static int copy(char **to, const char *from, hf_error *err)
 {
-    m->params = calloc(url->nparams + 1, sizeof *m->params);
-    if (!m->params)
-        return no_memory(err);
-    for (size_t i = 0; i < url->nparams; i++) {
-        struct url_param *to = &m->params[m->nparams];
+    *to = from ? strdup(from) : NULL;
+    return from && !*to ? no_memory(err) : 0;
+}
 
-        if (strncmp(url->params[i].key, "ssl", 3) != 0)
-            continue;
-        m->nparams++;
-        to->key = strdup(url->params[i].key);
-        to->value = strdup(url->params[i].value);
-        if (!to->key || !to->value)
-            return no_memory(err);
-    }
-    return 0;
+static int read_tls(struct mysql *m, const struct url *url, hf_error *err)
+{
+    const char *ssl = hf__url_param(url, "ssl");
+    int rc = copy(&m->ssl_ca, hf__url_param(url, "ssl_ca"), err);
+
+    if (ssl && strcmp(ssl, "off") != 0 && strcmp(ssl, "on") != 0 &&
+        strcmp(ssl, "verify") != 0)
+        return hf__fail(err, HF_EINVAL, 0, url->shown,
+                        "URL: ssl=%s: it is off, on or verify", ssl);
+    m->tls = !ssl                      ? TLS_IF_OFFERED
+             : strcmp(ssl, "off") == 0 ? TLS_OFF
+             : strcmp(ssl, "on") == 0  ? TLS_ON
+                                       : TLS_VERIFY;
+    if (rc == 0)
+        rc = copy(&m->ssl_cert, hf__url_param(url, "ssl_cert"), err);
+    return rc == 0 ? copy(&m->ssl_key, hf__url_param(url, "ssl_key"), err) : rc;
 }
 
 static int read_url(struct mysql *m, const struct url *url, hf_error *err)
@@ -100,7 +103,7 @@ static int read_url(struct mysql *m, const struct url *url, hf_error *err)
         rc = read_place(m, url, err);
     if (rc == 0)
         rc = read_wake(m, url, err);
-    return rc == 0 ? read_params(m, url, err) : rc;
+    return rc == 0 ? read_tls(m, url, err) : rc;
 }
 
 /* ---- opening and closing --------------------------------------------------------- */
@@ -109,11 +112,9 @@ static void free_mysql(struct mysql *m)
 {
     hf__mysql_conn_done(&m->commands);
     hf__mysql_wake_done(m);
-    for (size_t i = 0; i < m->nparams; i++) {
-        free(m->params[i].key);
-        free(m->params[i].value);
-    }
-    free(m->params);
+    free(m->ssl_ca);
+    free(m->ssl_cert);
+    free(m->ssl_key);
     free(m->database);
     free(m->socket);
     hf__sql_done(&m->sql);

@@ -24,7 +24,7 @@
 #include <string.h>
 
 enum { FORMAT = 1, MAKING_US = 50000, VERSION_LEAST = 1006 };
-enum hello_column { VERSION, READ_ONLY, FLUSH, GALERA, OLD };
+enum server_column { VERSION, READ_ONLY, FLUSH, GALERA, OLD };
 enum { WARN_FLUSH = 1, WARN_GALERA = 2, WARN_NO_END = 4 };
 
 static void warn(struct mysql *m, unsigned which, const char *text)
@@ -179,16 +179,17 @@ static void answer_script(struct sql *s, struct sql_call *q, const struct sql_re
                       "(%s): what an administrator runs is printed by 'holdfast schema'",
                       reply->err.text);
     else if (reply->code < 0)
-        hf__link_fail(&m->commands.link, HF_EUNREACHABLE, "the schema could not be made: %s",
-                      reply->err.text);
+        hf__link_fail(&m->commands.link, HF_EUNREACHABLE,
+                      "the schema could not be made: %s", reply->err.text);
     else
         make(m, strstr(container_of(q, struct script_call, q)->at, END_OF_PART) +
-                              strlen(END_OF_PART));
+                    strlen(END_OF_PART));
 }
 
 static void make(struct mysql *m, const char *at)
 {
-    static const struct sql_type type = { (enum sql_verb)MY_SCRIPT, no_args, answer_script };
+    static const struct sql_type type = { (enum sql_verb)MY_SCRIPT, no_args,
+                                          answer_script };
     static const struct sql_type made = { (enum sql_verb)MY_MADE, no_args, answer_made };
     struct sql_call *q;
 
@@ -318,7 +319,8 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
              "granted");
     if (s->wire->number(reply, 0, GALERA)) {
         warn(m, WARN_GALERA,
-             "it is a Galera cluster: who waits looks from time to time, and giving up after "
+             "it is a Galera cluster: who waits looks from time to time, and giving up "
+             "after "
              "a lost connection takes one ttl");
         m->polls = true;
         s->heard = false;

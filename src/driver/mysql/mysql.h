@@ -29,7 +29,7 @@ enum my_verb {
     MY_MADE,
     MY_AWAIT,   /* waits for a user lock */
     MY_NOTICES, /* what others have revoked */
-    MY_SCRIPT, /* a part of schema.sql; cannot be prepared */
+    MY_SCRIPT,  /* a part of schema.sql; cannot be prepared */
     MY_VERBS
 };
 
@@ -69,7 +69,7 @@ struct my_conn {
     bool up;           /* the library says so */
     enum my_step step; /* != STEP_NONE: it waits for the socket, for `events` */
     int events, ret;
-    MYSQL *connected; /* what STEP_CONNECT gives */
+    MYSQL *connected;       /* what STEP_CONNECT gives */
     char *password, ip[64]; /* it reads them until then */
     MYSQL_STMT *stmts[MY_VERBS];
     uint32_t prepared;
@@ -91,6 +91,7 @@ struct my_conn {
 };
 
 enum { MY_WAKERS = 8 };
+enum my_tls { TLS_IF_OFFERED, TLS_OFF, TLS_ON, TLS_VERIFY };
 
 struct waker {
     struct my_conn conn;
@@ -104,12 +105,12 @@ struct mysql {
     struct list dirty;
     struct my_conn commands;
     struct waker wakers[MY_WAKERS];
-    bool polls;              /* wake=poll, or user locks mean nothing here */
-    bool owned, unended;     /* the session has its lock; a session before had not */
-    bool making, made;       /* we own the lock for making the schema; and have */
-    int64_t old;             /* the session of our connection before this one; 0: none */
-    unsigned turn;           /* counts attempts: another host and address each time */
-    struct address address;  /* of the server that the commands go to */
+    bool polls;             /* wake=poll, or user locks mean nothing here */
+    bool owned, unended;    /* the session has its lock; a session before had not */
+    bool making, made;      /* we own the lock for making the schema; and have */
+    int64_t old;            /* the session of our connection before this one; 0: none */
+    unsigned turn;          /* counts attempts: another host and address each time */
+    struct address address; /* of the server that the commands go to */
     const struct opening_host *host;
     struct timer look_timer; /* for who waits, and no waker is left */
     struct timer notice_timer;
@@ -117,8 +118,8 @@ struct mysql {
     unsigned char (*lookers)[HF_TOKEN];
     size_t nlookers, lookers_room;
     char *database, *socket;
-    struct url_param *params; /* of TLS */
-    size_t nparams;
+    enum my_tls tls;
+    char *ssl_ca, *ssl_cert, *ssl_key; /* NULL: none */
     unsigned warned;
 };
 
@@ -137,7 +138,6 @@ void hf__mysql_conn_forked(struct my_conn *);
 void hf__mysql_send(struct my_conn *, struct sql_call *);
 void hf__mysql_flush(struct mysql *); /* sends what was asked for */
 int hf__mysql_code(unsigned error);   /* of the server */
-const char *hf__mysql_param(const struct mysql *, const char *key); /* NULL: none */
 
 /* greet.c */
 void hf__mysql_greet(struct my_conn *);

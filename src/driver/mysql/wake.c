@@ -110,7 +110,8 @@ static void greet(struct my_conn *c)
         await(w);
 }
 
-/* Of a ticket that waits, the first of ours in its line. `front` NULL: nobody to wait for. */
+/* Of a ticket that waits, the first of ours in its line. `front` NULL: nobody to wait for.
+ */
 static void wait_for(struct mysql *m, const unsigned char *token,
                      const unsigned char *front, int64_t line, int64_t since)
 {
