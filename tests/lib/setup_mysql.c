@@ -91,4 +91,5 @@ const struct setup setup_mysql = {
     .unblock = unblock,
     .unusable = unusable,
     .work = work,
+    .waiters = 2000, /* each is a transaction of its own, one after the other */
 };

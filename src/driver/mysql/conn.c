@@ -5,7 +5,7 @@
  * goes on with it, ended() says what follows. Nothing of ours runs on that other stack, and
  * any thread may go on with a step, because the loop has one driver at a time.
  *
- *   CONNECT, then for each call: [PREPARE] EXECUTE [STORE NEXT ...] answer
+ *   CONNECT, then for each call: [PREPARE] EXECUTE [FETCH ... NEXT ...] answer
  *                                error: ROLLBACK, then the answer
  *
  * A call is one statement that is prepared at its first use, so arguments are never part of
@@ -152,6 +152,13 @@ static bool as_good_as_gone(unsigned error)
     return is_one_of(error, list) || (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR);
 }
 
+/* While we greet, tables that are missing are made. */
+static bool ends_session(const struct my_conn *c)
+{
+    return as_good_as_gone(c->error) &&
+           (!c->call || c->call->type->verb < SQL_VERBS || c->error != ER_NO_SUCH_TABLE);
+}
+
 static void keep_error(struct my_conn *c, unsigned error, const char *text)
 {
     c->error = error ? error : CR_UNKNOWN_ERROR;
@@ -188,8 +195,8 @@ static int begin(struct my_conn *c, enum my_step step)
         return mysql_stmt_prepare_start(&c->ret, stmt_of(c), text, strlen(text));
     case STEP_EXECUTE:
         return mysql_stmt_execute_start(&c->ret, stmt_of(c));
-    case STEP_STORE:
-        return mysql_stmt_store_result_start(&c->ret, stmt_of(c));
+    case STEP_FETCH:
+        return mysql_stmt_fetch_start(&c->ret, stmt_of(c));
     case STEP_NEXT:
         return mysql_stmt_next_result_start(&c->ret, stmt_of(c));
     case STEP_QUERY:
@@ -211,8 +218,8 @@ static int proceed(struct my_conn *c, int events)
         return mysql_stmt_prepare_cont(&c->ret, stmt_of(c), events);
     case STEP_EXECUTE:
         return mysql_stmt_execute_cont(&c->ret, stmt_of(c), events);
-    case STEP_STORE:
-        return mysql_stmt_store_result_cont(&c->ret, stmt_of(c), events);
+    case STEP_FETCH:
+        return mysql_stmt_fetch_cont(&c->ret, stmt_of(c), events);
     case STEP_NEXT:
         return mysql_stmt_next_result_cont(&c->ret, stmt_of(c), events);
     case STEP_QUERY:
@@ -602,36 +609,31 @@ static bool read_value(struct my_rows *r, MYSQL_STMT *stmt, unsigned column,
     return true;
 }
 
-enum { COLUMNS_MAX = 24 };
-
-/* The rows are in the memory of the library; numbers become texts. */
-static bool read_rows(struct my_conn *c)
+/* Only the lengths are asked for: values are read when there is room for them. */
+static bool bind_row(struct my_conn *c)
 {
-    MYSQL_STMT *stmt = stmt_of(c);
     MYSQL_BIND binds[COLUMNS_MAX];
-    unsigned long lengths[COLUMNS_MAX] = { 0 };
-    my_bool nulls[COLUMNS_MAX] = { 0 };
-    struct my_rows *r = &c->rows;
-    int rc;
 
-    r->columns = mysql_stmt_field_count(stmt);
-    if (r->columns > COLUMNS_MAX)
+    c->rows.columns = mysql_stmt_field_count(stmt_of(c));
+    if (c->rows.columns > COLUMNS_MAX)
         return false;
     memset(binds, 0, sizeof binds);
-    for (size_t i = 0; i < r->columns; i++) {
+    for (size_t i = 0; i < c->rows.columns; i++) {
         binds[i].buffer_type = MYSQL_TYPE_BLOB;
-        binds[i].length = &lengths[i];
-        binds[i].is_null = &nulls[i];
+        binds[i].length = &c->lengths_of[i];
+        binds[i].is_null = &c->nulls[i];
     }
-    if (mysql_stmt_bind_result(stmt, binds) != 0)
-        return false;
-    while ((rc = mysql_stmt_fetch(stmt)) == 0 || rc == MYSQL_DATA_TRUNCATED) {
-        for (unsigned i = 0; i < r->columns; i++)
-            if (!read_value(r, stmt, i, nulls[i] ? 0 : lengths[i]))
-                return false;
-        r->rows++;
-    }
-    return rc == MYSQL_NO_DATA;
+    return mysql_stmt_bind_result(stmt_of(c), binds) == 0;
+}
+
+/* Numbers become texts. */
+static bool read_row(struct my_conn *c)
+{
+    for (unsigned i = 0; i < c->rows.columns; i++)
+        if (!read_value(&c->rows, stmt_of(c), i, c->nulls[i] ? 0 : c->lengths_of[i]))
+            return false;
+    c->rows.rows++;
+    return true;
 }
 
 /* "1,2,3" */
@@ -725,59 +727,71 @@ static int execute(struct my_conn *c)
 
 static int failed(struct my_conn *c)
 {
-    if (c->step == STEP_QUERY || c->step == STEP_ROLLBACK)
+    if (c->step == STEP_ROLLBACK) { /* a transaction may be open: not with this one */
+        keep_error(c, CR_SERVER_LOST, mysql_error(c->my));
+        return IDLE;
+    }
+    if (c->step == STEP_QUERY)
         keep_error(c, mysql_errno(c->my), mysql_error(c->my));
     else
         keep_error(c, mysql_stmt_errno(stmt_of(c)), mysql_stmt_error(stmt_of(c)));
-    if (c->step == STEP_ROLLBACK ||
-        (as_good_as_gone(c->error) &&
-         (c->call->type->verb < SQL_VERBS || c->error != ER_NO_SUCH_TABLE)))
-        return IDLE;
-    return begin(c, STEP_ROLLBACK);
+    return ends_session(c) ? IDLE : begin(c, STEP_ROLLBACK);
+}
+
+static int no_room(struct my_conn *c)
+{
+    keep_error(c, CR_OUT_OF_MEMORY, "no memory for an answer");
+    return IDLE;
+}
+
+static int more(struct my_conn *c)
+{
+    return mysql_stmt_more_results(stmt_of(c)) ? begin(c, STEP_NEXT) : IDLE;
+}
+
+/* Rows of the first result that has any. */
+static int executed(struct my_conn *c)
+{
+    if (mysql_stmt_field_count(stmt_of(c)) == 0 || c->rows.columns > 0)
+        return more(c);
+    return bind_row(c) ? begin(c, STEP_FETCH) : no_room(c);
+}
+
+static int fetched(struct my_conn *c)
+{
+    if (c->ret == MYSQL_NO_DATA)
+        return more(c);
+    return read_row(c) ? begin(c, STEP_FETCH) : no_room(c);
+}
+
+static int connect_ended(struct my_conn *c)
+{
+    forget_password(c);
+    if (!c->connected && !c->error)
+        keep_error(c, mysql_errno(c->my), mysql_error(c->my));
+    return IDLE;
 }
 
 /* The next step, as begin() says; IDLE: there is none. */
 static int ended(struct my_conn *c)
 {
-    enum my_step step = c->step;
-
-    if (step == STEP_CONNECT) {
-        forget_password(c);
-        c->step = STEP_NONE;
-        if (!c->connected && !c->error)
-            keep_error(c, mysql_errno(c->my), mysql_error(c->my));
-        return IDLE;
-    }
-    if (step == STEP_NEXT ? c->ret > 0 : c->ret != 0)
-        return failed(c);
-    switch (step) {
+    switch (c->step) {
+    case STEP_CONNECT:
+        return connect_ended(c);
     case STEP_PREPARE:
+        if (c->ret != 0)
+            return failed(c);
         c->prepared |= 1u << c->call->type->verb;
         return execute(c);
     case STEP_EXECUTE:
-    case STEP_NEXT:
-        if (step == STEP_NEXT && c->ret < 0)
-            break;
-        if (mysql_stmt_field_count(stmt_of(c)) > 0 && c->rows.columns == 0)
-            return begin(c, STEP_STORE);
-        if (mysql_stmt_more_results(stmt_of(c)))
-            return begin(c, STEP_NEXT);
-        break;
-    case STEP_STORE:
-        if (!read_rows(c)) {
-            keep_error(c, CR_OUT_OF_MEMORY, "no memory for an answer");
-            c->step = STEP_NONE;
-            return IDLE;
-        }
-        mysql_stmt_free_result(stmt_of(c));
-        if (mysql_stmt_more_results(stmt_of(c)))
-            return begin(c, STEP_NEXT);
-        break;
+        return c->ret != 0 ? failed(c) : executed(c);
+    case STEP_FETCH:
+        return c->ret == 1 ? failed(c) : fetched(c);
+    case STEP_NEXT: /* -1: there is none */
+        return c->ret > 0 ? failed(c) : c->ret < 0 ? IDLE : executed(c);
     default:
-        break;
+        return c->ret != 0 ? failed(c) : IDLE;
     }
-    c->step = STEP_NONE;
-    return IDLE;
 }
 
 static int watch(struct my_conn *c, int events)
@@ -816,8 +830,7 @@ static void run(struct my_conn *c, int events)
         if (events > 0)
             break;
         c->step = STEP_NONE;
-        if (c->error && (!c->up || as_good_as_gone(c->error)) &&
-            (!c->call || c->call->type->verb < SQL_VERBS || c->error != ER_NO_SUCH_TABLE)) {
+        if (c->error && (!c->up || ends_session(c))) {
             lost_by_error(c);
             return;
         }

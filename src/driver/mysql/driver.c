@@ -5,6 +5,7 @@
 #include "driver/mysql/mysql.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,10 +122,15 @@ static void free_mysql(struct mysql *m)
     free(m);
 }
 
-/* The library does it itself at the first connection, but not for two threads at once. */
+/* The library does it itself at the first connection, but not for two threads at once. What
+ * it sets for SIGPIPE is not ours to set; it needs it only where send() knows no flag. */
 static void prepare_library(void)
 {
+    struct sigaction before;
+
+    sigaction(SIGPIPE, NULL, &before);
     mysql_library_init(0, NULL, NULL);
+    sigaction(SIGPIPE, &before, NULL);
 }
 
 static int mysql_open(struct store **ret, const struct url *url, struct env *env,

@@ -41,7 +41,7 @@ enum my_step {
     STEP_CONNECT,
     STEP_PREPARE,
     STEP_EXECUTE,
-    STEP_STORE,
+    STEP_FETCH,
     STEP_NEXT,
     STEP_QUERY,
     STEP_ROLLBACK
@@ -57,6 +57,8 @@ struct my_rows { /* of an answer: every value as a text */
     char *bytes;
     size_t nspans;
 };
+
+enum { COLUMNS_MAX = 24 };
 
 struct my_conn {
     struct link link;
@@ -84,6 +86,8 @@ struct my_conn {
     char *args; /* the bytes of the arguments, and how many there is room for */
     size_t args_room;
     struct my_rows rows;
+    unsigned long lengths_of[COLUMNS_MAX]; /* of the row that is read */
+    my_bool nulls[COLUMNS_MAX];
     unsigned error; /* of the call; 0: none */
     char error_text[400];
     int64_t limit_ms;
