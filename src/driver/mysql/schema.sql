@@ -139,7 +139,7 @@ CREATE OR REPLACE PROCEDURE holdfast_admit(INOUT l ROW TYPE OF holdfast_line, p_
 BEGIN
     DECLARE v_token BINARY(16);
     DECLARE v_client BINARY(8);
-    DECLARE v_weight, v_ttl, v_till, v_n, v_total, v_soonest BIGINT;
+    DECLARE v_weight, v_ttl, v_till, v_many, v_n, v_total, v_soonest BIGINT;
     IF l.n > 0 AND p_now >= l.soonest THEN
         DELETE FROM holdfast_ticket WHERE line = l.id AND state = 1 AND expiry <= p_now;
         SELECT COUNT(*), COALESCE(SUM(x.weight), 0), COALESCE(MIN(x.expiry), 0) INTO v_n, v_total, v_soonest
@@ -154,7 +154,8 @@ BEGIN
             SET l.nw = 0;
             LEAVE queue;
         END IF;
-        SELECT c.till INTO v_till FROM holdfast_crowd c WHERE c.line = l.id AND c.client = v_client AND c.ttl = v_ttl;
+        SELECT c.till, c.many INTO v_till, v_many FROM holdfast_crowd c
+            WHERE c.line = l.id AND c.client = v_client AND c.ttl = v_ttl;
         IF v_till IS NULL OR v_till <= p_now THEN
             DELETE FROM holdfast_ticket WHERE line = l.id AND state = 0 AND client = v_client AND ttl = v_ttl;
             SET l.nw = l.nw - ROW_COUNT();
@@ -172,7 +173,11 @@ BEGIN
         SET l.fence = GREATEST(l.fence + 1, p_now);
         UPDATE holdfast_ticket x SET state = 1, fence = l.fence, expiry = v_till, granted = p_now
             WHERE x.line = l.id AND x.token = v_token;
-        CALL holdfast_dequeue(l.id, v_client, v_ttl);
+        UPDATE holdfast_crowd c SET many = c.many - 1
+            WHERE c.line = l.id AND c.client = v_client AND c.ttl = v_ttl;
+        IF v_many <= 1 THEN
+            DELETE FROM holdfast_crowd WHERE line = l.id AND client = v_client AND ttl = v_ttl;
+        END IF;
         SET l.soonest = IF(l.n = 0, v_till, LEAST(l.soonest, v_till));
         SET l.n = l.n + 1, l.nw = l.nw - 1, l.total = l.total + v_weight, p_headed = 1;
         IF LOCATE(v_token, p_named) = 0 THEN
@@ -243,7 +248,8 @@ BEGIN
     body: BEGIN
         IF (l.n > 0 AND v_now >= l.soonest) OR (l.nw > 0 AND l.total + p_weight <= l.cap) THEN
             CALL holdfast_admit(l, v_now, 0, p_token); -- those in front may have died
-            CALL holdfast_save(l, v_now);
+            UPDATE holdfast_line x SET kind = l.kind, cap = l.cap, total = l.total, n = l.n, nw = l.nw, seq = l.seq, fence = l.fence,
+            soonest = l.soonest, touched = v_now WHERE x.id = l.id;
         END IF;
         IF l.n + l.nw > 0 THEN
             SELECT x.state, x.flags, x.weight, x.number, x.fence INTO v_state, v_flags, v_weight, v_number, v_fence
@@ -262,7 +268,8 @@ BEGIN
             DELETE FROM holdfast_ticket WHERE line = l.id AND token = p_token;
             SET l.n = l.n - 1, l.total = l.total - v_weight, v_answer = '3';
             CALL holdfast_admit(l, v_now, 1, '');
-            CALL holdfast_save(l, v_now);
+            UPDATE holdfast_line x SET kind = l.kind, cap = l.cap, total = l.total, n = l.n, nw = l.nw, seq = l.seq, fence = l.fence,
+            soonest = l.soonest, touched = v_now WHERE x.id = l.id;
             LEAVE body;
         END IF;
         IF v_state IS NULL THEN
@@ -278,7 +285,8 @@ BEGIN
                 CALL holdfast_own(p_token);
                 INSERT INTO holdfast_ticket VALUES (l.id, p_token, 1, 0, p_weight, 0, l.fence, v_end, v_now, v_now,
                     p_ttl, p_client, p_process, p_owner, p_pid, p_host, p_note, p_hints, 0);
-                CALL holdfast_save(l, v_now);
+                UPDATE holdfast_line x SET kind = l.kind, cap = l.cap, total = l.total, n = l.n, nw = l.nw, seq = l.seq, fence = l.fence,
+            soonest = l.soonest, touched = v_now WHERE x.id = l.id;
                 SET v_answer = CONCAT_WS(',', 0, l.fence, 0, 0, 0, l.id);
                 LEAVE body;
             END IF;
@@ -296,7 +304,8 @@ BEGIN
         INSERT INTO holdfast_crowd VALUES (l.id, p_client, p_ttl, v_end, 1)
             ON DUPLICATE KEY UPDATE till = v_end, many = many + IF(v_state IS NULL, 1, 0);
         SELECT c.many INTO v_many FROM holdfast_crowd c WHERE c.line = l.id AND c.client = p_client AND c.ttl = p_ttl;
-        CALL holdfast_save(l, v_now);
+        UPDATE holdfast_line x SET kind = l.kind, cap = l.cap, total = l.total, n = l.n, nw = l.nw, seq = l.seq, fence = l.fence,
+            soonest = l.soonest, touched = v_now WHERE x.id = l.id;
         IF v_place = 1 OR v_many = 1 OR v_state = 0 THEN
             CALL holdfast_front(l, v_now, p_token, v_number, v_weight, v_recheck);
         END IF;
@@ -357,7 +366,7 @@ BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     SET @holdfast_news = '';
     START TRANSACTION;
-    CALL holdfast_line_of(p_ns, p_name, 0, l);
+    SELECT * INTO l FROM holdfast_line x WHERE x.ns = p_ns AND x.name = p_name FOR UPDATE;
     SET v_now = CLOCK;
     SET v_end = v_now + p_ttl * 1000;
     IF l.id IS NOT NULL THEN
@@ -399,7 +408,8 @@ BEGIN
     IF l.id IS NOT NULL THEN
         SELECT c.till, c.many INTO v_till, v_many FROM holdfast_crowd c
             WHERE c.line = l.id AND c.client = p_client AND c.ttl = p_ttl;
-        CALL holdfast_save(l, v_now);
+        UPDATE holdfast_line x SET kind = l.kind, cap = l.cap, total = l.total, n = l.n, nw = l.nw, seq = l.seq, fence = l.fence,
+            soonest = l.soonest, touched = v_now WHERE x.id = l.id;
     END IF;
     COMMIT;
     SELECT CONCAT(COALESCE(v_till, 0), ',', COALESCE(v_many, 0), ',', v_recheck, v_states), @holdfast_news;
@@ -452,7 +462,7 @@ BEGIN
     DECLARE v_now, v_state, v_flags, v_weight, v_number, v_ttl BIGINT;
     DECLARE v_client BINARY(8);
     DECLARE v_answer BIGINT DEFAULT 0;
-    CALL holdfast_line_of(p_ns, p_name, 0, l);
+    SELECT * INTO l FROM holdfast_line x WHERE x.ns = p_ns AND x.name = p_name FOR UPDATE;
     SET v_now = CLOCK;
     SELECT x.state, x.flags, x.weight, x.number, x.ttl, x.client
         INTO v_state, v_flags, v_weight, v_number, v_ttl, v_client
@@ -474,11 +484,14 @@ BEGIN
             CALL holdfast_admit(l, v_now, v_state = 0, '');
             CALL holdfast_next(l, v_now);
         END IF;
-        CALL holdfast_save(l, v_now);
+        UPDATE holdfast_line x SET kind = l.kind, cap = l.cap, total = l.total, n = l.n, nw = l.nw, seq = l.seq, fence = l.fence,
+            soonest = l.soonest, touched = v_now WHERE x.id = l.id;
         SET v_answer = 1;
     END IF;
     COMMIT;
-    CALL holdfast_disown(p_token);
+    IF @holdfast_wake = 1 THEN
+        DO RELEASE_LOCK(CONCAT('hf_', HEX(p_token)));
+    END IF;
     SELECT v_answer, @holdfast_news;
 END
 $$
@@ -523,7 +536,7 @@ BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     SET @holdfast_news = '';
     START TRANSACTION;
-    CALL holdfast_line_of(p_ns, p_name, 0, l);
+    SELECT * INTO l FROM holdfast_line x WHERE x.ns = p_ns AND x.name = p_name FOR UPDATE;
     SET v_now = CLOCK;
     IF EXISTS (SELECT 1 FROM holdfast_ticket x WHERE x.line = l.id AND x.token = p_token AND x.state = 1
             AND (x.flags = 2 OR (p_orphan > 0 AND x.flags = 0)) AND x.expiry > v_now) THEN
@@ -595,7 +608,7 @@ BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     SET @holdfast_news = '';
     START TRANSACTION;
-    CALL holdfast_line_of(p_ns, p_name, 0, l);
+    SELECT * INTO l FROM holdfast_line x WHERE x.ns = p_ns AND x.name = p_name FOR UPDATE;
     SET v_now = CLOCK;
     SELECT x.weight INTO v_weight FROM holdfast_ticket x
         WHERE x.line = l.id AND x.token = p_token AND x.state = 1 AND x.expiry > v_now;
@@ -651,7 +664,7 @@ BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
     SET @holdfast_news = '';
     START TRANSACTION;
-    CALL holdfast_line_of(p_ns, p_name, 0, l);
+    SELECT * INTO l FROM holdfast_line x WHERE x.ns = p_ns AND x.name = p_name FOR UPDATE;
     SET v_now = CLOCK;
     SELECT x.state, x.flags, x.weight, x.ttl, x.expiry, x.client
         INTO v_state, v_flags, v_weight, v_ttl, v_expiry, v_client
