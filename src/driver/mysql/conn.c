@@ -87,75 +87,66 @@ static struct env *env_of(const struct my_conn *c)
 
 /* ---- errors ---------------------------------------------------------------------- */
 
-static bool is_one_of(unsigned error, const unsigned *list)
+/* UNDONE: because of others or of a limit; it is sent again. GONE: the session ends, the
+ * server has become read-only, or the schema has gone: another connection finds out. */
+enum { UNDONE = 1, GONE = 2 };
+
+struct error_kind {
+    unsigned error;
+    int code, what;
+};
+
+static struct error_kind kind_of(unsigned error)
 {
-    for (; *list; list++)
-        if (*list == error)
-            return true;
-    return false;
-}
-
-int hf__mysql_code(unsigned error)
-{
-    static const unsigned rights[] = { ER_ACCESS_DENIED_ERROR,
-                                       ER_DBACCESS_DENIED_ERROR,
-                                       ER_TABLEACCESS_DENIED_ERROR,
-                                       ER_COLUMNACCESS_DENIED_ERROR,
-                                       ER_PROCACCESS_DENIED_ERROR,
-                                       ER_SPECIFIC_ACCESS_DENIED_ERROR,
-                                       ER_BINLOG_CREATE_ROUTINE_NEED_SUPER,
-                                       ER_MUST_CHANGE_PASSWORD_LOGIN,
-                                       ER_HOST_NOT_PRIVILEGED,
-                                       ER_ACCESS_DENIED_NO_PASSWORD_ERROR,
-                                       0 };
-    static const unsigned full[] = { ER_DISK_FULL,        ER_OUTOFMEMORY,
-                                     ER_OUT_OF_RESOURCES, ER_OUT_OF_SORTMEMORY,
-                                     ER_RECORD_FILE_FULL, 0 };
-    static const unsigned damage[] = { ER_NOT_KEYFILE, ER_CRASHED_ON_USAGE,
-                                       ER_INDEX_CORRUPT, 0 };
-    static const unsigned passing[] = { ER_CON_COUNT_ERROR,    ER_TOO_MANY_USER_CONNECTIONS,
-                                        ER_USER_LIMIT_REACHED, ER_HOST_IS_BLOCKED,
-                                        ER_SERVER_SHUTDOWN,    0 };
-
-    if (is_one_of(error, rights))
-        return HF_EAUTH;
-    if (is_one_of(error, full))
-        return HF_EFULL;
-    if (is_one_of(error, damage))
-        return HF_EDAMAGED;
-    if (is_one_of(error, passing) || (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR))
-        return HF_EUNREACHABLE;
-    return error == ER_BAD_DB_ERROR ? HF_EINVAL : HF_EPROTO;
-}
-
-/* Undone because of others or of a limit: it is sent again. */
-static bool undone(unsigned error)
-{
-    static const unsigned list[] = { ER_LOCK_DEADLOCK,     ER_LOCK_WAIT_TIMEOUT,
-                                     ER_QUERY_INTERRUPTED, ER_STATEMENT_TIMEOUT,
-                                     ER_CHECKREAD,         ER_UNKNOWN_STMT_HANDLER,
-                                     ER_NEED_REPREPARE,    0 };
-
-    return is_one_of(error, list);
-}
-
-/* The session ends, the server has become read-only, or the schema has gone: another
- * connection finds out. */
-static bool as_good_as_gone(unsigned error)
-{
-    static const unsigned list[] = {
-        ER_SERVER_SHUTDOWN, ER_CONNECTION_KILLED,         ER_NET_READ_INTERRUPTED,
-        ER_NET_READ_ERROR,  ER_OPTION_PREVENTS_STATEMENT, ER_READ_ONLY_MODE,
-        ER_NO_SUCH_TABLE,   ER_SP_DOES_NOT_EXIST,         0
+    static const struct error_kind kinds[] = {
+        { ER_ACCESS_DENIED_ERROR, HF_EAUTH, 0 },
+        { ER_DBACCESS_DENIED_ERROR, HF_EAUTH, 0 },
+        { ER_TABLEACCESS_DENIED_ERROR, HF_EAUTH, 0 },
+        { ER_COLUMNACCESS_DENIED_ERROR, HF_EAUTH, 0 },
+        { ER_PROCACCESS_DENIED_ERROR, HF_EAUTH, 0 },
+        { ER_SPECIFIC_ACCESS_DENIED_ERROR, HF_EAUTH, 0 },
+        { ER_MUST_CHANGE_PASSWORD_LOGIN, HF_EAUTH, 0 },
+        { ER_HOST_NOT_PRIVILEGED, HF_EAUTH, 0 },
+        { ER_ACCESS_DENIED_NO_PASSWORD_ERROR, HF_EAUTH, 0 },
+        { ER_BAD_DB_ERROR, HF_EINVAL, 0 },
+        { ER_DISK_FULL, HF_EFULL, 0 },
+        { ER_OUTOFMEMORY, HF_EFULL, 0 },
+        { ER_OUT_OF_RESOURCES, HF_EFULL, 0 },
+        { ER_RECORD_FILE_FULL, HF_EFULL, 0 },
+        { ER_NOT_KEYFILE, HF_EDAMAGED, 0 },
+        { ER_CRASHED_ON_USAGE, HF_EDAMAGED, 0 },
+        { ER_INDEX_CORRUPT, HF_EDAMAGED, 0 },
+        { ER_CON_COUNT_ERROR, HF_EUNREACHABLE, 0 },
+        { ER_TOO_MANY_USER_CONNECTIONS, HF_EUNREACHABLE, 0 },
+        { ER_USER_LIMIT_REACHED, HF_EUNREACHABLE, 0 },
+        { ER_HOST_IS_BLOCKED, HF_EUNREACHABLE, 0 },
+        { ER_LOCK_DEADLOCK, HF_EPROTO, UNDONE },
+        { ER_LOCK_WAIT_TIMEOUT, HF_EPROTO, UNDONE },
+        { ER_QUERY_INTERRUPTED, HF_EPROTO, UNDONE },
+        { ER_STATEMENT_TIMEOUT, HF_EPROTO, UNDONE },
+        { ER_CHECKREAD, HF_EPROTO, UNDONE },
+        { ER_UNKNOWN_STMT_HANDLER, HF_EPROTO, UNDONE },
+        { ER_NEED_REPREPARE, HF_EPROTO, UNDONE },
+        { ER_SERVER_SHUTDOWN, HF_EUNREACHABLE, GONE },
+        { ER_CONNECTION_KILLED, HF_EUNREACHABLE, GONE },
+        { ER_OPTION_PREVENTS_STATEMENT, HF_EUNREACHABLE, GONE },
+        { ER_READ_ONLY_MODE, HF_EUNREACHABLE, GONE },
+        { ER_NO_SUCH_TABLE, HF_EPROTO, GONE },
+        { ER_SP_DOES_NOT_EXIST, HF_EPROTO, GONE },
     };
 
-    return is_one_of(error, list) || (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].error == error)
+            return kinds[i];
+    if (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) /* of the library */
+        return (struct error_kind){ error, HF_EUNREACHABLE, GONE };
+    return (struct error_kind){ error, HF_EPROTO, 0 };
 }
 
 /* While we greet, tables that are missing are made. */
 static bool ends_session(const struct my_conn *c)
 {
-    return as_good_as_gone(c->error) &&
+    return kind_of(c->error).what == GONE &&
            (!c->call || c->call->type->verb < SQL_VERBS || c->error != ER_NO_SUCH_TABLE);
 }
 
@@ -167,7 +158,7 @@ static void keep_error(struct my_conn *c, unsigned error, const char *text)
 
 static void make_error(const struct my_conn *c, hf_error *err)
 {
-    hf__fail(err, hf__mysql_code(c->error), 0, c->of->sql.shown, "%s (%u)", c->error_text,
+    hf__fail(err, kind_of(c->error).code, 0, c->of->sql.shown, "%s (%u)", c->error_text,
              c->error);
 }
 
@@ -676,7 +667,7 @@ static void answered(struct my_conn *c)
     c->begun = false;
     c->call = NULL;
     hf__link_answered(&c->link);
-    if (c->error && q->type->verb < SQL_VERBS && undone(c->error)) {
+    if (c->error && q->type->verb < SQL_VERBS && kind_of(c->error).what == UNDONE) {
         if (c->error == ER_UNKNOWN_STMT_HANDLER)
             c->prepared = 0;
         c->busy = false;

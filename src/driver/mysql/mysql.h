@@ -141,7 +141,6 @@ void hf__mysql_conn_done(struct my_conn *);
 void hf__mysql_conn_forked(struct my_conn *);
 void hf__mysql_send(struct my_conn *, struct sql_call *);
 void hf__mysql_flush(struct mysql *); /* sends what was asked for */
-int hf__mysql_code(unsigned error);   /* of the server */
 
 /* greet.c */
 void hf__mysql_greet(struct my_conn *);
