@@ -62,7 +62,7 @@ static const char *const texts[MY_VERBS] = {
                  " IS_USED_LOCK(CONCAT('hf_s_', HEX(@holdfast_client := ?))),"
                  " @holdfast_wake := ?",
     [MY_END] = "KILL ?",
-    [MY_OWN] = "SELECT GET_LOCK(CONCAT('hf_s_', HEX(@holdfast_client)), ?)",
+    [MY_OWN] = "SELECT GET_LOCK(CONCAT('hf_s_', HEX(@holdfast_client)), ? / 1000)",
     [MY_SHAPE] = "SELECT MAX(version), (SELECT COUNT(*) FROM information_schema.routines"
                  " WHERE routine_schema=DATABASE() AND routine_name IN ('holdfast_join',"
                  "'holdfast_wait','holdfast_leave','holdfast_renew','holdfast_amend','"

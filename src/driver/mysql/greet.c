@@ -88,7 +88,7 @@ static void answer_own(struct sql *s, struct sql_call *q, const struct sql_reply
 static void build_own(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
     (void)q;
-    sql_int(a, s->open.connect_ms / 2000 + 1);
+    sql_int(a, s->open.connect_ms / 2);
 }
 
 static void own(struct mysql *m)
