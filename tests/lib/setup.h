@@ -41,7 +41,7 @@ struct setup {
     uint32_t newer_caps; /* what it has besides `caps` then */
 };
 
-extern const struct setup setup_local;
+extern const struct setup setup_local, setup_mysql;
 extern const struct setup setup_postgres, setup_postgres_optimistic,
     setup_postgres_pessimistic, setup_postgres_advisory;
 extern const struct setup setup_redis, setup_redis_unix, setup_redis_tls, setup_redis_acl,

@@ -56,6 +56,17 @@ ETCD = Row("etcd", "etcd", "etcd", "`etcd:`, `etcds:`", "etcd-etcds", (["etcd", 
         "faults of leases, which the client tells by a missing capability.",
     take="The lock must never be held twice, whatever server fails, and you run etcd already, for instance below Kubernetes.")
 
+POSTGRES = Row("postgres", "postgres", "postgres", "`postgres:`", "postgres-postgresql", (["psql", "--version"], r"[\d.]+"),
+    counts="statements",
+    operate="the database server that you have; synchronous replication, if a failover must not forget",
+    failover="synchronous replication: nothing; asynchronous: what had not reached the new primary is forgotten",
+    clock="stepped forward: holds end early by the step",
+    good="You have it already, it is backed up and watched, and a grant is as durable as any other commit. The queue is exact, every "
+         "capability is there, and the lock can stand beside the data that it protects, where a write can check the fence in the same statement.",
+    bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. A client that waits has {{connections_one_8}} connections, each with a process "
+        "of the server behind it, and a busy lock makes dead rows, which vacuum has to remove. Behind a transaction pooler waiters have to poll.",
+    take="The data are in PostgreSQL and the rate of locks is moderate: then it is the one store less to run.")
+
 
 def three(row):
     """The same with three servers, which are what is run in production."""
@@ -131,16 +142,42 @@ ROWS = [
         take="Other programs lock by one ephemeral node of that name. Else [zookeeper](#zookeeper) is the better one on the same servers."),
     ETCD,
     three(ETCD),
-    Row("postgres", "postgres", "postgres", "`postgres:`", "postgres-postgresql", (["psql", "--version"], r"[\d.]+"),
+    POSTGRES,
+    dataclasses.replace(
+        POSTGRES, name="postgres-optimistic", title="postgres, optimistic", scheme="`postgres:` with `mode=optimistic`", query="mode=optimistic",
+        operate="as postgres",
+        good="`postgres:` with `mode=optimistic` is one row for each name, taken by compare-and-set on its version: the least that the server can do for a lock "
+             "with a lease and a fence. {{pair_p50}} for a pair.",
+        bad="No queue: all who wait are told of each release, and all try. With {{waiters}} waiters it made {{crowd_rate}} hand-offs per second, against "
+            "{{postgres.crowd_rate}} in a line. No shared locks, no semaphores, nobody can see who waits.",
+        take="Locks are many and seldom contended. Else [postgres](#postgres) is the better one in the same database."),
+    dataclasses.replace(
+        POSTGRES, name="postgres-pessimistic", title="postgres, pessimistic", scheme="`postgres:` with `mode=pessimistic`", query="mode=pessimistic",
+        operate="as postgres, with a connection for each holder and each waiter",
+        failover="all holds are lost",
+        clock="nothing, but for fences of holders that die",
+        good="`postgres:` with `mode=pessimistic` is SELECT FOR UPDATE in an open transaction: the server sees a dead process at once. {{pair_p50}} for a pair.",
+        bad="The server may take the lock away at any moment, so hf_lease_check is not certain. Each holder and each waiter has a connection. A transaction that stays "
+            "open keeps vacuum from its work. No order is promised.",
+        take="A crash must be noticed at once, holders are few, and the resource checks fences or is in the same database."),
+    dataclasses.replace(
+        POSTGRES, name="postgres-advisory", title="postgres, advisory", scheme="`postgres:` with `mode=advisory`", query="mode=advisory",
+        operate="as postgres, with a connection for each holder and each waiter",
+        failover="all holds are lost",
+        clock="nothing",
+        good="`postgres:` with `mode=advisory` is the server's own advisory lock, in memory, which other programs use as well. {{pair_p50}} for a pair.",
+        bad="No fence, so nothing protects a resource from a holder that comes too late, and hf_lease_check is not certain. Each holder and each waiter has a connection. "
+            "Two names may meet in one key.",
+        take="Other programs take advisory locks by these keys, and their loss does no harm."),
+    Row("mysql", "mysql", "mysql", "`mysql:`", "mysql-mariadb", (["mariadbd", "--version"], r"[\d.]+"),
         counts="statements",
-        operate="the database server that you have; synchronous replication, if a failover must not forget",
-        failover="synchronous replication: nothing; asynchronous: what had not reached the new primary is forgotten",
+        operate="the database server that you have; a failover may forget what had not reached the replica",
+        failover="what had not reached the new primary is forgotten",
         clock="stepped forward: holds end early by the step",
-        good="You have it already, it is backed up and watched, and a grant is as durable as any other commit. The queue is exact, every "
-             "capability is there, and the lock can stand beside the data that it protects, where a write can check the fence in the same statement.",
-        bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. A client that waits has {{connections_one_8}} connections, each with a process "
-            "of the server behind it, and a busy lock makes dead rows, which vacuum has to remove. Behind a transaction pooler waiters have to poll.",
-        take="The data are in PostgreSQL and the rate of locks is moderate: then it is the one store less to run."),
+        good="You have it already, it is backed up and watched, and a grant is as durable as any other commit. The queue is exact and every capability is there.",
+        bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. The server cannot send messages: who waits sleeps in a user lock on a session of its own, and "
+            "beyond some of these it looks again and again.",
+        take="The data are in MariaDB and the rate of locks is moderate: then it is the one store less to run."),
 ]
 
 

@@ -1185,6 +1185,7 @@ static void wire_listen(struct sql *s)
         hf__link_start(&p->messages.link);
 }
 
-const struct sql_wire hf__postgres_wire = { wire_send,   reply_number, reply_bytes,
-                                            wire_listen, wire_attach,  wire_say,
-                                            wire_detach };
+const struct sql_wire hf__postgres_wire = {
+    wire_send, reply_number, reply_bytes, wire_listen, wire_attach, wire_say,
+    wire_detach, true,
+};

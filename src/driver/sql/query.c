@@ -62,7 +62,8 @@ static void follow(struct sql *s, struct list *all, struct list *node)
 /* expires_ms < 0: nothing expires. */
 static int64_t again_at(const struct sql *s, int64_t expires_ms)
 {
-    int64_t ms = s->heard && s->mode == SQL_LINE ? AGAIN_MS : UNHEARD_MS;
+    bool told = s->heard && s->mode == SQL_LINE && s->wire->follows;
+    int64_t ms = told ? AGAIN_MS : UNHEARD_MS;
 
     if (expires_ms >= 0 && expires_ms < ms)
         ms = expires_ms + 1;

@@ -110,6 +110,7 @@ struct sql_wire {
     struct sql_session *(*attach)(struct sql *, bool connect);
     void (*say)(struct sql_session *, struct sql_call *);   /* in order, as a send */
     void (*detach)(struct sql_session *, const hf_error *); /* _lost follows, not inside */
+    bool follows; /* messages tell of every change of what is followed */
 };
 
 struct sql_type {
