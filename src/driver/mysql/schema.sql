@@ -23,7 +23,7 @@ DELIMITER $$
 -- Invariants: line.n, line.nw and line.total count the tickets of state 1, of state 0, and the weights of state 1;
 -- total <= cap; line.soonest is not later than any expiry of state 1 (n > 0).
 --
--- Times are µs since 1970 by the server's clock. CLOCK is the time at which its statement began: it stands in a
+-- Times are microseconds since 1970 by the server's clock. CLOCK is the time at which its statement began: it stands in a
 -- statement of its own, after the one that waited for the lock. It does not depend on the time zone of a session.
 -- ttl and keep are ms. A grant copies the crowd's expiry and moves nothing (G1). A fence is greater than the line's last
 -- one and than the clock was (G2). A line goes ten minutes after its last use, by holdfast_sweep, which first raises the
