@@ -1186,6 +1186,6 @@ static void wire_listen(struct sql *s)
 }
 
 const struct sql_wire hf__postgres_wire = {
-    wire_send, reply_number, reply_bytes, wire_listen, wire_attach, wire_say,
-    wire_detach, true,
+    wire_send,   reply_number, reply_bytes, wire_listen,
+    wire_attach, wire_say,     wire_detach, true,
 };
