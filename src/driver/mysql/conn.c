@@ -146,6 +146,11 @@ static struct error_kind kind_of(unsigned error)
 /* While we greet, tables that are missing are made. */
 static bool ends_session(const struct my_conn *c)
 {
+    /* It may have been stopped behind its COMMIT: then it was done, and must not be done
+     * twice. So it counts as unanswered. */
+    if ((c->error == ER_QUERY_INTERRUPTED || c->error == ER_STATEMENT_TIMEOUT) && c->call &&
+        c->call->type->verb == SQL_CELL)
+        return true;
     return kind_of(c->error).what == GONE &&
            (!c->call || c->call->type->verb < SQL_VERBS || c->error != ER_NO_SUCH_TABLE);
 }

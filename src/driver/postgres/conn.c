@@ -367,6 +367,7 @@ static void set_keywords(struct keywords *k, const struct pg_conn *c, const char
         add_keyword(k, "keepalives_idle", "10");
         add_keyword(k, "keepalives_interval", "5");
         add_keyword(k, "keepalives_count", "3");
+        add_keyword(k, "tcp_user_timeout", "25000"); /* while data is unacknowledged */
     }
     if (c->naddresses > 1)
         add_keyword(k, "target_session_attrs", "read-write");

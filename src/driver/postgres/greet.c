@@ -255,18 +255,22 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
         hello_again(s, q->type);
         return;
     }
-    c->direct = PQbackendPID(c->pg) == (int)s->wire->number(reply, 0, PID);
+    /* A user that may not see when its session began could not find it again, either. */
+    c->direct = PQbackendPID(c->pg) == (int)s->wire->number(reply, 0, PID) &&
+                s->wire->number(reply, 0, STARTED) != 0;
     if (c->direct) {
         p->session.pid = s->wire->number(reply, 0, PID);
         p->session.started = s->wire->number(reply, 0, STARTED);
     } else if (sql_has_sessions(s)) {
-        hf__link_fail(&c->link, HF_ENOTSUP,
-                      "there is a pooler between, and this mode= needs connections of its "
-                      "own");
+        hf__link_fail(
+            &c->link, HF_ENOTSUP,
+            "there is a pooler between, or this user may not see its own sessions: "
+            "this mode= needs both");
         return;
     } else {
         warn(p, WARN_POOLER,
-             "there is a pooler between: giving up after a lost connection takes one ttl");
+             "there is a pooler between, or this user may not see its own sessions: giving "
+             "up after a lost connection takes one ttl");
     }
     if (s->wire->number(reply, 0, NO_FSYNC) || s->wire->number(reply, 0, NO_PAGES))
         warn(p, WARN_FSYNC,
@@ -293,7 +297,8 @@ static void answer_attach(struct sql *s, struct sql_call *q, const struct sql_re
     if (!reply)
         return;
     if (reply->code < 0 || reply->rows != 1 ||
-        s->wire->number(reply, 0, PID) != PQbackendPID(c->pg)) {
+        s->wire->number(reply, 0, PID) != PQbackendPID(c->pg) ||
+        s->wire->number(reply, 0, STARTED) == 0) {
         refused(s, c, reply);
         return;
     }

@@ -822,8 +822,9 @@ BEGIN
     END;
     PERFORM set_config(s.name, CASE s.name WHEN 'transaction_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings s
         WHERE s.name = 'transaction_timeout' OR s.name = 'synchronous_commit' AND s.setting = 'off';
+    -- a standby has advisory locks, too, of its own: nobody on the primary would see them
     RETURN QUERY SELECT a.pid::int8, (extract(epoch FROM a.backend_start) * 1000000)::int8 FROM pg_stat_activity a
-        WHERE a.pid = pg_backend_pid();
+        WHERE a.pid = pg_backend_pid() AND NOT pg_is_in_recovery();
 END $$;
 
 CREATE OR REPLACE FUNCTION holdfast.row_of(p_ns bytea, p_name bytea) RETURNS void LANGUAGE plpgsql
@@ -831,7 +832,8 @@ SET search_path = pg_catalog, pg_temp AS $$
 DECLARE v_mark int8;
 BEGIN
     SELECT m.fence INTO v_mark FROM holdfast.mark m WHERE m.bucket = holdfast.bucket(p_ns, p_name) FOR SHARE;
-    INSERT INTO holdfast.mutex VALUES (p_ns, p_name, v_mark) ON CONFLICT DO NOTHING;
+    -- the clock: a row that is new has not been idle
+    INSERT INTO holdfast.mutex VALUES (p_ns, p_name, greatest(v_mark, holdfast.clock())) ON CONFLICT DO NOTHING;
 END $$;
 
 -- As look: the session with this number has a lock. Ours are labelled with the token and the beginning of the note; the
@@ -895,6 +897,7 @@ BEGIN
         DELETE FROM holdfast.line x WHERE x.id = l.id;
         v_count := v_count + 1;
     END LOOP;
+    DELETE FROM holdfast.follow f WHERE f.line < 0 AND f.till < v_now - p_idle * 1000; -- of leases: who has gone
     FOR e IN SELECT * FROM holdfast.lease x WHERE x.touched < v_now - p_idle * 1000
             AND x.expiry < v_now - p_idle * 1000 LIMIT 500 FOR UPDATE SKIP LOCKED LOOP
         UPDATE holdfast.mark m SET fence = greatest(m.fence, e.version) WHERE m.bucket = holdfast.bucket(e.ns, e.name);

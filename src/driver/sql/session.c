@@ -153,8 +153,11 @@ static void answer_end(struct sql *s, struct sql_call *q, const struct sql_reply
     ses->pins--;
     if (!ses->t)
         bury(ses);
-    else if (failed && ++ses->tries < ENDS_MOST)
-        end(ses); /* it was just going by itself, perhaps */
+    else if (failed && (++ses->tries < ENDS_MOST ||
+                        (reply->code == 0 && !ses->leaving && !ses->told)))
+        /* It was just going by itself, perhaps. A waiter has nobody else who would ask
+         * again; the server takes its time for each. */
+        end(ses);
     else if (reply && !failed)
         ended(ses);
     else if (ses->leaving) { /* the core calls again: the ticket has the number */
@@ -210,6 +213,7 @@ void hf__sql_session_lost(struct sql_session *ses, const hf_error *err)
         bury(ses);
     } else {
         ses->state = SES_ENDING;
+        ses->tries = 0;
         ses->leaving = ses->leaving || was == SES_LEAVING;
         ses->told = was == SES_HELD;
         end(ses);
@@ -397,6 +401,8 @@ static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *re
     (void)s;
     if (verb == SQL_UNDO)
         ses->undos--;
+    if (verb == SQL_SHARE)
+        ses->sharing = false;
     if (!reply || ses->why.code != 0)
         return; /* it is lost, or will be */
     if (verb == SQL_TRY || verb == SQL_LOCK) {
@@ -497,9 +503,11 @@ void hf__sql_session_join(struct sql *s, struct ticket *t)
     ses->t = t;
     ses->leaving = ses->told = false;
     ses->shared = t->weight < HF_FULL;
+    ses->sharing = false;
     ses->tries = 0;
     if (ses->state == SES_IDLE)
         begin(ses, false);
+    hf__sql_sweep(s);
 }
 
 static void leave_forgotten(struct sql *s, struct ticket *t)
@@ -557,12 +565,14 @@ void hf__sql_session_amend(struct ticket *t)
 {
     struct sql_session *ses = t->drv_ptr;
 
+    if (ses && ses->state == SES_HELD && ses->sharing)
+        return; /* asked again after UP: its answer is on the way */
     if (!ses || ses->state != SES_HELD || ses->shared || t->weight == HF_FULL) {
         ev_amended(t, ses && ses->state == SES_HELD ? HF_ENOTSUP : HF_ELOST);
         return;
     }
     say(ses, SQL_SHARE);
-    ses->shared = true;
+    ses->shared = ses->sharing = true;
 }
 
 void hf__sql_session_renew(struct life *const *lives, size_t n)

@@ -105,7 +105,7 @@ static void answer_sweep(struct sql *s, struct sql_call *q, const struct sql_rep
 
 /* Not at open: a command that asks one thing and goes need not clean up. But if there are
  * only such, some of them do: `swept_at` begins at a random time. */
-static void sweep(struct sql *s)
+void hf__sql_sweep(struct sql *s)
 {
     static const struct sql_type type = { SQL_SWEEP, build_sweep, answer_sweep };
     struct sql_call *q;
@@ -125,7 +125,7 @@ void hf__sql_up(struct sql *s)
     s->up = s->served = true;
     ev_store(&s->store, STORE_UP, NULL);
     hf__sql_sessions_up(s);
-    sweep(s);
+    hf__sql_sweep(s);
 }
 
 void hf__sql_down(struct sql *s, const hf_error *err)
@@ -227,6 +227,7 @@ static void changed(struct sql *s, const char *hex)
         if (is_name(cell->name, cell->name_len, hex))
             ev_changed(NULL, cell);
     }
+    s->freed_at = sql_now(s);
     list_for_safe(n, &s->scripted.waiters.all) { /* without a line: it was freed */
         struct wait_life *w = container_of(n, struct wait_life, all);
 
@@ -277,7 +278,7 @@ void hf__sql_joined(struct sql *s, bool waits)
         holds(s);
     else if (!s->listens)
         hf__sql_listen(s);
-    sweep(s);
+    hf__sql_sweep(s);
 }
 
 /* ---- life ------------------------------------------------------------------------ */

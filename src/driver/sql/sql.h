@@ -158,8 +158,9 @@ struct sql { /* the struct of a database begins with it */
     struct list later;            /* sql_call.call.node */
     struct timer later_timer, listen_timer;
     int64_t swept_at;
-    bool listens; /* messages are wanted */
-    bool heard;   /* and come: tested. Else whoever waits looks from time to time */
+    int64_t freed_at; /* mode=optimistic: when we last heard that some name is free */
+    bool listens;     /* messages are wanted */
+    bool heard;       /* and come: tested. Else whoever waits looks from time to time */
     bool up, served;
     /* of the renewal or the join that is being built */
     unsigned char tokens[SQL_RENEW_MOST * HF_TOKEN];
@@ -197,6 +198,7 @@ void hf__sql_told(struct sql *, const char *text);
 void hf__sql_hears(struct sql *, bool);
 void hf__sql_listen(struct sql *);
 void hf__sql_joined(struct sql *, bool waits); /* one of ours has a place */
+void hf__sql_sweep(struct sql *);              /* now and then: what nobody uses any more */
 /* How long who waits may wait for a message, if messages do not come; else `ms`. */
 int64_t hf__sql_recheck(const struct sql *, int64_t ms);
 
@@ -222,6 +224,7 @@ struct sql_session { /* the struct of a database begins with it; ticket.drv_ptr 
     struct ticket *t; /* NULL: it has none, or not any more */
     enum session_state state;
     bool shared;
+    bool sharing; /* it becomes so: SQL_SHARE is not answered */
     bool leaving; /* the core has said so */
     bool told;    /* that the hold is lost */
     bool once;    /* not to be used again */

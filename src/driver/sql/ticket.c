@@ -98,6 +98,9 @@ static void answer_join(struct sql *s, struct sql_call *q, const struct sql_repl
     read_join(s, of(q)->t, reply, &p, &err);
     if (!reply)
         echo_lost(&s->echo, of(q)->t->ttl_ms);
+    /* The message that it is free may have overtaken this answer (G4). */
+    if (s->mode == SQL_OPTIMISTIC && s->freed_at >= q->call.sent_at)
+        seat_of(of(q)->t)->woken = true;
     hf__scripted_joined(&s->scripted, of(q)->t, q->call.sent_at, &p);
     if (p.kind == PLACE_HELD || p.kind == PLACE_WAITS)
         hf__sql_joined(s, p.kind == PLACE_WAITS);
