@@ -276,7 +276,8 @@ int hf_release(hf_lease *, hf_error *);
 
 /* Gives the handle up but leaves the place taken for `keep_ms` from now, also beyond the ttl
  * and the end of this process. HF_ENOTSUP, HF_EINVAL, and HF_EBUSY if the hold has other
- * handles: nothing changed, the handle is still yours; else as hf_release. */
+ * handles: nothing changed, the handle is still yours; else as hf_release. HF_EUNKNOWN: the
+ * answer came only when the lease would have been over: perhaps nothing is kept. */
 int hf_release_after(hf_lease *, int64_t keep_ms, hf_error *);
 
 /* Acquire, call, release. *ret_body is what the body returned; the result is that of the

@@ -106,9 +106,10 @@ int hf_once_begin_start(hf_client *, const char *name, int64_t keep_ms, int64_t 
                         const hf_request *, hf_done *, void *user, hf_op **ret, hf_error *);
 
 /* Writes the mark, then releases the lease, which it consumes whatever it returns (but for
- * HF_EINVAL, the lease is not of hf_once_begin, and HF_EREENTRANT). 0: recorded. HF_ELOST: the lock had been
- * lost, or the mark was written or forgotten since the lease was granted; nothing is
- * overwritten. HF_EUNKNOWN: the store does not answer; it may have been recorded. */
+ * HF_EINVAL, the lease is not of hf_once_begin, and HF_EREENTRANT). 0: recorded. HF_ELOST:
+ * the lock had been lost, or another's mark is there: nothing is overwritten. (A mark that
+ * another wrote and somebody forgot since cannot be noticed.) HF_EUNKNOWN: the store does not
+ * answer; it may have been recorded. */
 int hf_once_done(hf_lease *, hf_error *);
 int hf_once_done_start(hf_lease *, hf_done *, void *user, hf_op **ret, hf_error *);
 
@@ -132,8 +133,8 @@ int hf_once_forget_start(hf_client *, const char *name, hf_done *, void *user, h
  * store's clock, first come first served. 0: start now. HF_EBUSY, HF_ETIMEDOUT: not yet.
  * A start counts from the moment when the store notes it, just before this call returns.
  * A store may let a window last longer (etcd: 2 s at least); then fewer starts are allowed.
- * Negative: do not start. If that is HF_EUNKNOWN or HF_ELOST, a start may have been used up;
- * never is one more than n allowed.
+ * Negative: do not start. If that is HF_EUNKNOWN, HF_ELOST or HF_ECLOSED, a start may have been
+ * used up; never is one more than n allowed, unless somebody breaks (hf_evict) a start.
  * Each start stands in the line until its per_ms are over: all who use the name use the same
  * n (HF_EMISMATCH), and n is what it costs: up to some hundred is cheap everywhere; from some
  * thousand on local: and the servers feel each start (docs/guarantees.md). A finer limit of
@@ -232,8 +233,10 @@ int hf_latch_clear_start(hf_client *, const char *name, hf_done *, void *user, h
  * HF_EPARTY: another party died, was cut off, or gave up before the barrier opened; the round
  * is over for all who had come, nobody of them has passed, and those who come now begin a new
  * one. HF_ETIMEDOUT, HF_EBUSY (wait_ms 0 and not the last to come), HF_ECANCELED: this caller
- * gave up: nobody has passed, and the others get HF_EPARTY. HF_ELOST: this caller was cut off;
- * HF_EUNKNOWN, HF_EUNREACHABLE, HF_ECLOSED (or hf_op_free): the others may have passed or not.
+ * gave up, and does not pass. The others get HF_EPARTY; but if it gave up at the moment when
+ * it came, before it had heard so, they may have counted it and passed. HF_ELOST: this caller
+ * was cut off; HF_EUNKNOWN, HF_EUNREACHABLE, HF_ECLOSED (or hf_op_free): the others may have
+ * passed or not.
  * A party that dies after the barrier opened is not missed, nor is one that no other had seen
  * yet. Others notice a death as soon as the store does: at once on local:, else after the ttl
  * of the request. All name the same number of parties (HF_EMISMATCH).

@@ -209,6 +209,9 @@ int hf__lease_give_back(struct hf_lease *, struct hf_op *, bool wait,
                         const int64_t *keep_ms, hf_error *);
 void hf__lease_free(struct hf_lease *);
 /* Under the lock: ends its on_change callback, and waits for one that runs. */
+/* hf_look by one who has entered, blocking. */
+int hf__look_take(hf_client *, const char *name, hf_list **, hf_error *);
+void hf__lease_mute(struct hf_lease *); /* as silence, but one that runs may still run */
 void hf__lease_silence(struct hf_lease *);
 /* Under the lock: gives back a lease of the application's; nobody waits here. */
 int hf__lease_drop(struct hf_lease *, struct hf_op *, int64_t keep_ms);

@@ -129,29 +129,38 @@ static void cancel(struct hf_op *op)
         hf__cancel(op, HF_ECANCELED);
 }
 
+static struct cancel_watch *find_watch(hf_client *c, const hf_cancel *b)
+{
+    list_for(n, &c->cancels) {
+        struct cancel_watch *cw = container_of(n, struct cancel_watch, node);
+
+        if (cw->cancel == b)
+            return cw;
+    }
+    return NULL;
+}
+
+/* What ends may end others on the same token; the last one ends the watch
+ * (hf__cancel_detach). So it is looked up each time. */
 static void fired(struct watch *w, uint32_t events)
 {
     struct cancel_watch *cw = container_of(w, struct cancel_watch, watch);
-    bool more = is_fired(cw->cancel);
+    hf_client *c = cw->client;
+    hf_cancel *b = cw->cancel;
 
     (void)events;
-    while (more) {
-        struct list *n = cw->ops.next;
-
-        more = n->next != &cw->ops; /* the last one ends the watch (hf__cancel_detach) */
-        cancel(container_of(n, struct hf_op, on_cancel));
-    }
+    if (!is_fired(b))
+        return;
+    while ((cw = find_watch(c, b)) != NULL)
+        cancel(container_of(cw->ops.next, struct hf_op, on_cancel));
 }
 
 static struct cancel_watch *watch_for(hf_client *c, hf_cancel *b)
 {
-    struct cancel_watch *cw;
+    struct cancel_watch *cw = find_watch(c, b);
 
-    list_for(n, &c->cancels) {
-        cw = container_of(n, struct cancel_watch, node);
-        if (cw->cancel == b)
-            return cw;
-    }
+    if (cw)
+        return cw;
     cw = calloc(1, sizeof *cw);
     if (!cw)
         return NULL;

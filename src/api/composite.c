@@ -46,7 +46,7 @@ static void time_over(struct timer *t)
     struct composite *g = container_of(t, struct composite, timer);
 
     if (g->op.end_at <= hf__loop_now())
-        hf__composite_give_up(&g->op, HF_ETIMEDOUT);
+        hf__composite_give_up(&g->op, g->op.try_only ? HF_EUNREACHABLE : HF_ETIMEDOUT);
     else
         hf__composite_resume(g);
 }
@@ -91,6 +91,8 @@ void hf__composite_limit(struct composite *g, int64_t wait_ms, bool timed,
     g->op.cancel = cancel;
     if (wait_ms > 0 && wait_ms < (LOOP_NEVER - now) / 1000 - 1)
         g->op.end_at = now + wait_ms * 1000;
+    else if (wait_ms <= 0 && timed) /* a try waits for nobody but the store */
+        g->op.end_at = now + client_of(g)->core.url.connect_ms * 1000;
 }
 
 int64_t hf__composite_rest_ms(const struct composite *g)
@@ -177,6 +179,8 @@ void hf__composite_give_up(struct hf_op *op, int rc)
     if (!g->unwinds) {
         if (rc == HF_ETIMEDOUT)
             hf__op_text(op, rc, "'%s': what was waited for did not come in time", g->name);
+        else if (rc == HF_EUNREACHABLE)
+            hf__op_text(op, rc, "'%s': the store did not answer in time", g->name);
         hf__cancel(op, rc);
         return;
     }
@@ -219,6 +223,8 @@ void hf__composite_orphan(struct hf_op *op)
         hf_list_free(part->list);
         free(part->lease);
     }
+    if (g->lease)
+        hf__lease_extra_free(g->lease);
     free(g->lease);
 }
 

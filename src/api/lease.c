@@ -156,6 +156,11 @@ static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms,
     return op.rc;
 }
 
+void hf__lease_mute(struct hf_lease *l)
+{
+    set_callback(l, NULL, NULL);
+}
+
 void hf__lease_silence(struct hf_lease *l)
 {
     set_callback(l, NULL, NULL);

@@ -70,6 +70,14 @@ static int ask(hf_client *c, enum ask_kind kind, const struct look *what, hf_lis
 
 /* ---- looking --------------------------------------------------------------------- */
 
+int hf__look_take(hf_client *c, const char *name, hf_list **ret, hf_error *err)
+{
+    struct hf_op *op;
+    int rc = begin(c, ASK_LOOK, &(struct look){ .name = name }, NULL, &op, err);
+
+    return rc < 0 ? rc : hf__op_take(c, op, ret, err);
+}
+
 static int ret_is_null(hf_error *err)
 {
     return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");

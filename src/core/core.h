@@ -310,7 +310,11 @@ struct hf_op {
             int64_t position_at; /* when it told that */
             struct all *all;     /* of several names: what is still to come */
         };
-        size_t open;      /* OP_RELEASE: how many holds are not settled */
+        struct {         /* OP_RELEASE */
+            size_t open; /* how many holds are not settled */
+            int64_t
+                keep_by; /* with keep_ms: an answer before this proves that it was there */
+        };
         int64_t began_at; /* OP_RENEW: what was sent before does not answer it */
     };
     int64_t end_at;       /* when it stops waiting; LOOP_NEVER */

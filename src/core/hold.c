@@ -295,7 +295,15 @@ static void not_in_line(struct hold *h)
         h->op->position = 0;
 }
 
-static void is_out(struct hold *h)
+/* A place that was to be kept is known to be so only if the store said that it took the
+ * leave, and said it before the hold could have ended there: a leave that comes too late
+ * finds nothing, and is answered as any other. */
+static bool is_kept(const struct hold *h, const struct hf_op *leaver, int why)
+{
+    return why == 0 && now_of(h) < leaver->keep_by;
+}
+
+static void is_out(struct hold *h, int why)
 {
     struct hf_op *leaver = h->leaver;
 
@@ -307,7 +315,8 @@ static void is_out(struct hold *h)
     }
     hf__hold_leaver(h, NULL);
     if (leaver)
-        hf__op_settled(leaver, 0);
+        hf__op_settled(leaver,
+                       h->t.keep_ms == 0 || is_kept(h, leaver, why) ? 0 : HF_EUNKNOWN);
 }
 
 /* While the store, or that part of it, is unreachable the release waits for up to
@@ -362,7 +371,7 @@ static void tell(struct hold *h, unsigned effects, int why, const hf_error *err)
     if (effects & DO_RETRY)
         not_in_line(h);
     if (effects & TELL_OUT)
-        is_out(h);
+        is_out(h, why);
 }
 
 void hf__hold_step(struct hold *h, enum ticket_event e, int why, const hf_error *err)

@@ -549,11 +549,14 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
     int64_t now = c->env->now(c->env);
     bool lost = false;
 
+    if (op)
+        op->keep_by = LOOP_NEVER;
     for (size_t i = 0; i < l->n; i++) {
         struct hold *h = hf__lease_detach(l, i);
+        int64_t until = atomic_load(&h->until_at);
 
         /* the deadline counts even if no thread has run the loop since */
-        bool over = h->lost || atomic_load(&h->until_at) <= now;
+        bool over = h->lost || until <= now;
 
         lost = lost || over;
         if ((list_empty(&h->parts) || MUTANT(FIRST_HANDLE)) && h->state == TICKET_HELD) {
@@ -563,6 +566,8 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
             if (op) { /* its leave is queued, not called yet */
                 hf__hold_leaver(h, op);
                 op->open++;
+                if (until < op->keep_by)
+                    op->keep_by = until;
             }
         }
         hf__hold_release_memory(h);

@@ -41,7 +41,8 @@ static bool same(const hf_leader_info *a, const hf_leader_info *b)
 static int read_leader(const struct client *c, const char *name, const hf_list *list,
                        hf_leader_info *ret, hf_error *err)
 {
-    int rc = hf__check_needs(c, HF_CAP_LINE, c->ttl_ms, err);
+    /* the limits of a ttl may be changing: only asked for if it is refused */
+    int rc = c->caps & HF_CAP_LINE ? 0 : hf__check_needs(c, HF_CAP_LINE, c->ttl_ms, err);
 
     if (rc == 0 && !leader_of(list, ret))
         rc = hf__fail(err, HF_EMISMATCH, 0, c->url.shown,
@@ -62,13 +63,17 @@ int hf_leader(hf_client *c, const char *name, hf_leader_info *ret, hf_error *err
 
     if (!ret)
         return hf__fail(err, HF_EINVAL, 0, NULL, "ret is NULL");
-    rc = hf_look(c, name, &list, err);
+    rc = hf__enter_blocking(c, err);
     if (rc < 0)
         return rc;
-    rc = read_leader(&c->core, name, list, &now, err);
-    hf_list_free(list);
-    if (rc == 0 && now.fence == 0)
-        rc = nobody(&c->core, name, err);
+    rc = hf__look_take(c, name, &list, err);
+    if (rc == 0) {
+        rc = read_leader(&c->core, name, list, &now, err);
+        hf_list_free(list);
+        if (rc == 0 && now.fence == 0)
+            rc = nobody(&c->core, name, err);
+    }
+    hf__leave(c);
     if (rc == 0)
         *ret = now;
     return rc;

@@ -362,6 +362,7 @@ int hf_once_done_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_e
         rc = enter_done(l, err);
     if (rc < 0)
         return rc;
+    hf__lease_mute(l); /* it is consumed */
     rc = begin_done(l, &(struct listener){ .done = done, .user = user }, &g, err);
     if (rc == 0)
         *ret = &g->op;

@@ -1,10 +1,11 @@
 /* rate.c: at most n starts in any window of per_ms: a line of n permits, of which each
  * start takes one and leaves it taken for per_ms.
  *
- * Why no more than n: a start is allowed when the store has answered that the permit will
- * be kept for per_ms from that moment of its clock on. Until then the permit was held, so
- * between two starts with the same permit lie per_ms at least; and there are n permits. Who
- * waits stands in the line: first come, first served.
+ * Why no more than n: a start is allowed when the store has answered, before the deadline
+ * of the lease (core/hold.c, is_kept), that the permit will be kept for per_ms from that
+ * moment of its clock on. Until then the permit was held, so between two starts with the
+ * same permit lie per_ms at least; and there are n permits. Who waits stands in the line:
+ * first come, first served.
  *
  * What goes wrong takes a start away, and gives none: if the permit is lost before it was
  * kept (HF_ELOST) another may have it; if nobody answers (HF_EUNKNOWN) it is kept, or ends
