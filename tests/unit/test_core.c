@@ -382,6 +382,33 @@ static void lost_hold_is_not_kept(void **state)
     ev_left(w.left, 0);
 }
 
+/* The store may have given the place to another before the leave came, which then found
+ * nothing to keep: it is answered all the same. */
+static void kept_is_known_only_before_the_deadline(void **state)
+{
+    struct hf_lease *l = core_hold(HF_FOREVER, NULL);
+    struct hf_op op;
+
+    (void)state;
+    hf__op_init(&op, &w.c, OP_RELEASE, NULL);
+    hf__release(&op, l, 60000);
+    free(l);
+    ev_left(w.left, 0);
+    assert_true(op.done);
+    assert_int_equal(op.rc, 0);
+
+    l = core_hold(HF_FOREVER, NULL);
+    clk.now += 7 * SEC; /* nobody has renewed it */
+    hf__op_init(&op, &w.c, OP_RELEASE, NULL);
+    hf__release(&op, l, 60000);
+    free(l);
+    clk.now += 5 * SEC / 2;
+    ev_left(w.left, 0);
+    assert_true(op.done);
+    assert_int_equal(op.rc, HF_EUNKNOWN);
+    assert_true(list_empty(&w.c.holds));
+}
+
 static void error_text_is_of_this_call(void **state)
 {
     hf_error err = { .code = HF_ECANCELED, .text = "of an earlier call" };
@@ -531,6 +558,7 @@ int main(void)
         CORE_TEST(refused_waiter_is_left),
         CORE_TEST(repeated_join_that_is_refused_is_left),
         CORE_TEST(lost_hold_is_not_kept),
+        CORE_TEST(kept_is_known_only_before_the_deadline),
         CORE_TEST(error_text_is_of_this_call),
         CORE_TEST(several_names_are_not_granted_with_one_lost),
         CORE_TEST(reentry_by_owner_makes_no_traffic),
