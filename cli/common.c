@@ -269,7 +269,7 @@ static const char *advice(const hf_error *err)
 {
     switch (err->code) {
     case HF_EMISMATCH:
-        return "'holdfast show NAME' says how it is used";
+        return "'holdfast show NAME' says who holds it, if anybody does";
     case HF_ENOTSUP:
         return "holdfast-url(7) says what each store can do";
     case HF_EUNREACHABLE:
