@@ -59,7 +59,7 @@ static int run(struct cli *cli, int argc, char **argv)
     rc = cli_catch_signals(&m.request.cancel);
     if (rc == 0 &&
         hf_barrier(client, argv[at], (uint32_t)m.parties, m.wait_ms, &m.request, &err) < 0)
-        rc = cli_fail(&err);
+        rc = cli_fail_name(argv[at], &err);
     hf_close(client);
     return cli_ended_by_signal(rc);
 }

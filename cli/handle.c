@@ -248,7 +248,7 @@ static int acquire(struct cli *cli, int argc, char **argv)
         rc = cli_catch_signals(&j.request.cancel);
     if (rc == 0)
         rc = hf_acquire(client, argv[at], j.wait_ms, &j.request, &lease, &err) < 0
-                 ? cli_fail(&err)
+                 ? cli_fail_name(argv[at], &err)
                  : keep(client, &j, lease, argv[at]);
     hf_close(client);
     return cli_ended_by_signal(rc);

@@ -357,7 +357,7 @@ def rate(box):
     limited(box)
     same(box.run("--rate", "1/1h", "S", "true")[0], 0, "the first start")
     code, _, err = box.run("-n", "--rate", "1/1h", "S", "true")
-    check(code == 75 and "S: " in err, f"-n: {code} {err!r}")
+    check(code == 75 and "S: no start left of 1 in 1 h" in err and "the next is possible in " in err, f"-n: {code} {err!r}")
     same(box.run("-n", "-q", "-E", "0", "--rate", "1/1h", "S", "true"), (0, "", ""), "-q -E")
     same(box.run("-w", "100ms", "--rate", "1/1h", "S", "true")[0], 75, "-w")
     p = box.start("--rate", "1/1h", "T", "sh", "-c", "echo $$ $HOLDFAST_FENCE > $DIR/pid; kill -9 $$")
