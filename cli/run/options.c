@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { VALUE_MAX = 1024 }; /* hf_campaign(3) */
+
 /* What the verbs have in common. */
 #define TRY 'n', "try", NULL, "do not wait: exit 75 if it is taken"
 #define WAIT 'w', "wait", "T", "wait at most T; 0 is -n"
@@ -172,6 +174,12 @@ static int set_number(struct run *r, const struct cli_option *o, const char *val
     return 0;
 }
 
+static int bad_length(const struct run *r, const struct cli_option *o)
+{
+    cli_usage(r->cli, "--%s may have up to %d bytes", o->name, VALUE_MAX);
+    return -1;
+}
+
 static int set_word(struct run *r, const struct cli_option *o, const char *value)
 {
     if (strcmp(o->name, "also") == 0 && !*value)
@@ -180,6 +188,8 @@ static int set_word(struct run *r, const struct cli_option *o, const char *value
         r->opt.names[++r->opt.nnames] = value;
     else if (strcmp(o->name, "note") == 0)
         r->opt.request.note = value;
+    else if (strcmp(o->name, "value") == 0 && strlen(value) > VALUE_MAX)
+        return bad_length(r, o);
     else if (strcmp(o->name, "value") == 0)
         r->opt.value = value;
     else if (strcmp(o->name, "permits") == 0)

@@ -502,11 +502,12 @@ def not_supported(box):
 def bad_usage(box):
     """Bad usage: 64, and a message that names it."""
     for args, word in ((("elect", "a"), "COMMAND is missing"), (("elect", "--on-lost", "warn", "a", "true"), "term or kill"),
-                       (("elect", "--also", "b", "a", "true"), "--also"), (("elect", "--value", "x" * 1025, "a", "true"), ""),
+                       (("elect", "--also", "b", "a", "true"), "--also"), (("elect", "--value", "x" * 1025, "a", "true"), "--value may"),
                        (("once", "a"), "COMMAND is missing"), (("once", "--forget", "a", "true"), "NAME alone"),
                        (("once", "--for", "0", "a", "true"), "more than 0"), (("count",), "NAME is missing"),
                        (("count", "--by", "-1", "a"), "--by"), (("barrier", "a"), "--parties is missing"),
-                       (("barrier", "--parties", "0", "a"), "1 or more"), (("barrier", "--parties", "9999", "a"), "parties"), (("latch", "--by", "2", "a"), "--down"),
+                       (("barrier", "--parties", "0", "a"), "1 to 1024"), (("barrier", "--parties", "1025", "a"), "1 to 1024"),
+                       (("barrier", "--parties", "99999999999", "a"), "1 to 1024"), (("latch", "--by", "2", "a"), "--down"),
                        (("latch", "--set", "1", "--clear", "a"), "do not go together"),
                        (("latch", "--left", "-w", "1", "a"), "does not wait"), (("leader",), "NAME is missing"),
                        (("run", "--rate", "10", "a", "true"), "N/T"), (("run", "--rate", "0/1s", "a", "true"), "N/T"),
