@@ -216,8 +216,8 @@ static int check_store(hf_client *client)
         return cli_fail(&err);
     if ((hf_client_caps(client) & needs) == needs)
         return 0;
-    cli_say("%s cannot keep a lock without a process (holdfast-url(7) says what each store "
-            "can do)",
+    cli_say("%s cannot keep and show a lock without a process (holdfast-url(7) says what "
+            "each store can do)",
             hf_client_url(client));
     return EXIT_NOTSUP;
 }

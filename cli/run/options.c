@@ -174,9 +174,14 @@ static int set_number(struct run *r, const struct cli_option *o, const char *val
     return 0;
 }
 
-static int bad_length(const struct run *r, const struct cli_option *o)
+/* The library would speak of a note, which it is there. */
+static int set_value(struct run *r, const struct cli_option *o, const char *value)
 {
-    cli_usage(r->cli, "--%s may have up to %d bytes", o->name, VALUE_MAX);
+    size_t len = strlen(value);
+    r->opt.value = value;
+    if (len <= VALUE_MAX && hf__utf8_valid(value, len))
+        return 0;
+    cli_usage(r->cli, "--%s may have up to %d bytes of UTF-8", o->name, VALUE_MAX);
     return -1;
 }
 
@@ -188,10 +193,8 @@ static int set_word(struct run *r, const struct cli_option *o, const char *value
         r->opt.names[++r->opt.nnames] = value;
     else if (strcmp(o->name, "note") == 0)
         r->opt.request.note = value;
-    else if (strcmp(o->name, "value") == 0 && strlen(value) > VALUE_MAX)
-        return bad_length(r, o);
     else if (strcmp(o->name, "value") == 0)
-        r->opt.value = value;
+        return set_value(r, o, value);
     else if (strcmp(o->name, "permits") == 0)
         return set_permits(r, o, value);
     else if (strcmp(o->name, "rate") == 0)
