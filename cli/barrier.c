@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+enum { PARTIES_MOST = 1024 }; /* hf_barrier(3) */
+
 struct meeting {
     uint64_t parties;
     int64_t wait_ms;
@@ -29,8 +31,8 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
         return 0;
     }
     if (strcmp(o->name, "parties") == 0) {
-        wanted = "wants a number, 1 or more";
-        good = cli_number(value, UINT32_MAX, &m->parties) && m->parties > 0;
+        wanted = "wants a number from 1 to 1024";
+        good = cli_number(value, PARTIES_MOST, &m->parties) && m->parties > 0;
     } else {
         good = hf__parse_time(value, time);
     }
@@ -59,13 +61,13 @@ static int run(struct cli *cli, int argc, char **argv)
     rc = cli_catch_signals(&m.request.cancel);
     if (rc == 0 &&
         hf_barrier(client, argv[at], (uint32_t)m.parties, m.wait_ms, &m.request, &err) < 0)
-        rc = cli_fail(&err);
+        rc = cli_fail_name(argv[at], &err);
     hf_close(client);
     return cli_ended_by_signal(rc);
 }
 
 static const struct cli_option options[] = {
-    { 0, "parties", "N", "so many are to come" },
+    { 0, "parties", "N", "so many are to come, up to 1,024" },
     { 'w', "wait", "T", "wait at most T; else for ever" },
     { 't', "ttl", "T", "so long after its last contact a party is missed" },
     { 0, "note", "TEXT", "why: shown to whoever looks" },
@@ -74,7 +76,7 @@ static const struct cli_option options[] = {
 
 const struct cli_verb verb_barrier = {
     .name = "barrier",
-    .usage = "holdfast [-u URL] barrier --parties N [-w T] NAME",
+    .usage = "holdfast [-u URL] barrier --parties N [-w T] [-t T] [--note TEXT] NAME",
     .help = "Wait until N have come to NAME, then all go on.",
     .details =
         "Exit status: 75 the time was over, or another party died or gave up: nobody who\n"

@@ -1,10 +1,11 @@
 /* break.c: takes a hold, or a place in the queue, away from its owner.
  *
  * Goes well: shows the ticket, asks, and ends its renewal: the owner is told, and the
- * line moves at the ticket's expiry. With --now the next is admitted at once, and from
- * then on only the fence protects the resource. Goes wrong: the ticket that was shown is
- * broken or nothing is (75); if another holder came while the question stood, that one is
- * not touched (G8). Without a terminal to ask on, --yes is needed. */
+ * line moves at the ticket's expiry; one that no process keeps ends at once. With --now the
+ * next is admitted at once, and from then on only the fence protects the resource. Goes
+ * wrong: the ticket that was shown is broken or nothing is (75); if another holder came
+ * while the question stood, that one is not touched (G8). Without a terminal to ask on,
+ * --yes is needed. */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -128,6 +129,15 @@ static bool waits(const struct breaking *b, const hf_line *line)
     return false;
 }
 
+/* Nobody renews such a ticket, so that it has ended. */
+static bool kept(const struct breaking *b, const hf_line *line)
+{
+    for (size_t i = 0; i < hf_line_tickets(line); i++)
+        if (chosen(b, hf_line_ticket(line, i)) && hf_ticket_kept(hf_line_ticket(line, i)))
+            return true;
+    return false;
+}
+
 static void report(hf_client *client, const struct breaking *b, const hf_line *line)
 {
     bool waiter = waits(b, line);
@@ -140,6 +150,10 @@ static void report(hf_client *client, const struct breaking *b, const hf_line *l
             "%s was taken away at once; its owner may still be at work until it notices: "
             "only the fence protects now",
             b->shown);
+    else if (ms == 0 && kept(b, line))
+        cli_say("%s was taken away at once; if it is of 'holdfast acquire', its owner may "
+                "still be at work: only the fence protects now",
+                b->shown);
     else if (ms < 0)
         cli_say("the owner of %s is told; free when its ttl is over", b->shown);
     else if (ms == 0)
@@ -230,11 +244,13 @@ const struct cli_verb verb_break = {
     .name = "break",
     .usage = "holdfast [-u URL] break [--fence N | --id ID | --all] [--now] [--yes] NAME",
     .help = "Take NAME away from its holder.",
-    .details = "Shows the holder and asks. By default only ends the renewal: the owner "
-               "is told,\n"
-               "'run' stops its command, and the next is admitted when the ticket "
-               "expires. What\n"
-               "was shown is broken or nothing is: then the exit status is 75.",
+    .details =
+        "Shows the holder and asks. By default only ends the renewal: the owner "
+        "is told,\n"
+        "'run' stops its command, and the next is admitted when the ticket "
+        "expires. What\n"
+        "was shown is broken or nothing is: then the exit status is 75. A name that no\n"
+        "process keeps (acquire, --at-least, --rate) is free at once.",
     .options = options,
     .run = run,
 };

@@ -123,6 +123,7 @@ int64_t cli_now_ms(void); /* CLOCK_BOOTTIME */
 
 int cli_exit_of(int rc);        /* HF_E* to exit status; one that is not known: EXIT_BUG */
 int cli_fail(const hf_error *); /* says it, returns the exit status */
+int cli_fail_name(const char *name, const hf_error *); /* what was not granted is named */
 
 /* One line on stderr after "holdfast: ". cli_usage names the verb and returns EXIT_USAGE.
  */

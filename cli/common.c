@@ -268,8 +268,6 @@ int cli_exit_of(int rc)
 static const char *advice(const hf_error *err)
 {
     switch (err->code) {
-    case HF_EMISMATCH:
-        return "'holdfast show NAME' says how it is used";
     case HF_ENOTSUP:
         return "holdfast-url(7) says what each store can do";
     case HF_EUNREACHABLE:
@@ -302,4 +300,16 @@ int cli_fail(const hf_error *err)
     cli_say("%s%s%s%s%s%s", err->where, err->where[0] ? ": " : "", text, what ? " (" : "",
             what ? what : "", what ? ")" : "");
     return cli_exit_of(err->code);
+}
+
+int cli_fail_name(const char *name, const hf_error *err)
+{
+    const char *text = err->text[0] ? err->text : hf_strerror(err->code);
+    char shown[CLI_TEXT];
+
+    cli_text(shown, sizeof shown, name);
+    if (cli_exit_of(err->code) != EXIT_BUSY || strstr(text, shown))
+        return cli_fail(err);
+    cli_say("%s: %s", shown, text);
+    return EXIT_BUSY;
 }

@@ -24,6 +24,20 @@ static int set(void *ctx, const struct cli_option *o, const char *value)
     return -1;
 }
 
+/* Full is the store, or the counter: that one is asked where it stands. */
+static int fail(hf_client *client, const char *name, int64_t by, const hf_error *err)
+{
+    char shown[CLI_TEXT];
+    int64_t sum;
+
+    if (err->code != HF_EFULL || hf_count(client, name, 0, &sum, NULL) < 0 ||
+        sum <= INT64_MAX - by)
+        return cli_fail(err);
+    cli_say("%s: %" PRId64 " + %" PRId64 " is more than %" PRId64,
+            cli_text(shown, sizeof shown, name), sum, by, INT64_MAX);
+    return cli_exit_of(err->code);
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     int64_t by = 1, sum;
@@ -37,7 +51,7 @@ static int run(struct cli *cli, int argc, char **argv)
     if (rc)
         return rc;
     if (hf_count(client, argv[at], by, &sum, &err) < 0)
-        rc = cli_fail(&err);
+        rc = fail(client, argv[at], by, &err);
     else
         printf("%" PRId64 "\n", sum);
     hf_close(client);

@@ -216,8 +216,8 @@ static int check_store(hf_client *client)
         return cli_fail(&err);
     if ((hf_client_caps(client) & needs) == needs)
         return 0;
-    cli_say("%s cannot keep a lock without a process (holdfast-url(7) says what each store "
-            "can do)",
+    cli_say("%s cannot keep and show a lock without a process (holdfast-url(7) says what "
+            "each store can do)",
             hf_client_url(client));
     return EXIT_NOTSUP;
 }
@@ -248,7 +248,7 @@ static int acquire(struct cli *cli, int argc, char **argv)
         rc = cli_catch_signals(&j.request.cancel);
     if (rc == 0)
         rc = hf_acquire(client, argv[at], j.wait_ms, &j.request, &lease, &err) < 0
-                 ? cli_fail(&err)
+                 ? cli_fail_name(argv[at], &err)
                  : keep(client, &j, lease, argv[at]);
     hf_close(client);
     return cli_ended_by_signal(rc);

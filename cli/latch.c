@@ -63,7 +63,7 @@ static int wait_for(hf_client *client, const char *name, int64_t wait_ms)
     int rc = cli_catch_signals(&cancel);
 
     if (rc == 0 && hf_latch_wait(client, name, wait_ms, cancel, &err) < 0)
-        rc = cli_fail(&err);
+        rc = cli_fail_name(name, &err);
     return rc;
 }
 
@@ -88,7 +88,7 @@ static int change(hf_client *client, const char *name, const struct job *j)
         break;
     }
     if (rc < 0)
-        return cli_fail(&err);
+        return cli_fail_name(name, &err);
     if (left >= 0)
         printf("%" PRId64 "\n", left);
     return 0;

@@ -86,12 +86,17 @@ static int no_verb(const char *name)
     return cli_usage(&cli, "unknown verb: %s", cli_word(shown, sizeof shown, name));
 }
 
+static bool asks_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static int help_verb(int argc, char **argv)
 {
     struct cli cli = { .verb = NULL };
     const struct cli_verb *verb;
 
-    if (argc == 1 || (argc == 2 && strcmp(argv[1], "help") == 0)) {
+    if (argc == 1 || (argc == 2 && (strcmp(argv[1], "help") == 0 || asks_help(argv[1])))) {
         print_help(stdout);
         return 0;
     }

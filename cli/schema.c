@@ -50,6 +50,7 @@ const struct cli_verb verb_schema = {
     .help = "Show what an administrator runs so that a store can be used.",
     .details =
         "Lines for the tool of the store: 'holdfast schema postgres | psql'. With a\n"
-        "user in the URL also the rights that this user needs.",
+        "user in the URL also the rights that this user needs; words in capitals, such\n"
+        "as USER, stand for what the URL does not name.",
     .run = run,
 };

@@ -1,9 +1,9 @@
 /* show.c: one line: who holds it, who waits, since when and why.
  *
  * Goes well: holders first, then the queue in its order. A name that nobody uses is said
- * to be free, which is no error. The store is shown too: the same name in another store,
- * or in another mode of it, is another lock. Everything that strangers wrote is escaped
- * (G11). */
+ * to be free, which is no error; where the store does not show who waits, that is said. The
+ * store is shown too: the same name in another store, or in another mode of it, is another
+ * lock. Everything that strangers wrote is escaped (G11). */
 #include "cli.h"
 
 #include <inttypes.h>
@@ -72,12 +72,13 @@ void cli_ticket(FILE *out, const hf_ticket *t)
         fprintf(out, "%11snote: %s\n", "", cli_text(text, sizeof text, hf_ticket_note(t)));
 }
 
-static void print_kind(const hf_line *line)
+static void print_kind(const hf_line *line, bool waiters)
 {
     uint64_t taken = 0;
 
     if (!line) {
-        puts("kind       free: nobody holds it or waits");
+        printf("kind       free: nobody holds it%s\n",
+               waiters ? " or waits" : "; who waits is not known");
         return;
     }
     if (hf_line_mode(line) == HF_PERMITS) {
@@ -89,18 +90,21 @@ static void print_kind(const hf_line *line)
     } else {
         printf("kind       lock");
     }
-    printf("; %zu hold%s, %zu wait%s\n", hf_line_holders(line),
-           hf_line_holders(line) == 1 ? "s" : "", hf_line_waiters(line),
-           hf_line_waiters(line) == 1 ? "s" : "");
+    printf("; %zu hold%s, ", hf_line_holders(line), hf_line_holders(line) == 1 ? "s" : "");
+    if (waiters)
+        printf("%zu wait%s\n", hf_line_waiters(line),
+               hf_line_waiters(line) == 1 ? "s" : "");
+    else
+        puts("who waits is not known");
 }
 
-static void print_text(const char *url, const char *name, const hf_line *line)
+static void print_text(const char *url, const char *name, const hf_line *line, bool waiters)
 {
     char text[CLI_TEXT];
 
     printf("name       %s\n", cli_text(text, sizeof text, name));
     printf("store      %s\n", cli_text(text, sizeof text, url));
-    print_kind(line);
+    print_kind(line, waiters);
     for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
         putchar('\n');
         cli_ticket(stdout, hf_line_ticket(line, i));
@@ -163,7 +167,7 @@ static void tickets_json(const hf_line *line, bool waiters)
     fputs(first ? "]" : "\n  ]", stdout);
 }
 
-static void print_json(const char *url, const char *name, const hf_line *line)
+static void print_json(const char *url, const char *name, const hf_line *line, bool waiters)
 {
     bool permits = line && hf_line_mode(line) == HF_PERMITS;
 
@@ -178,8 +182,13 @@ static void print_json(const char *url, const char *name, const hf_line *line)
         fputs(",\n  \"mode\": null, \"capacity\": null", stdout);
     fputs(",\n  \"holders\": [", stdout);
     tickets_json(line, false);
-    fputs(",\n  \"waiters\": [", stdout);
-    tickets_json(line, true);
+    fputs(",\n  \"waiters\": ", stdout);
+    if (waiters) {
+        putchar('[');
+        tickets_json(line, true);
+    } else {
+        fputs("null", stdout);
+    }
     fputs("}\n", stdout);
 }
 
@@ -203,11 +212,12 @@ static int run(struct cli *cli, int argc, char **argv)
         rc = cli_fail(&err);
     } else {
         const hf_line *line = hf_list_at(list, 0);
+        bool waiters = !client || (hf_client_caps(client) & HF_CAP_LINE);
 
         if (json)
-            print_json(url, argv[at], line);
+            print_json(url, argv[at], line, waiters);
         else
-            print_text(url, argv[at], line);
+            print_text(url, argv[at], line, waiters);
     }
     hf_list_free(list);
     hf_close(client);

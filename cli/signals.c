@@ -12,6 +12,8 @@ static volatile sig_atomic_t ended_by;
 
 static void on_signal(int sig)
 {
+    if (ended_by) /* SA_RESETHAND: it ends us when we return, also if it is another one */
+        raise(sig);
     ended_by = sig;
     hf_cancel_fire(cancel);
 }

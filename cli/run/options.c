@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { VALUE_MAX = 1024 }; /* hf_campaign(3) */
+
 /* What the verbs have in common. */
 #define TRY 'n', "try", NULL, "do not wait: exit 75 if it is taken"
 #define WAIT 'w', "wait", "T", "wait at most T; 0 is -n"
@@ -172,6 +174,17 @@ static int set_number(struct run *r, const struct cli_option *o, const char *val
     return 0;
 }
 
+/* The library would speak of a note, which it is there. */
+static int set_value(struct run *r, const struct cli_option *o, const char *value)
+{
+    size_t len = strlen(value);
+    r->opt.value = value;
+    if (len <= VALUE_MAX && hf__utf8_valid(value, len))
+        return 0;
+    cli_usage(r->cli, "--%s may have up to %d bytes of UTF-8", o->name, VALUE_MAX);
+    return -1;
+}
+
 static int set_word(struct run *r, const struct cli_option *o, const char *value)
 {
     if (strcmp(o->name, "also") == 0 && !*value)
@@ -181,7 +194,7 @@ static int set_word(struct run *r, const struct cli_option *o, const char *value
     else if (strcmp(o->name, "note") == 0)
         r->opt.request.note = value;
     else if (strcmp(o->name, "value") == 0)
-        r->opt.value = value;
+        return set_value(r, o, value);
     else if (strcmp(o->name, "permits") == 0)
         return set_permits(r, o, value);
     else if (strcmp(o->name, "rate") == 0)

@@ -130,16 +130,18 @@ static void find_life(struct run *r)
 
 static void say_granted(const struct run *r)
 {
-    char waited[32], name[CLI_TEXT], store[CLI_TEXT];
+    char waited[32], name[CLI_TEXT], store[CLI_TEXT], number[32] = "no fence";
+    uint64_t fence =
+        r->lease ? hf_lease_fence_of(r->lease, r->opt.names[0]) : r->outer_fence;
     cli_text(name, sizeof name, r->opt.names[0]);
+    if (fence > 0)
+        snprintf(number, sizeof number, "fence %" PRIu64, fence);
     if (!r->lease)
-        run_say(r, "%s is held by a run around this one, fence %" PRIu64, name,
-                r->outer_fence);
+        run_say(r, "%s is held by a run around this one, %s", name, number);
     else
-        run_say(r, "%s in %s: waited %s, fence %" PRIu64 "%s", name,
+        run_say(r, "%s in %s: waited %s, %s%s", name,
                 cli_text(store, sizeof store, hf_client_url(r->client)),
-                cli_age(waited, sizeof waited, (r->granted_at - r->asked_at) / ms),
-                hf_lease_fence_of(r->lease, r->opt.names[0]),
+                cli_age(waited, sizeof waited, (r->granted_at - r->asked_at) / ms), number,
                 hf_client_caps(r->client) & HF_CAP_DEADLINE
                     ? ""
                     : "; this store may end the lock at any moment");

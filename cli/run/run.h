@@ -214,5 +214,7 @@ void standing_close(struct standing *);
 
 /* Says of each name that is held who holds it; false: none is, or the store cannot tell. */
 bool standing_say_who(struct run *, const char *why);
+/* Of --rate: that the starts are used up, and when the next is possible. */
+void standing_say_starts(struct run *);
 
 #endif

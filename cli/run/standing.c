@@ -250,8 +250,24 @@ void standing_close(struct standing *s)
 
 struct sight {
     struct holder holder;
+    int64_t next_ms; /* of --rate: when the next start is possible; -1: not known */
     bool done;
 };
+
+/* Who stands in line comes first, so that nobody knows. */
+static int64_t next_start(const hf_line *line)
+{
+    int64_t next = -1;
+    for (size_t i = 0; line && i < hf_line_tickets(line); i++) {
+        const hf_ticket *t = hf_line_ticket(line, i);
+        int64_t ends = hf_ticket_expires_ms(t);
+        if (hf_ticket_position(t) > 0)
+            return -1;
+        if (hf_ticket_kept(t) && ends >= 0 && (next < 0 || ends < next))
+            next = ends;
+    }
+    return next;
+}
 
 static void on_sight(hf_op *op, int rc, const hf_list *list, const hf_error *err,
                      void *user)
@@ -260,8 +276,10 @@ static void on_sight(hf_op *op, int rc, const hf_list *list, const hf_error *err
     (void)op;
     (void)err;
     s->done = true;
-    if (rc >= 0)
-        note_holder(&s->holder, hf_list_at(list, 0));
+    if (rc < 0)
+        return;
+    note_holder(&s->holder, hf_list_at(list, 0));
+    s->next_ms = next_start(hf_list_at(list, 0));
 }
 
 /* Not for longer than a moment: the store may be unreachable by now. */
@@ -274,6 +292,20 @@ static void look_once(struct run *r, const char *name, struct sight *s)
     while (!s->done && guard_now() < end)
         run_turn(r, end);
     hf_op_free(op);
+}
+
+void standing_say_starts(struct run *r)
+{
+    struct sight s = { .next_ms = -1 };
+    char name[CLI_TEXT], per[32], next[32];
+    if (r->opt.quiet)
+        return;
+    look_once(r, r->opt.names[0], &s);
+    run_say(r, "%s: no start left of %" PRIu32 " in %s%s%s",
+            cli_text(name, sizeof name, r->opt.names[0]), r->opt.rate,
+            cli_age(per, sizeof per, r->opt.per_ms),
+            s.next_ms < 0 ? "" : "; the next is possible in ",
+            s.next_ms < 0 ? "" : cli_age(next, sizeof next, s.next_ms));
 }
 
 bool standing_say_who(struct run *r, const char *why)

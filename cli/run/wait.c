@@ -359,8 +359,11 @@ int run_acquire(struct run *r)
     bool taken = r->rc == HF_EBUSY || r->rc == HF_ETIMEDOUT;
     if (!taken && r->rc != HF_EDEADLK && r->rc != HF_EEVICTED)
         return fail(r);
-    if (taken && r->opt.kind != RUN_RATE &&
-        standing_say_who(r, r->rc == HF_EBUSY ? "" : "not granted in time: "))
+    if (taken && r->opt.kind == RUN_RATE) {
+        standing_say_starts(r);
+        return busy(r);
+    }
+    if (taken && standing_say_who(r, r->rc == HF_EBUSY ? "" : "not granted in time: "))
         return busy(r);
     run_say(r, "%s%s: %s", cli_text(shown, sizeof shown, r->opt.names[0]),
             r->opt.nnames > 1 ? " (and the other --also names)" : "",

@@ -28,6 +28,9 @@ until [ -e "$tmp/pid" ] || [ $tries -gt 1500 ]; do sleep 0.02; tries=$((tries + 
 holdfast run -n b true 2>"$tmp/err"
 [ $? -eq 75 ] && grep -q "^holdfast: b: held by pid $run on .*(why), in " "$tmp/err"
 ok $? '-n says who holds it, and why'
+case $HOLDFAST_URL in redlock*) waiters=null ;; *) waiters='\[\]' ;; esac
+holdfast show --json b 2>"$tmp/err" | grep -q "\"waiters\": $waiters"
+ok $? 'show: who waits, or that it is not known'
 since=$(now)
 kill -9 $run
 wait $run 2>/dev/null

@@ -108,6 +108,7 @@ expect 64 'empty verb: 64' "$H" ''
 expect 64 'a verb with control characters: 64' "$H" "$(printf 'a\033[31mb')"
 ! grep -q "$(printf '\033')" "$tmp/err"
 ok $? 'a verb with control characters: escaped'
+expect 0 'help --help: 0' "$H" help --help
 expect 0 '--help: 0' "$H" --help
 missing=0
 for v in run acquire renew release ls show wait break bench backends schema version; do
@@ -588,6 +589,7 @@ expect 0 'show --json of a kept name' "$H" show --json kept
 json '[(t["kept"], t["owner"]) for t in d["holders"]] == [(True, "")]' \
     'show --json of a kept name: it is nobody'"'"'s'
 expect 0 'break of a kept name' "$H" break --yes kept
+says 'at once.*only the fence protects' 'break of a kept name: says that it is free, and what protects'
 
 # ---- wait ----
 

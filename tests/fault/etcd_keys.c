@@ -572,6 +572,12 @@ static void told_to_administrators(void)
                     "etcdctl user add 'jo'\\''bs'\n"
                     "etcdctl user grant-role 'jo'\\''bs' 'jo'\\''bs'\n");
     free(text);
+    CHECK_RC(hf_admin_text("etcd:", &text, E()), 0); /* never all keys by mistake */
+    CHECK(strstr(text, "readwrite 'PREFIX/'\n"));
+    free(text);
+    CHECK_RC(hf_admin_text("etcd://h", &text, E()), 0);
+    CHECK(strncmp(text, "# ", 2) == 0 && strstr(text, "readwrite ''\n"));
+    free(text);
     done();
 }
 

@@ -184,8 +184,12 @@ static void rights_as_told(void)
     hf_list *list = NULL;
     hf_client *a, *b;
     struct pend *p;
+    char *text = NULL;
 
     use_plain_server();
+    CHECK_RC(hf_admin_text("redis:", &text, E()), 0); /* never `default`: all the others */
+    CHECK(strncmp(text, "ACL SETUSER USER on ~holdfast::* &holdfast::* -@all ", 52) == 0);
+    free(text);
     for (size_t i = 0; i < 2; i++) {
         run_as_told(url_of(modes[i]));
         a = opened_at(url_of(modes[i]), NULL);

@@ -155,12 +155,17 @@ static char *etcd_admin(const struct url *url, hf_error *err)
 
     if (hf__etcd_base(&e, url, err) < 0)
         return NULL;
+    if (e.base_len == 0 && url->nhosts > 0)
+        hf__text_add(&t, "# without a prefix in the URL: all keys of the cluster\n");
     hf__text_add(&t, "etcdctl role add");
     add_quoted(&t, user, strlen(user));
     hf__text_add(&t, "\netcdctl role grant-permission --prefix=true");
     add_quoted(&t, user, strlen(user));
     hf__text_add(&t, " readwrite");
-    add_quoted(&t, e.base, e.base_len);
+    if (e.base_len == 0 && url->nhosts == 0) /* a scheme alone */
+        add_quoted(&t, "PREFIX/", 7);
+    else
+        add_quoted(&t, e.base, e.base_len);
     hf__text_add(&t, "\netcdctl user add");
     add_quoted(&t, user, strlen(user));
     hf__text_add(&t, "\netcdctl user grant-role");

@@ -1,6 +1,8 @@
 /* admin.c: the rights that a user of the server needs, as holdfast-url(7) has them: the
  * line for redis-cli that gives them. What a server may not know (commands that came with
- * Redis 7) stands in a line of its own, because an unknown command makes a line fail. */
+ * Redis 7) stands in a line of its own, because an unknown command makes a line fail. A URL
+ * without a user gets a placeholder: the user `default` is all who do not log in, and would
+ * be left with nothing else. */
 #include "driver/redis/redis.h"
 #include "util/text.h"
 
@@ -37,7 +39,7 @@ static void add_user(struct text *t, const char *user)
 
 char *hf__redis_admin(const struct url *url, hf_error *err)
 {
-    const char *user = url->user && url->user[0] ? url->user : "default", *colon;
+    const char *user = url->user && url->user[0] ? url->user : "USER", *colon;
     bool cluster = strstr(url->scheme, "+cluster") != NULL;
     char ns[PREFIX_MAX - 16], *made;
     struct text t = { 0 };
