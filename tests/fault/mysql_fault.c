@@ -327,10 +327,10 @@ static void server_stops(void)
 {
     struct two t;
 
-    use_plain_server("?connect_timeout=1s");
+    use_plain_server("?connect_timeout=3s");
     t = hold_and_wait(60000);
     server_freeze(&server);
-    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 2000);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 4000);
     server_continue(&server);
     AWAIT(both_answer(&t));
     two_go_on(&t);
@@ -397,7 +397,7 @@ static void limits_are_low(void)
     mariadb_config(&server, "sql-mode=ANSI,ORACLE,NO_BACKSLASH_ESCAPES");
     mariadb_config(&server, "default-time-zone=+05:30");
     mariadb_config(&server, "autocommit=0");
-    use_server("");
+    use_server("?connect_timeout=20s");
     exclude_each_other();
     t = hold_and_wait(SHORT_MS);
     STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 2 * SHORT_MS);
