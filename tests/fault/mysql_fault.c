@@ -9,6 +9,7 @@
 #include "proxy.h"
 #include "rig.h"
 
+#include <holdfast/recipes.h>
 #include <holdfast/tool.h>
 #include <mysql.h>
 #include <pthread.h>
@@ -236,6 +237,78 @@ static void interrupted_in_statement(void)
     ended_in_statement("QUERY");
 }
 
+static void *count_one(void *client)
+{
+    int64_t n;
+
+    return (void *)(intptr_t)hf_count(client, nm("n"), 1, &n, E());
+}
+
+static int64_t sum(void)
+{
+    return mariadb_number(&server, "SELECT COALESCE(MAX(CAST(data AS INT)), 0) FROM "
+                                   "holdfast_cell");
+}
+
+static int64_t waiting_for_us(void)
+{
+    return mariadb_number(&server, "SELECT COUNT(*) FROM information_schema.processlist"
+                                   " WHERE user = 'holdfast' AND state = 'User lock'");
+}
+
+/* Interrupted before its COMMIT, while it waits for the row; and behind it, where the
+ * change is done and only the answer is missing. Then it must not be done again. For that
+ * the procedure is given a place behind its COMMIT where it waits for a lock of ours. */
+static void interrupted_cell(void)
+{
+    hf_client *c;
+    MYSQL *lock;
+    pthread_t thread;
+    void *rc;
+
+    use_plain_server("");
+    c = opened();
+    CHECK(count_one(c) == NULL);
+    CHECK_NUM(sum(), ==, 1);
+    lock = lock_line();
+    CHECK(pthread_create(&thread, NULL, count_one, c) == 0);
+    AWAIT(waiting_for_rows() == 1);
+    CHECK_NUM(kill_all("QUERY", "AND command = 'Execute'"), ==, 1);
+    unlock_line(lock);
+    CHECK(pthread_join(thread, &rc) == 0);
+    CHECK((intptr_t)rc == 0 || (intptr_t)rc == HF_EUNKNOWN);
+    CHECK_NUM(sum(), ==, 1 + ((intptr_t)rc == 0));
+    AWAIT(tried(c, nm("m"), NULL) == 0);
+    mariadb_do(&server, "UPDATE holdfast_cell SET data = '1'");
+
+    mariadb_do(&server,
+               "BEGIN NOT ATOMIC"
+               " DECLARE p, b LONGTEXT;"
+               " SELECT param_list, body INTO p, b FROM mysql.proc"
+               "  WHERE db = 'holdfast' AND name = 'holdfast_cell_do';"
+               " EXECUTE IMMEDIATE CONCAT('CREATE OR REPLACE PROCEDURE holdfast_cell_do(',"
+               "  p, ') SQL SECURITY INVOKER ', REPLACE(b, 'COMMIT;',"
+               "  'COMMIT; SET v_rc = v_rc * GET_LOCK(''behind'', 600) * "
+               "RELEASE_LOCK(''behind'');'));"
+               " END");
+    lock = mysql_init(NULL);
+    CHECK(mysql_real_connect(lock, NULL, "root", "", "holdfast", 0, server.socket, 0));
+    CHECK(mysql_query(lock, "DO GET_LOCK('behind', 0)") == 0);
+    CHECK(pthread_create(&thread, NULL, count_one, c) == 0);
+    AWAIT(waiting_for_us() == 1);
+    CHECK_NUM(sum(), ==, 2); /* it is done */
+    CHECK_NUM(kill_all("QUERY", "AND state = 'User lock'"), ==, 1);
+    mysql_close(lock);
+    CHECK(pthread_join(thread, &rc) == 0);
+    CHECK_RC((int)(intptr_t)rc, HF_EUNKNOWN);
+    CHECK_NUM(sum(), ==, 2);
+    AWAIT(tried(c, nm("m"), NULL) == 0);
+    CHECK(count_one(c) == NULL);
+    CHECK_NUM(sum(), ==, 3);
+    closed(c);
+    done();
+}
+
 /* A crash, and its recovery: what was answered is there. */
 static void server_crashes(void)
 {
@@ -254,10 +327,10 @@ static void server_stops(void)
 {
     struct two t;
 
-    use_plain_server("?connect_timeout=1s");
+    use_plain_server("?connect_timeout=3s");
     t = hold_and_wait(60000);
     server_freeze(&server);
-    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 2000);
+    STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 4000);
     server_continue(&server);
     AWAIT(both_answer(&t));
     two_go_on(&t);
@@ -324,7 +397,7 @@ static void limits_are_low(void)
     mariadb_config(&server, "sql-mode=ANSI,ORACLE,NO_BACKSLASH_ESCAPES");
     mariadb_config(&server, "default-time-zone=+05:30");
     mariadb_config(&server, "autocommit=0");
-    use_server("");
+    use_server("?connect_timeout=20s");
     exclude_each_other();
     t = hold_and_wait(SHORT_MS);
     STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 2 * SHORT_MS);
@@ -652,6 +725,7 @@ static const struct test_case cases[] = {
     { "sessions-end", sessions_end, ON_ALL, 0, 0 },
     { "killed-in-statement", killed_in_statement, ON_ALL, 0, 0 },
     { "interrupted-in-statement", interrupted_in_statement, ON_ALL, 0, 0 },
+    { "interrupted-cell", interrupted_cell, ON_BLOCKING, 0, 0 },
     { "server-crashes", server_crashes, ON_ALL, 0, 0 },
     { "server-stops", server_stops, ON_ALL, 0, 0 },
     { "limits-are-low", limits_are_low, ON_ALL, 0, 0 },

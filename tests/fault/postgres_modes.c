@@ -310,6 +310,89 @@ static void cancel_meets_grant(void)
     done();
 }
 
+/* ---- sessions that must not be used ---------------------------------------------- */
+
+/* The role changes at login to one that may not see what the first one does: a session
+ * could not be found again, to end it. */
+static void unseen_sessions(void)
+{
+    hf_client *c;
+    hf_lease *l;
+    int64_t now;
+
+    use_plain_server("");
+    c = opened();
+    given(taken(c, nm("first"), NULL)); /* makes the schema */
+    closed(c);
+    postgres_do(&server, "CREATE ROLE app; CREATE ROLE door LOGIN; GRANT app TO door;"
+                         " ALTER ROLE door SET role = app;"
+                         " GRANT ALL ON SCHEMA holdfast TO app;"
+                         " GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO app");
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "postgres://door@127.0.0.1:%d/postgres", server.port);
+    c = opened_with(HF_OPTIONS(.log = hear, .user = (void *)"may not see"));
+    l = taken(c, nm("line"), HF_REQUEST(.ttl_ms = 60000));
+    now = postgres_number(&server, "SELECT holdfast.clock()");
+    end_backends();
+    AWAIT(postgres_number(&server,
+                          "SELECT count(*) FROM pg_stat_activity WHERE application_name = "
+                          "'holdfast' AND extract(epoch FROM backend_start) * 1000000 < "
+                          "%lld",
+                          (long long)now) == 0);
+    CHECK_RC(tried(c, nm("line"), NULL), HF_EBUSY);
+    given(l);
+    CHECK_NUM(atomic_load(&warned), ==, 1); /* once */
+    closed(c);
+    for (int i = 0; i < WITH_SESSIONS; i++) {
+        use_mode(i);
+        c = opened();
+        l = NULL;
+        CHECK_RC(rig.face->acquire(c, name_of(i), LIMIT_MS, NULL, &l, E()), HF_ENOTSUP);
+        CHECK(strstr(last_error()->text, "may not see"));
+        closed(c);
+    }
+    done();
+}
+
+/* Commands go to the primary, and a new session to a standby, which has advisory locks of
+ * its own: what is held on the primary is not granted there. */
+static void session_on_standby(void)
+{
+    static const char rows[] = "SELECT count(*) FROM holdfast.attach()";
+    hf_client *c, *direct;
+    struct server replica;
+    char url[512];
+    hf_lease *l, *none = NULL;
+    struct seen s;
+    int rc;
+
+    use_proxied_server("");
+    postgres_replica(&replica, &server);
+    use_mode(1);
+    c = opened();
+    snprintf(url, sizeof(url), "postgres://holdfast@127.0.0.1:%d/postgres?mode=advisory",
+             server.port);
+    direct = opened_at(url, NULL);
+    l = taken(direct, name_of(1), NULL);
+    CHECK(see(c, name_of(1), 0, &s)); /* it is connected */
+    AWAIT(postgres_number(&replica, "SELECT count(*) FROM pg_proc WHERE proname = "
+                                    "'attach'") == 1);
+    CHECK_NUM(postgres_number(&server, "%s", rows), ==, 1);
+    CHECK_NUM(postgres_number(&replica, "%s", rows), ==, 0);
+    proxy_aim(proxy, replica.port);
+    rc = rig.face->acquire(c, name_of(1), 1000, NULL, &none, E());
+    CHECK(rc != 0 && !none);
+    CHECK_RC(hf_lease_check(l), 0);
+    proxy_aim(proxy, server.port);
+    CHECK_RC(tried(c, name_of(1), NULL), HF_EBUSY);
+    given(l);
+    CHECK_RC(tried(c, name_of(1), NULL), 0);
+    closed(c);
+    closed(direct);
+    postgres_remove(&replica);
+    done();
+}
+
 /* ---- what is in the database ----------------------------------------------------- */
 
 /* Modes are stores of their own; fences grow also when a sweep has removed the rows. */
@@ -347,6 +430,68 @@ static void modes_apart(void)
         given(l[i]);
         closed(c[i]);
     }
+    done();
+}
+
+/* Rows of a lock that is in use, by clients that have gone without a word. */
+static void followers_swept(void)
+{
+    static const char rows[] = "SELECT count(*) FROM holdfast.follow";
+    struct kid k;
+    hf_client *a, *b;
+    hf_lease *l;
+    struct pend *p;
+
+    use_plain_server("");
+    use_mode(2);
+    k = kid_new();
+    a = opened();
+    b = opened();
+    l = taken(a, name_of(2), HF_REQUEST(.ttl_ms = 60000));
+    kid_begin(&k, 0, name_of(2), HF_FOREVER, HF_REQUEST(.ttl_ms = 1000));
+    AWAIT(waits(2, 1));
+    kid_kill(&k);
+    p = begun(b, name_of(2), HF_FOREVER, HF_REQUEST(.ttl_ms = 60000));
+    AWAIT(waits(2, 2));
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM holdfast.follow WHERE till < "
+                                   "holdfast.clock()") == 1);
+    postgres_do(&server, "SELECT holdfast.sweep(600000)");
+    CHECK_NUM(postgres_number(&server, "%s", rows), ==, 2); /* not before its time */
+    postgres_do(&server, "SELECT holdfast.sweep(0)");
+    CHECK_NUM(postgres_number(&server, "%s", rows), ==, 1);
+    CHECK_RC(hf_lease_check(l), 0);
+    given(l);
+    given(pend_granted(p)); /* it was told, long before it would look */
+    closed(a);
+    closed(b);
+    done();
+}
+
+/* The holder of a new row dies: it writes no version. That is not idle, and later it is. */
+static void mutexes_swept(void)
+{
+    static const char rows[] = "SELECT count(*) FROM holdfast.mutex";
+    struct kid k;
+    hf_client *c;
+    hf_lease *l;
+
+    use_plain_server("");
+    use_mode(0);
+    k = kid_new();
+    CHECK_RC(kid_acquire(&k, 0, name_of(0), LIMIT_MS, NULL, NULL), 0);
+    kid_kill(&k);
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_locks WHERE mode = "
+                                   "'RowShareLock'") == 0);
+    CHECK_NUM(postgres_number(&server, "SELECT (holdfast.sweep(600000))[1]"), ==, 0);
+    CHECK_NUM(postgres_number(&server, "%s", rows), ==, 1);
+    c = opened();
+    l = taken(c, name_of(0), NULL);
+    CHECK_NUM(postgres_number(&server, "SELECT (holdfast.sweep(0))[1]"), ==, 0); /* held */
+    given(l);
+    CHECK_NUM(postgres_number(&server, "SELECT (holdfast.sweep(0))[1]"), ==, 1);
+    CHECK_NUM(postgres_number(&server, "%s", rows), ==, 0);
+    CHECK_RC(tried(c, name_of(0), NULL), 0);
+    closed(c);
     done();
 }
 
@@ -397,6 +542,10 @@ const struct test_case postgres_mode_cases[] = {
     { "mode-low-limits", low_limits, ON_ALL, 0, 0 },
     { "mode-too-many-clients", too_many_clients, ON_ALL, 0, 0 },
     { "mode-cancel-meets-grant", cancel_meets_grant, ON_ALL, 0, 0 },
+    { "mode-unseen-sessions", unseen_sessions, ON_ALL, 0, 0 },
+    { "advisory-session-on-standby", session_on_standby, ON_ALL, 0, 0 },
+    { "optimistic-followers-swept", followers_swept, ON_ALL, 0, 0 },
+    { "pessimistic-rows-swept", mutexes_swept, ON_ALL, 0, 0 },
     { "modes-apart", modes_apart, ON_ALL, 0, 0 },
     { "advisory-other-program", other_program, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
