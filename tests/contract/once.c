@@ -2,6 +2,7 @@
  * is recorded, and again after a failure, a crash or a loss.
  */
 #include "recipes.h"
+#include "sanitizer.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RUNNERS = 50, FAILURES = 3, SHORT_MS = 2000 };
+enum { RUNNERS = TEST_SANITIZED ? 16 : 50, FAILURES = 3, SHORT_MS = 2000 };
 
 struct runs {
     atomic_int inside, begun, succeeded, done, at_once;
