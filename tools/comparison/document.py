@@ -169,13 +169,23 @@ def fill(text, data, own=None):
     return re.sub(r"\{\{([\w.-]+)\}\}", word, text)
 
 
+def sentences(text, data, own):
+    """The text of a store, without sentences of which a figure was not measured."""
+    whole = []
+    for sentence in re.split(r"(?<=\.) ", text):
+        filled = fill(sentence, data, own)
+        if figures.NONE not in filled or figures.NONE in sentence:
+            whole.append(filled)
+    return " ".join(whole)
+
+
 def stores(data, g):
     parts = []
     for r in rows.ROWS:
         for text in r.good, r.bad, r.take, r.operate, r.failover, r.clock, r.counts:
             no_figures(text, f"rows.py, {r.name}")
-        parts.append(f"### {r.name}\n\n**Good.** {fill(r.good, data, r.name)}\n\n**Bad.** {fill(r.bad, data, r.name)}\n\n"
-                     f"**Take it when:** {fill(r.take, data, r.name)} [What it guarantees]({g.link(r)}).")
+        parts.append(f"### {r.name}\n\n**Good.** {sentences(r.good, data, r.name)}\n\n**Bad.** {sentences(r.bad, data, r.name)}\n\n"
+                     f"**Take it when:** {sentences(r.take, data, r.name)} [What it guarantees]({g.link(r)}).")
     return "\n\n".join(parts)
 
 
