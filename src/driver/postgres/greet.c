@@ -265,7 +265,7 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
         hf__link_fail(
             &c->link, HF_ENOTSUP,
             "there is a pooler between, or this user may not see its own sessions: "
-            "this mode= needs both");
+            "with this mode= neither may be so");
         return;
     } else {
         warn(p, WARN_POOLER,
