@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ADDERS = 8, ADDS = 200, SHORT_MS = 2000 };
+enum { ADDERS = 8, ADDS = 100, SHORT_MS = 2000 };
 
 static struct cell cell_of(enum cell_verb verb, const char *name)
 {

@@ -182,8 +182,7 @@ static void ids_freed(void)
 }
 
 const struct test_case count_cases[] = {
-    { "count-processes", count_processes, ON_ALL, HF_CAP_CELL,
-      CASE_TOPOLOGY | CASE_OWN_STORE },
+    { "count-processes", count_processes, ON_ALL, HF_CAP_CELL, CASE_OWN_STORE },
     { "ids-threads", ids_threads, ON_ALL, HF_CAP_CELL, 0 },
     { "ids-fork", ids_fork, ON_ALL, HF_CAP_CELL, 0 },
     { "ids-freed", ids_freed, ON_CALLBACK, HF_CAP_CELL, 0 },
