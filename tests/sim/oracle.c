@@ -448,7 +448,9 @@ void oracle_links(void)
         const struct wire *x = c ? &c->wires[i % wires()] : NULL;
 
         if (x && !x->up && w.store_up && w.now > c->trouble_at + bound &&
-            w.now > x->lost_at + bound && can(&w.procs[c->proc]))
+            w.now > x->lost_at + bound && can(&w.procs[c->proc]) &&
+            /* a client that was opened while memory was short is in trouble, too */
+            w.now > w.procs[c->proc].no_memory_until + bound)
             violate("link", "client %u is not connected, %lld ms after it could be", c->id,
                     (long long)(w.now - c->trouble_at) / US);
     }
