@@ -11,7 +11,13 @@
 
 #include <math.h>
 
-enum { BENCH_ROUNDS = 31, BENCH_SAMPLES = 32768, BENCH_EXTRAS = 6, BENCH_QUANTILES = 24 };
+enum {
+    BENCH_ROUNDS = 31,
+    BENCH_SAMPLES = 32768,
+    BENCH_EXTRAS = 6,
+    BENCH_QUANTILES = 24,
+    BENCH_LOOKS = 5 /* before a release that hands over; each is a round trip */
+};
 
 struct bench_raw;
 
@@ -178,5 +184,23 @@ extern bool bench_polls;
 int bench_lost_peer(void); /* says it; returns an exit status */
 /* Both have come here; the first says whether the game goes on. Returns an exit status. */
 int bench_meet(const struct worker *, char *go);
+
+/* The raw limit of a hand-off. All return an exit status. */
+struct bench_turn {
+    int (*look)(struct worker *); /* a round trip that changes nothing */
+    int (*give)(struct worker *);
+    int (*take)(struct worker *); /* returns when the other has given */
+};
+/* One hand-off there and one back, counted. As in ours, each begins when the other has
+ * waited while the server was asked BENCH_LOOKS times: one that begins at the moment of the
+ * hand-off before it finds a server that is still awake. */
+int bench_turn(struct worker *, const struct bench_turn *);
+int bench_turns(struct worker *, const struct bench_turn *, int64_t until);
+/* The parts of it. *took: from the giving on, of both */
+int bench_give(struct worker *, const struct bench_turn *, int64_t *took);
+int bench_take(struct worker *, const struct bench_turn *, int64_t *took);
+int bench_tell(const struct worker *, int64_t number); /* the other one */
+int bench_told(const struct worker *, int64_t *ret);
+void bench_count_turns(struct worker *, int64_t there, int64_t back);
 
 #endif

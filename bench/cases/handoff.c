@@ -22,8 +22,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LOOKS = 5 }; /* before a release; each is a round trip */
-
 struct table { /* shared by the two */
     int sock[2];
     bool disturbed;                 /* by a third one, against raw->turns_late */
@@ -65,7 +63,7 @@ static int await_other(const struct worker *w)
 {
     hf_error err;
 
-    for (int seen = 0; seen < LOOKS && hf_client_caps(w->client) & HF_CAP_LINE;) {
+    for (int seen = 0; seen < BENCH_LOOKS && hf_client_caps(w->client) & HF_CAP_LINE;) {
         hf_list *list = NULL;
 
         if (hf_look(w->client, w->name, &list, &err) < 0)
@@ -107,7 +105,7 @@ static int get(const struct worker *w, hf_lease **ret, int64_t *took, char *word
     return status ? status : hear(w, word);
 }
 
-static void count(struct worker *w, int64_t there, int64_t back)
+void bench_count_turns(struct worker *w, int64_t there, int64_t back)
 {
     w->slice->pairs++;
     w->slice->ns += there + back;
@@ -134,7 +132,7 @@ static int our_turns(struct worker *w, int64_t until)
             if (status == 0 && word == 'p')
                 status = get(w, &lease, &took, &other);
             if (status == 0 && word == 'p')
-                count(w, atomic_load(&table->took), took);
+                bench_count_turns(w, atomic_load(&table->took), took);
         } else {
             status = get(w, &lease, &took, &word);
             atomic_store(&table->took, took);
@@ -143,6 +141,77 @@ static int our_turns(struct worker *w, int64_t until)
             else if (status == 0 && hf_release(lease, &err) < 0)
                 status = cli_fail(&err);
         }
+    }
+    return status;
+}
+
+/* ---- the raw limit of a server ---------------------------------------------------- */
+
+int bench_tell(const struct worker *w, int64_t number)
+{
+    return send(w->fd, &number, sizeof number, MSG_NOSIGNAL) == sizeof number
+               ? 0
+               : bench_lost_peer();
+}
+
+int bench_told(const struct worker *w, int64_t *ret)
+{
+    return recv(w->fd, ret, sizeof *ret, MSG_WAITALL) == sizeof *ret ? 0
+                                                                     : bench_lost_peer();
+}
+
+int bench_give(struct worker *w, const struct bench_turn *t, int64_t *took)
+{
+    int64_t at = bench_now();
+    int status = t->give(w);
+
+    if (status == 0)
+        status = bench_tell(w, at);
+    return status ? status : bench_told(w, took);
+}
+
+int bench_take(struct worker *w, const struct bench_turn *t, int64_t *took)
+{
+    int64_t given = 0, has;
+    int status = t->take(w);
+
+    has = bench_now();
+    if (status == 0)
+        status = bench_told(w, &given);
+    *took = has - given;
+    return status ? status : bench_tell(w, *took);
+}
+
+int bench_turn(struct worker *w, const struct bench_turn *t)
+{
+    int64_t took[2] = { 0, 0 };
+    int status = 0;
+
+    for (int turn = 0; turn < 2 && status == 0; turn++) {
+        if (turn != w->index) {
+            status = bench_take(w, t, &took[turn]);
+            continue;
+        }
+        for (int i = 0; i < BENCH_LOOKS && status == 0; i++)
+            status = t->look(w);
+        if (status == 0)
+            status = bench_give(w, t, &took[turn]);
+    }
+    if (status == 0 && w->index == 0)
+        bench_count_turns(w, took[0], took[1]);
+    return status;
+}
+
+int bench_turns(struct worker *w, const struct bench_turn *t, int64_t until)
+{
+    char go = 'p';
+    int status = 0;
+
+    while (status == 0 && go == 'p') {
+        status = bench_turn(w, t);
+        go = bench_now() < until ? 'p' : 'q';
+        if (status == 0)
+            status = bench_meet(w, &go);
     }
     return status;
 }

@@ -26,6 +26,7 @@ enum { HAND = 32, FLIGHT_MOST = 64, KEY_MOST = 1400 };
 struct raw {
     struct grpc_link *link;
     int round; /* of hand-offs: watches stay, so no key is used twice */
+    int hand;  /* the key that is deleted in this one */
     char base[KEY_MOST - 128];
 };
 
@@ -192,28 +193,43 @@ static int get(struct raw *r)
     return status;
 }
 
-/* The second answers what it hears. */
+static int give(struct worker *w)
+{
+    struct raw *r = w->raw;
+    int status = del(r, w->index, r->hand, 0);
+
+    return status ? status : answers(r);
+}
+
+static int take(struct worker *w)
+{
+    return get(w->raw);
+}
+
+static int look(struct worker *w)
+{
+    Hf__Etcd__RangeRequest q = HF__ETCD__RANGE_REQUEST__INIT;
+    struct raw *r = w->raw;
+    char text[KEY_MOST];
+    int status;
+
+    q.key = key(r, text, w->index, 0);
+    status = grpc_call(r->link, "/etcdserverpb.KV/Range", &q.base, 0);
+    return status ? status : answers(r);
+}
+
+static const struct bench_turn turn = { look, give, take };
+
 static int play(struct worker *w, int round)
 {
     struct raw *r = w->raw;
-    int64_t start = bench_now(), now = start;
     int status = 0;
 
     for (int i = 0; i < HAND && status == 0; i++) {
-        int64_t begun = now;
-
-        status = w->index == 0 ? del(r, 0, round * HAND + i, 0) : get(r);
-        if (status == 0)
-            status = w->index == 0 ? get(r) : del(r, 1, round * HAND + i, 0);
-        now = bench_now();
-        if (w->index == 0) {
-            w->slice->pairs++;
-            samples_add(&w->slice->samples, (double)(now - begun) / 1e3);
-        }
+        r->hand = round * HAND + i;
+        status = bench_turn(w, &turn);
     }
-    if (w->index == 0)
-        w->slice->ns += now - start;
-    return status ? status : answers(r);
+    return status;
 }
 
 static int raw_turns(struct worker *w, int64_t until)
@@ -235,59 +251,34 @@ static int raw_turns(struct worker *w, int64_t until)
 
 /* ---- hand-off of one who listens too late ---------------------------------------- */
 
-static int tell_time(const struct worker *w, int64_t at)
-{
-    return send(w->fd, &at, sizeof at, MSG_NOSIGNAL) == sizeof at ? 0 : bench_lost_peer();
-}
-
-static int hear_time(const struct worker *w, int64_t *at)
-{
-    return recv(w->fd, at, sizeof *at, MSG_WAITALL) == sizeof *at ? 0 : bench_lost_peer();
-}
-
-/* The other's key is there, and is deleted when we watch it. *took: from then on, of both
- */
+/* The other's key is there, and is deleted when we watch it. */
 static int late_get(struct worker *w, int i, int64_t *took)
 {
     struct raw *r = w->raw;
-    int64_t deleted = 0, heard;
-    int status = hear_time(w, &deleted); /* it is there */
+    int status = bench_told(w, took); /* it is there */
 
     if (status == 0) /* of nothing, for the revision */
         status = watch(r, w->index, -1 - i, 0);
     if (status == 0)
         status = watch(r, 1 - w->index, i, r->link->watch->revision);
     if (status == 0)
-        status = tell_time(w, 0);
-    if (status == 0)
-        status = get(r);
-    heard = bench_now();
-    if (status == 0)
-        status = hear_time(w, &deleted);
-    *took = heard - deleted;
-    return status ? status : tell_time(w, *took);
+        status = bench_tell(w, 0);
+    return status ? status : bench_take(w, &turn, took);
 }
 
 static int late_give(struct worker *w, int i, int64_t *took)
 {
     struct raw *r = w->raw;
     int status = put(r, w->index, i, 0);
-    int64_t at;
 
     if (status == 0)
         status = answers(r);
     if (status == 0)
-        status = tell_time(w, 0);
+        status = bench_tell(w, 0);
     if (status == 0)
-        status = hear_time(w, took); /* it watches */
-    at = bench_now();
-    if (status == 0)
-        status = del(r, w->index, i, 0);
-    if (status == 0)
-        status = answers(r);
-    if (status == 0)
-        status = tell_time(w, at);
-    return status ? status : hear_time(w, took);
+        status = bench_told(w, took); /* it watches */
+    r->hand = i;
+    return status ? status : bench_give(w, &turn, took);
 }
 
 static int raw_late(struct worker *w, int64_t until)
@@ -303,11 +294,8 @@ static int raw_late(struct worker *w, int64_t until)
         status = w->index == 0 ? late_give(w, i, &there) : late_get(w, i, &there);
         if (status == 0)
             status = w->index == 0 ? late_get(w, i, &back) : late_give(w, i, &back);
-        if (status == 0 && w->index == 0) {
-            w->slice->pairs++;
-            w->slice->ns += there + back;
-            samples_add(&w->slice->samples, (double)(there + back) / 1e3);
-        }
+        if (status == 0 && w->index == 0)
+            bench_count_turns(w, there, back);
         go = bench_now() < until ? 'p' : 'q';
         if (status == 0)
             status = bench_meet(w, &go);

@@ -127,57 +127,44 @@ static int raw_pair(struct worker *w)
 
 /* ---- hand-off -------------------------------------------------------------------- */
 
-static int pass_on(struct raw *r, char message)
+static int look(struct worker *w)
 {
-    const char word[] = { message, '\0' };
-    const char *const values[] = { r->peer, word };
+    struct raw *r = w->raw;
+    char text[128];
+
+    snprintf(text, sizeof text, "SELECT n FROM %s WHERE id = 0", r->table);
+    return judge(r->commands, PQexec(r->commands, text));
+}
+
+static int give(struct worker *w)
+{
+    struct raw *r = w->raw;
+    const char *const values[] = { r->peer };
     int status = update(r);
 
     return status ? status
-                  : judge(r->commands, PQexecParams(r->commands, "SELECT pg_notify($1, $2)",
-                                                    2, NULL, values, NULL, NULL, 0));
+                  : judge(r->commands, PQexecParams(r->commands, "SELECT pg_notify($1, '')",
+                                                    1, NULL, values, NULL, NULL, 0));
 }
 
-static int hear(struct raw *r, char *ret)
+static int take(struct worker *w)
 {
+    struct raw *r = w->raw;
     struct pollfd p = { .fd = PQsocket(r->messages), .events = POLLIN };
     PGnotify *n;
 
     while ((n = PQnotifies(r->messages)) == NULL)
         if (poll(&p, 1, 10000) != 1 || PQconsumeInput(r->messages) != 1)
             return broken(r->messages);
-    *ret = n->extra[0];
     PQfreemem(n);
     return 0;
 }
 
 static int raw_turns(struct worker *w, int64_t until)
 {
-    struct raw *r = w->raw;
-    int64_t start = bench_now(), now = start;
-    char message = 'p';
-    int status = 0;
+    static const struct bench_turn turn = { look, give, take };
 
-    while (status == 0 && message == 'p') {
-        int64_t begin = now;
-
-        /* the second answers what it hears; the first ends the game */
-        if (w->index == 1)
-            status = hear(r, &message);
-        else if (now >= until)
-            message = 'q';
-        if (status == 0)
-            status = pass_on(r, message);
-        if (status == 0 && w->index == 0)
-            status = hear(r, &message);
-        now = bench_now();
-        if (w->index == 0) {
-            w->slice->pairs++;
-            samples_add(&w->slice->samples, (double)(now - begin) / 1e3);
-        }
-    }
-    w->slice->ns = w->index == 0 ? now - start : 0;
-    return status;
+    return bench_turns(w, &turn, until);
 }
 
 /* ---- many in flight -------------------------------------------------------------- */

@@ -36,7 +36,7 @@ static void put_script(struct wire_text *t, enum script_id id, const struct work
     wire_word(t, keys);
     wire_word(t, key);
     if (keys[0] == '2')
-        wire_word(t, "holdfast:redlock:mark");
+        wire_word(t, "holdfast:redlock:marks");
     /* as long as the value of a holder without a note */
     wire_word(t, "0123456789abcdef0123456789abcdef0123456789abcdef");
 }
@@ -45,10 +45,11 @@ static void make_commands(struct raw *r, const struct worker *w)
 {
     struct wire_text *t = &r->wires[0]->out;
 
-    put_script(t, SCRIPT_LOCK, w, "2", 5);
+    put_script(t, SCRIPT_LOCK, w, "2", 6);
     wire_word(t, "30000");
     wire_word(t, "0"); /* no fence */
     wire_word(t, "raw");
+    wire_word(t, "000");
     wire_word(t, "");
     r->lock_len = t->len;
     memcpy(r->lock, t->bytes, t->len);

@@ -178,15 +178,22 @@ static void settle(hf_client *c)
     hf__loop_timer(&c->loop, &t, LOOP_NEVER);
 }
 
-static void free_orphan(struct hf_op *op)
+void hf__ask_orphan(struct hf_op *op)
 {
-    if (op->kind == OP_COMPOSITE)
-        hf__composite_orphan(op);
+    if (!op_asks(op))
+        return;
     if (op->ask) {
         hf_list_free(op->ask->list);
         free(op->ask->name);
     }
     hf_list_free(op->list);
+}
+
+static void free_orphan(struct hf_op *op)
+{
+    if (op->kind == OP_COMPOSITE)
+        hf__composite_orphan(op);
+    hf__ask_orphan(op);
     hf__op_free_names(op);
     if (op->lease)
         hf__lease_extra_free(op->lease);
@@ -198,11 +205,12 @@ static void free_orphan(struct hf_op *op)
 static void free_hold(struct hold *h)
 {
     free((void *)(uintptr_t)h->t.hints);
-    free(h->note);
+    free(hold_late_note(h));
     if (h->state == TICKET_HELD)
         free(h->move);
     else
         free(h->reason);
+    free(hold_late_life(h));
     free(h);
 }
 
@@ -276,16 +284,16 @@ void hf_close(hf_client *c)
 static int run_acquire(hf_client *c, struct hf_op *op, const char *const *names, size_t n,
                        int64_t wait_ms, const hf_request *req, const struct acquire_spec *r)
 {
+    hf_cancel *cancel = req ? req->cancel : NULL;
     int rc;
 
-    op->cancel = req ? req->cancel : NULL;
-    if (op->cancel && atomic_load(&op->cancel->fired))
+    if (cancel && atomic_load(&cancel->fired))
         return hf__fail(op->err, HF_ECANCELED, 0, NULL, "cancelled before it began");
     rc = hf__acquire(op, names, n, wait_ms, r);
     if (rc < 0)
         return rc;
     if (!op->done) {
-        if (op->cancel && (rc = hf__cancel_attach(c, op, op->err)) < 0)
+        if (cancel && (rc = hf__cancel_attach(c, op, cancel, op->err)) < 0)
             hf__cancel(op, rc);
         list_push(&c->ops, &op->node);
         if (op->done)
@@ -313,7 +321,6 @@ int hf_acquire_all(hf_client *c, const char *const *names, size_t n, int64_t wai
         rc = hf__check_name(&c->core, names[i], err);
     if (rc == 0) {
         hf__op_init(&op, &c->core, OP_ACQUIRE, err);
-        op.owner = c;
         rc = run_acquire(c, &op, names, n, wait_ms, req, &r);
     }
     if (rc == 0) {
@@ -334,7 +341,7 @@ int hf_with(hf_client *c, const char *name, int64_t wait_ms, const hf_request *r
             int (*body)(hf_lease *, void *), void *user, int *ret_body, hf_error *err)
 {
     hf_error why = { 0 };
-    hf_lease *l;
+    hf_lease *l = NULL;
     int rc, result;
 
     if (!body)
@@ -361,7 +368,6 @@ int hf_connect(hf_client *c, int64_t wait_ms, hf_error *err)
     if (rc < 0)
         return rc;
     hf__op_init(&op, &c->core, OP_CONNECT, err);
-    op.owner = c;
     list_push(&c->ops, &op.node);
     rc = hf__connect(&op, wait_ms);
     if (rc == 0 && !op.done)

@@ -63,7 +63,7 @@ struct hf_client {
     struct list waiters;  /* followers */
     struct list ops;      /* op.node: not done */
     struct list ready;    /* op.node: done (or seen), callback to be run */
-    struct list changed;  /* lease.changed_node: on_change to be run */
+    struct list changed;  /* lease_extra.changed_node: on_change to be run */
     struct list resumed;  /* composite.resume: steps to be called */
     struct list cancels;  /* cancel_watch.node */
     struct list losses;   /* threads in hf_lease_wait: lease.c */
@@ -88,6 +88,16 @@ struct hf_client {
     size_t random_left;
     uint64_t random_blocks; /* how many were computed from the key */
 };
+
+static inline hf_client *op_client(const struct hf_op *op)
+{
+    return container_of(op->client, hf_client, core);
+}
+
+static inline hf_client *lease_client(const struct hf_lease *l)
+{
+    return container_of(l->client, hf_client, core);
+}
 
 /* env.c */
 void hf__env_init(struct hf_client *);
@@ -182,7 +192,7 @@ struct hf_cancel {
     int fds[2]; /* a pipe; the first is readable while it is fired */
     struct fd_id id;
 };
-int hf__cancel_attach(hf_client *, struct hf_op *, hf_error *); /* op->cancel */
+int hf__cancel_attach(hf_client *, struct hf_op *, hf_cancel *, hf_error *);
 void hf__cancel_detach(struct hf_op *);
 
 /* async.c: a line or a cell that is followed; a recipe may begin with it */
@@ -222,6 +232,7 @@ void hf__part_done(struct hf_op *part);   /* of an OP_COMPOSITE has ended */
 void hf__part_seen(struct hf_op *part);   /* has news */
 void hf__composite_ended(struct hf_op *); /* its end, whoever ends it */
 void hf__composite_give_up(struct hf_op *, int rc); /* rule 4 */
+void hf__ask_orphan(struct hf_op *);       /* in a forked child: what it was to bring */
 void hf__composite_orphan(struct hf_op *); /* in a forked child: what its parts own */
 const struct hf_op *hf__composite_awaits(const struct hf_op *);
 

@@ -54,7 +54,6 @@ struct hf_op *hf__op_new(hf_client *c, enum op_kind kind, size_t size,
         return NULL;
     }
     hf__op_init(op, &c->core, kind, NULL);
-    op->owner = c;
     op->lazy_err = true;
     if (l) {
         op->lists = l->seen != NULL;
@@ -75,11 +74,13 @@ void hf__op_drop(hf_client *c, struct hf_op *op)
     struct hf_lease *l = op->done && op->rc == 0 ? op->lease : NULL;
 
     list_remove(&op->node);
-    if (op->ask)
-        hf__ask_stop(op->ask);
+    if (op_asks(op)) {
+        if (op->ask)
+            hf__ask_stop(op->ask);
+        hf_list_free(op->list);
+    }
     if (op->kind == OP_CHANGE)
         hf__change_drop(op);
-    hf_list_free(op->list);
     if (l) {
         hf__release(NULL, l, 0);
         hf__lease_end(l);
@@ -95,7 +96,7 @@ void hf__op_drop(hf_client *c, struct hf_op *op)
 
 void hf__op_ready(struct hf_op *op)
 {
-    hf_client *c = op->owner;
+    hf_client *c = op_client(op);
 
     if (op->freed)
         return;
@@ -123,7 +124,7 @@ static void call(struct hf_op *op, int rc, struct hf_lease *lease, const hf_list
         hf__fail(&none, rc, 0, NULL, "%s", hf_strerror(rc));
         err = &none;
     }
-    before = callback_begins(op->owner);
+    before = callback_begins(op_client(op));
     if (op->kind == OP_WATCH && w->cell_seen)
         w->cell_seen(w->cell, rc, op->user);
     else if (op->lists)
@@ -138,13 +139,14 @@ static void run_op(hf_client *c, struct hf_op *op)
     struct hf_lease *lease =
         (op->kind == OP_ACQUIRE || op->kind == OP_COMPOSITE) && op->rc == 0 ? op->lease
                                                                             : NULL;
-    struct hf_list *list = op->list;
+    struct hf_list *list = op_asks(op) ? op->list : NULL;
     int rc = op->done ? op->rc : 0;
     /* a watch that goes on may get one meanwhile */
     const hf_error *err = rc < 0 ? op->err : NULL;
 
     op->lease = NULL;
-    op->list = NULL;
+    if (op_asks(op))
+        op->list = NULL;
     op->queued = false;
     op->running = true;
     if (!op->done)
@@ -167,8 +169,8 @@ static void run_op(hf_client *c, struct hf_op *op)
 
 static void run_change(hf_client *c, struct hf_lease *l)
 {
-    void (*cb)(hf_lease *, int, void *) = l->on_change;
-    void *user = l->on_change_user;
+    void (*cb)(hf_lease *, int, void *) = l->extra ? l->extra->on_change : NULL;
+    void *user = l->extra ? l->extra->on_change_user : NULL;
     const hf_client *before;
     int state = hf__lease_state(l);
 
@@ -210,7 +212,7 @@ int hf__run_changes(hf_client *c)
     int ran = 0;
 
     for (; changes > 0 && (n = list_pop(&c->changed)) != NULL; changes--, ran++)
-        run_change(c, container_of(n, struct hf_lease, changed_node));
+        run_change(c, container_of(n, struct lease_extra, changed_node)->lease);
     return ran;
 }
 
@@ -252,6 +254,7 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
                    const hf_request *req, const struct listener *l, hf_op **ret,
                    hf_error *err)
 {
+    hf_cancel *cancel = req ? req->cancel : NULL;
     struct acquire_spec r;
     struct hf_op *op;
     int rc = hf__check_request(&c->core, req, false, &r, err);
@@ -263,16 +266,15 @@ static int acquire(hf_client *c, const char *const *names, size_t n, int64_t wai
     op = hf__op_new(c, OP_ACQUIRE, sizeof *op, l, err);
     if (!op)
         return HF_ENOMEM;
-    op->cancel = req ? req->cancel : NULL;
     /* a token that was fired before the start ends it, as it would a moment later */
-    if (op->cancel && atomic_load(&op->cancel->fired)) {
+    if (cancel && atomic_load(&cancel->fired)) {
         hf__op_end(op, HF_ECANCELED, NULL);
     } else {
         rc = hf__acquire(op, names, n, wait_ms, &r);
         if (rc < 0)
             explain(op, rc, err);
-        else if (!op->done && op->cancel)
-            rc = hf__cancel_attach(c, op, err);
+        else if (!op->done && cancel)
+            rc = hf__cancel_attach(c, op, cancel, err);
     }
     if (rc < 0) {
         op->freed = true; /* the caller has no handle, so its end must not be told */
@@ -311,7 +313,7 @@ int hf_acquire_start(hf_client *c, const char *name, int64_t wait_ms, const hf_r
 static int release(hf_lease *l, const int64_t *keep_ms, const struct listener *to,
                    hf_op **ret, hf_error *err)
 {
-    hf_client *c = l ? l->owner : NULL;
+    hf_client *c = l ? lease_client(l) : NULL;
     struct hf_op *op = NULL;
     int rc;
 
@@ -425,7 +427,7 @@ int hf__cell_follow(hf_client *c, struct cell *cell, hf__cell_seen *seen, void *
 
 void hf_op_cancel(hf_op *op)
 {
-    hf_client *c = op ? op->owner : NULL;
+    hf_client *c = op ? op_client(op) : NULL;
 
     if (!op || hf__enter_any(c) < 0)
         return;
@@ -439,7 +441,7 @@ void hf_op_cancel(hf_op *op)
 
 void hf_op_free(hf_op *op)
 {
-    hf_client *c = op ? op->owner : NULL;
+    hf_client *c = op ? op_client(op) : NULL;
 
     if (!op)
         return;

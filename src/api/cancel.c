@@ -182,9 +182,9 @@ static struct cancel_watch *watch_for(hf_client *c, hf_cancel *b)
     return cw;
 }
 
-int hf__cancel_attach(hf_client *c, struct hf_op *op, hf_error *err)
+int hf__cancel_attach(hf_client *c, struct hf_op *op, hf_cancel *b, hf_error *err)
 {
-    struct cancel_watch *cw = watch_for(c, op->cancel);
+    struct cancel_watch *cw = watch_for(c, b);
 
     if (!cw) {
         op->explained = err == op->err;

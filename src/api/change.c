@@ -66,11 +66,10 @@ void hf__change_part_done(struct hf_op *part)
 static bool begin_part(struct change *g, size_t i, struct hold *h, const struct what *w)
 {
     struct hf_op *part = &g->parts[i];
-    hf_client *c = g->op.owner;
+    hf_client *c = op_client(&g->op);
     int rc;
 
     hf__op_init(part, &c->core, w->kind, g->rc == 0 ? &g->err : NULL);
-    part->owner = c;
     part->part = true;
     part->waiter = &g->op;
     list_push(&c->ops, &part->node);
@@ -90,7 +89,7 @@ static bool begin_part(struct change *g, size_t i, struct hold *h, const struct 
 static int begin(hf_lease *lease, const struct what *w, const struct listener *l,
                  struct hf_op **ret, hf_error *err)
 {
-    hf_client *c = lease->owner;
+    hf_client *c = lease_client(lease);
     struct change *g = (struct change *)(void *)hf__op_new(
         c, OP_CHANGE, sizeof *g + lease->n * sizeof g->parts[0], l, err);
     bool begun = false;
@@ -126,14 +125,14 @@ void hf__change_drop(struct hf_op *op)
 static int change(hf_lease *lease, const struct what *w, hf_error *err)
 {
     struct hf_op *op;
-    int rc = hf__enter_blocking(lease->owner, err);
+    int rc = hf__enter_blocking(lease_client(lease), err);
 
     if (rc < 0)
         return rc;
     rc = begin(lease, w, NULL, &op, err);
     if (rc == 0)
-        rc = hf__op_take(lease->owner, op, NULL, err);
-    hf__leave(lease->owner);
+        rc = hf__op_take(lease_client(lease), op, NULL, err);
+    hf__leave(lease_client(lease));
     return rc;
 }
 
@@ -145,11 +144,11 @@ static int start(hf_lease *lease, const struct what *w, hf_done *done, void *use
 
     if (!done || !ret)
         return hf__fail(err, HF_EINVAL, 0, NULL, "callback and ret must not be NULL");
-    rc = hf__enter(lease->owner, err);
+    rc = hf__enter(lease_client(lease), err);
     if (rc < 0)
         return rc;
     rc = begin(lease, w, &l, ret, err);
-    hf__leave(lease->owner);
+    hf__leave(lease_client(lease));
     return rc;
 }
 

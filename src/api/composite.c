@@ -15,7 +15,7 @@ static struct composite *of(struct hf_op *op)
 
 static hf_client *client_of(const struct composite *g)
 {
-    return g->op.owner;
+    return op_client(&g->op);
 }
 
 void hf__composite_resume(struct composite *g)
@@ -88,7 +88,7 @@ void hf__composite_limit(struct composite *g, int64_t wait_ms, bool timed,
     g->waits = true;
     g->timed = timed;
     g->op.try_only = wait_ms <= 0;
-    g->op.cancel = cancel;
+    g->cancel = cancel;
     if (wait_ms > 0 && wait_ms < (LOOP_NEVER - now) / 1000 - 1)
         g->op.end_at = now + wait_ms * 1000;
     else if (wait_ms <= 0 && timed) /* a try waits for nobody but the store */
@@ -114,10 +114,10 @@ int hf__composite_start(struct composite *g, hf_error *err)
 
     if (c->core.stopped && !g->op.goes_on)
         rc = hf__fail(err, HF_ECLOSED, 0, NULL, "the client is stopped");
-    else if (g->op.cancel && atomic_load(&g->op.cancel->fired))
+    else if (g->cancel && atomic_load(&g->cancel->fired))
         hf__composite_end(g, HF_ECANCELED);
-    else if (g->op.cancel)
-        rc = hf__cancel_attach(c, &g->op, err);
+    else if (g->cancel)
+        rc = hf__cancel_attach(c, &g->op, g->cancel, err);
     if (rc < 0) {
         g->op.freed = true; /* its end is not told */
         hf__cancel(&g->op, rc);
@@ -198,7 +198,7 @@ void hf__composite_ended(struct hf_op *op)
     hf__loop_timer(&client_of(g)->loop, &g->timer, LOOP_NEVER);
     while ((n = list_pop(&g->parts)) != NULL)
         hf__cancel(container_of(n, struct hf_op, node), HF_ECANCELED);
-    if (g->lease && g->lease->owner)
+    if (g->lease && g->lease->given)
         hf__lease_drop(g->lease, NULL, 0);
     else if (g->lease) {
         hf__release(NULL, g->lease, 0);
@@ -216,11 +216,7 @@ void hf__composite_orphan(struct hf_op *op)
     list_for(n, &g->parts) {
         struct hf_op *part = container_of(n, struct hf_op, node);
 
-        if (part->ask) {
-            hf_list_free(part->ask->list);
-            free(part->ask->name);
-        }
-        hf_list_free(part->list);
+        hf__ask_orphan(part);
         free(part->lease);
     }
     if (g->lease)
@@ -240,11 +236,11 @@ int64_t hf_op_number(const hf_op *op)
     const struct composite *g = container_of(op, const struct composite, op);
     int64_t number = 0;
 
-    if (!op || op->kind != OP_COMPOSITE || hf__enter_any(op->owner) < 0)
+    if (!op || op->kind != OP_COMPOSITE || hf__enter_any(op_client(op)) < 0)
         return 0;
     if (op->done && op->rc >= 0)
         number = g->number;
-    hf__leave(op->owner);
+    hf__leave(op_client(op));
     return number;
 }
 
@@ -256,7 +252,6 @@ static void begin(struct composite *g, struct hf_op *part, enum op_kind kind)
 
     g->err.code = 0;
     hf__op_init(part, &c->core, kind, &g->err);
-    part->owner = c;
     part->part = true;
     part->goes_on = g->op.goes_on;
     part->waiter = &g->op;
@@ -368,7 +363,7 @@ void hf__part_release(struct composite *g, struct hf_op *part, int64_t keep_ms)
 
     g->lease = NULL;
     begin(g, part, OP_RELEASE);
-    if (l->owner) {
+    if (l->given) {
         hf__lease_drop(l, part, keep_ms);
     } else {
         hf__release(part, l, keep_ms);

@@ -33,6 +33,7 @@ struct composite {
     const struct hf_op *awaits; /* the part for which it waits just now; or NULL */
     struct timer timer;
     struct hf_lease *lease; /* its own; released with it unless it goes to op.lease */
+    hf_cancel *cancel;      /* of hf__composite_limit; NULL: none */
     hf_error err;           /* of the part that failed last */
     int64_t number;         /* hf_op_number */
     size_t name_len;

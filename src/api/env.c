@@ -93,6 +93,11 @@ static void unwatch(struct env *e, struct watch *w)
     hf__loop_unwatch(&client_of(e)->loop, w);
 }
 
+static void forget(struct env *e, struct watch *w)
+{
+    hf__loop_forget(&client_of(e)->loop, w);
+}
+
 static void timer(struct env *e, struct timer *t, int64_t at)
 {
     hf__loop_timer(&client_of(e)->loop, t, at);
@@ -119,6 +124,7 @@ void hf__env_init(struct hf_client *c)
                            .random = random_bytes,
                            .watch = watch,
                            .unwatch = unwatch,
+                           .forget = forget,
                            .timer = timer,
                            .log = log_line,
                            .tls = tls };

@@ -24,15 +24,16 @@ struct loss { /* a thread in hf_lease_wait, on its stack */
 
 static void show_on_fd(const struct hf_lease *l, int state)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
+    int fd = l->extra ? l->extra->fd : -1;
     uint64_t n = 1;
 
-    if (l->fd < 0 || !hf__loop_intact(&c->loop))
+    if (fd < 0 || !hf__loop_intact(&c->loop))
         return;
     if (state == HF_HELD)
-        (void)!read(l->fd, &n, sizeof n); /* non-blocking: already drained is fine */
+        (void)!read(fd, &n, sizeof n); /* non-blocking: already drained is fine */
     else
-        (void)!write(l->fd, &n, sizeof n); /* full means readable */
+        (void)!write(fd, &n, sizeof n); /* full means readable */
 }
 
 static void wake_for_loss(hf_client *c, const struct hf_lease *l)
@@ -47,24 +48,26 @@ static void wake_for_loss(hf_client *c, const struct hf_lease *l)
 
 void hf__lease_changed(struct hf_lease *l)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
+    struct lease_extra *x = l->extra;
     int state;
 
-    if (!c)
+    if (!l->given)
         return; /* not in the application's hands yet */
     state = hf__lease_state(l);
     show_on_fd(l, state);
     if (state == HF_LOST)
         wake_for_loss(c, l);
-    if (l->on_change && state != l->told && !l->telling && list_empty(&l->changed_node)) {
-        list_push(&c->changed, &l->changed_node);
+    if (x && x->on_change && state != l->told && !l->telling &&
+        list_empty(&x->changed_node)) {
+        list_push(&c->changed, &x->changed_node);
         hf__news(c);
     }
 }
 
 void hf__lease_given(hf_client *c, struct hf_lease *l)
 {
-    l->owner = c;
+    l->given = true;
     c->refs++;
 }
 
@@ -74,12 +77,14 @@ void hf__lease_given(hf_client *c, struct hf_lease *l)
 static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *),
                          void *user)
 {
-    hf_client *c = l->owner;
+    struct lease_extra *x = l->extra;
 
-    c->listeners += (size_t)(cb != NULL) - (size_t)(l->on_change != NULL);
-    list_remove(&l->changed_node);
-    l->on_change = cb;
-    l->on_change_user = user;
+    if (!x)
+        return; /* it has none */
+    lease_client(l)->listeners += (size_t)(cb != NULL) - (size_t)(x->on_change != NULL);
+    list_remove(&x->changed_node);
+    x->on_change = cb;
+    x->on_change_user = user;
     l->told = HF_HELD;
 }
 
@@ -88,7 +93,7 @@ static void set_callback(struct hf_lease *l, void (*cb)(hf_lease *, int, void *)
  * here, whichever lease it is about, so that no two callbacks can wait for each other. */
 static void wait_for_callback(struct hf_lease *l)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
     unsigned runs = l->runs;
 
     while (l->telling && l->runs == runs && !hf__in_callback())
@@ -97,10 +102,10 @@ static void wait_for_callback(struct hf_lease *l)
 
 void hf__lease_free(struct hf_lease *l)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
 
-    if (l->fd >= 0 && hf__loop_intact(&c->loop))
-        close(l->fd);
+    if (l->extra && l->extra->fd >= 0 && hf__loop_intact(&c->loop))
+        close(l->extra->fd);
     if (*c->alive) {
         hf__lease_end(l);
     } else { /* a thread that is not in this child may have been at work in the pool */
@@ -113,7 +118,7 @@ void hf__lease_free(struct hf_lease *l)
 static int only_handles(const struct hf_lease *l, hf_error *err)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->parts[i].hold->parts.next->next != &l->parts[i].hold->parts)
+        if (hold_is_shared(l->parts[i].hold))
             return hf__fail(err, HF_EBUSY, 0, NULL, "'%s' is held by several handles",
                             l->parts[i].hold->t.name);
     return 0;
@@ -128,7 +133,7 @@ static int may_keep(const struct hf_lease *l, int64_t keep_ms, hf_error *err)
 
 int hf__lease_enter(struct hf_lease *l, const int64_t *keep_ms, hf_error *err)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
     int rc;
 
     if (hf__enter_any(c) == 0) {
@@ -148,7 +153,6 @@ static int release_and_wait(hf_client *c, struct hf_lease *l, int64_t keep_ms,
     struct hf_op op;
 
     hf__op_init(&op, &c->core, OP_RELEASE, err);
-    op.owner = c;
     list_push(&c->ops, &op.node);
     hf__release(&op, l, keep_ms);
     if (!op.done)
@@ -169,7 +173,7 @@ void hf__lease_silence(struct hf_lease *l)
 
 int hf__lease_drop(struct hf_lease *l, struct hf_op *op, int64_t keep_ms)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
     int rc;
 
     set_callback(l, NULL, NULL);
@@ -184,7 +188,7 @@ int hf__lease_drop(struct hf_lease *l, struct hf_op *op, int64_t keep_ms)
 int hf__lease_give_back(struct hf_lease *l, struct hf_op *op, bool wait,
                         const int64_t *keep, hf_error *err)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
     bool closing = c->closing;
     bool waits = wait && !closing && !c->broken;
     int64_t keep_ms = keep ? *keep : 0;
@@ -233,22 +237,31 @@ int hf_release_after(hf_lease *l, int64_t keep_ms, hf_error *err)
 
 /* ---- being told ------------------------------------------------------------------ */
 
+static int no_extra(hf_error *err)
+{
+    return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory to be told of a lease");
+}
+
 int hf_lease_fd(hf_lease *l, hf_error *err)
 {
+    struct lease_extra *x;
     int rc;
 
     if (!l)
         return hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
-    rc = hf__enter(l->owner, err);
+    rc = hf__enter(lease_client(l), err);
     if (rc < 0)
         return rc;
-    if (l->fd < 0) {
-        l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (l->fd >= 0 && hf__lease_state(l) != HF_HELD)
+    x = hf__lease_extra(l);
+    if (x && x->fd < 0) {
+        x->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (x->fd >= 0 && hf__lease_state(l) != HF_HELD)
             show_on_fd(l, HF_LOST);
     }
-    rc = l->fd >= 0 ? l->fd : hf__fail(err, HF_ESYS, errno, NULL, "eventfd");
-    hf__leave(l->owner);
+    rc = !x           ? no_extra(err)
+         : x->fd >= 0 ? x->fd
+                      : hf__fail(err, HF_ESYS, errno, NULL, "eventfd");
+    hf__leave(lease_client(l));
     return rc;
 }
 
@@ -267,17 +280,19 @@ int hf_lease_on_change(hf_lease *l, void (*cb)(hf_lease *, int, void *), void *u
 
     if (!l)
         return hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
-    rc = hf__enter(l->owner, err);
+    rc = hf__enter(lease_client(l), err);
     if (rc < 0)
         return rc;
-    if (cb && hf__tells(l->owner))
-        rc = begin_to_listen(l->owner, err);
+    if (cb && hf__tells(lease_client(l)))
+        rc = begin_to_listen(lease_client(l), err);
+    if (rc == 0 && cb && !hf__lease_extra(l))
+        rc = no_extra(err);
     if (rc == 0) {
         set_callback(l, cb, user);
         hf__lease_changed(l);
         wait_for_callback(l);
     }
-    hf__leave(l->owner);
+    hf__leave(lease_client(l));
     return rc;
 }
 
@@ -307,7 +322,7 @@ int hf_lease_wait(hf_lease *l, int64_t wait_ms, hf_error *err)
 
     if (!l)
         return hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
-    c = l->owner;
+    c = lease_client(l);
     rc = hf__enter_blocking(c, err);
     if (rc < 0)
         return rc;
@@ -329,7 +344,7 @@ int hf_lease_adopt(hf_lease *l, uint64_t owner, hf_error *err)
 
     if (!l)
         return hf__fail(err, HF_EINVAL, 0, NULL, "the lease is NULL");
-    rc = hf__enter(l->owner, err);
+    rc = hf__enter(lease_client(l), err);
     if (rc < 0)
         return rc;
     if (owner == HF_OWNER_THREAD)
@@ -339,14 +354,14 @@ int hf_lease_adopt(hf_lease *l, uint64_t owner, hf_error *err)
     rc = only_handles(l, err);
     for (size_t i = 0; rc == 0 && i < l->n; i++)
         hf__hold_adopt(l->parts[i].hold, o, owner != HF_OWNER_CALL);
-    hf__leave(l->owner);
+    hf__leave(lease_client(l));
     return rc;
 }
 
 int hf_lease_owner(const hf_lease *l, char *buf, size_t size)
 {
     char hints[HF_HINTS_ROOM], text[40 + 3 * HF_HINTS_ROOM];
-    hf_client *c = l ? l->owner : NULL;
+    hf_client *c = l ? lease_client(l) : NULL;
     size_t n, len;
     int rc = l ? hf__enter(c, NULL) : HF_EINVAL;
 
@@ -383,12 +398,12 @@ int hf_lease_mode(const hf_lease *l)
 
     if (!l)
         return HF_EINVAL;
-    if (hf__enter_any(l->owner) < 0)
+    if (hf__enter_any(lease_client(l)) < 0)
         return HF_EFORKED;
     mode = mode_of(&l->parts[0].hold->t);
     for (size_t i = 1; i < l->n && mode == HF_WRITE; i++)
         mode = mode_of(&l->parts[i].hold->t);
-    hf__leave(l->owner);
+    hf__leave(lease_client(l));
     return mode;
 }
 
@@ -401,14 +416,14 @@ const char *hf_lease_ticket_at(const hf_lease *l, size_t i)
     struct lease_extra *x;
     const char *id;
 
-    if (!l || i >= l->n || hf__enter_any(l->owner) < 0)
+    if (!l || i >= l->n || hf__enter_any(lease_client(l)) < 0)
         return NULL;
     x = hf__lease_extra(mine);
     if (x && !x->ids && (x->ids = malloc(l->n * ID)) != NULL)
         for (size_t k = 0; k < l->n; k++)
             hf__hex(x->ids + k * ID, l->parts[k].hold->t.token, HF_TOKEN);
     id = x && x->ids ? x->ids + i * ID : NULL;
-    hf__leave(l->owner);
+    hf__leave(lease_client(l));
     return id;
 }
 

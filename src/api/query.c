@@ -142,7 +142,7 @@ int hf_name_state_start(hf_client *c, const char *name, hf_done *done, void *use
 /* One's own place, in the line that the acquire waits in. */
 int hf_op_position(const hf_op *op, uint32_t *position, int64_t *age_ms)
 {
-    hf_client *c = op ? op->owner : NULL;
+    hf_client *c = op ? op_client(op) : NULL;
     bool known = false;
     int rc;
 

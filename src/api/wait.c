@@ -404,12 +404,14 @@ void hf__wait(hf_client *c, struct hf_op *op)
     hf__waiter_init(&w, false);
     w.looked = writes_to_sockets(c); /* as it came in */
     op->waiter = &w;
+    op->waited = true;
     c->inside++;
     while (!op->done) {
         w.spin = spin_of(c, op);
         hf__wait_turn(c, &w);
     }
     op->waiter = NULL;
+    op->waited = false;
     c->inside--;
     hf__promote(c);
     hf__waiter_done(&w);
@@ -456,7 +458,7 @@ static void part_done(struct hf_op *part)
 
 static void op_done(struct hf_op *op)
 {
-    hf_client *c = op->owner;
+    hf_client *c = op_client(op);
 
     if (!op->queued) /* a watch with news is in `ready`, and stays there */
         list_remove(&op->node);
@@ -465,7 +467,7 @@ static void op_done(struct hf_op *op)
         hf__composite_ended(op);
     if (op->part)
         part_done(op);
-    else if (op->waiter)
+    else if (op->waited)
         hf__wake(c, op->waiter);
     else if (op->callback || op->kind == OP_WATCH) /* or `seen` in its place */
         hf__op_ready(op);

@@ -1,7 +1,7 @@
 /* change.c: operations on what is held: amend (note, downgrade, another ttl on a shared
  * life) and renewal by hand.
  *
- * Each hangs on its hold (changers) until the store has answered. An amend tells the store
+ * Each is the changer of its hold until the store has answered. An amend tells the store
  * the whole present state of the ticket (note, owner, weight, ttl); one is under way at a
  * time, and what changes meanwhile is told by another one behind it, so an answer is never
  * about something else. A change without an answer is repeated when the store can be
@@ -20,6 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+void hf__op_changes(struct hf_op *op, struct hold *h)
+{
+    if (op->changes)
+        op->changes->changer = NULL;
+    op->changes = h;
+    if (h)
+        h->changer = op;
+}
+
 static int start_change(struct hf_op *op, struct hold *h)
 {
     struct client *c = op->client;
@@ -27,7 +36,7 @@ static int start_change(struct hf_op *op, struct hold *h)
     if (h->state != TICKET_HELD || h->lost)
         return hf__fail(op->err, HF_ELOST, 0, c->url.shown, "the lock was lost: '%s'",
                         h->t.name);
-    if (!list_empty(&h->changers))
+    if (h->changer)
         return hf__fail(op->err, HF_EBUSY, 0, c->url.shown,
                         "another change of the hold on '%s' is under way", h->t.name);
     return 0;
@@ -43,7 +52,7 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
         return hf__fail(op->err, HF_ENOTSUP, 0, op->client->url.shown,
                         "'%s' cannot become a shared lock", h->t.name);
     /* another handle may rely on the lock being exclusive */
-    if (downgrade && h->parts.next->next != &h->parts)
+    if (downgrade && hold_is_shared(h))
         return hf__fail(op->err, HF_EBUSY, 0, op->client->url.shown,
                         "'%s' is held by several handles", h->t.name);
     if (note) {
@@ -51,12 +60,12 @@ int hf__amend(struct hf_op *op, struct hold *h, const char *note, bool downgrade
 
         if (!copy)
             return hf__fail(op->err, HF_ENOMEM, 0, NULL, "no memory for a note");
-        free(h->note);
-        h->t.note = h->note = copy;
+        free(hold_late_note(h));
+        h->t.note = copy;
     }
     if (downgrade)
         h->t.weight = 1;
-    list_push(&h->changers, &op->on_hold);
+    hf__op_changes(op, h);
     hf__hold_amend(h);
     hf__op_wait_store(op);
     return 0;
@@ -149,49 +158,40 @@ int hf__renew(struct hf_op *op, struct hold *h, int64_t ttl_ms)
     } else {
         renew_life(op, h, ttl_ms);
     }
-    list_push(&h->changers, &op->on_hold);
+    hf__op_changes(op, h);
     hf__op_wait_store(op);
     return 0;
 }
 
 bool hf__op_renews(const struct hold *h)
 {
-    const struct list *first = list_first(&h->changers);
-
-    return first && container_of(first, struct hf_op, on_hold)->kind == OP_RENEW;
+    return h->changer && h->changer->kind == OP_RENEW;
 }
 
 void hf__op_amended(struct hold *h, int rc)
 {
     if (h->state == TICKET_HELD)
         hf__ttl_amended(h, rc);
-    list_for_safe(n, &h->changers) {
-        struct hf_op *op = container_of(n, struct hf_op, on_hold);
-
-        if (op->kind == OP_AMEND)
-            hf__op_end(op, rc, NULL);
-    }
+    if (h->changer && h->changer->kind == OP_AMEND)
+        hf__op_end(h->changer, rc, NULL);
 }
 
 void hf__op_renewed(struct hold *h)
 {
     const struct life *l = h->t.life;
+    struct hf_op *op = h->changer;
 
-    list_for_safe(n, &h->changers) {
-        struct hf_op *op = container_of(n, struct hf_op, on_hold);
-
-        if (op->kind != OP_RENEW || (l->kind == LIFE_OWN && op->began_at > l->sent_at))
-            continue;
-        if (l->kind == LIFE_OWN)
-            h->t.ttl_ms = l->ttl_ms;
-        if (h->state == TICKET_HELD)
-            hf__hold_count_anew(h, op->began_at);
-        hf__op_end(op, 0, NULL);
-    }
+    if (!op || op->kind != OP_RENEW || (l->kind == LIFE_OWN && op->began_at > l->sent_at))
+        return;
+    if (l->kind == LIFE_OWN)
+        h->t.ttl_ms = l->ttl_ms;
+    if (h->state == TICKET_HELD)
+        hf__hold_count_anew(h, op->began_at);
+    hf__op_end(op, 0, NULL);
 }
 
-void hf__op_changers_lost(struct hold *h)
+void hf__op_changer_lost(struct hold *h)
 {
-    list_for_safe(n, &h->changers)
-        hf__op_end(container_of(n, struct hf_op, on_hold), HF_ELOST, NULL);
+    if (h->changer)
+        hf__op_end(h->changer, HF_ELOST, NULL);
 }

@@ -252,7 +252,7 @@ static bool refused_by_needs(struct client *c, struct hold *h)
 /* Renewed by hand, and no renewal was asked for. */
 static bool left_alone(const struct hold *h)
 {
-    return hf__hold_by_hand(h) && h->t.life == &h->t.own;
+    return hf__hold_by_hand(h) && h->t.life && h->t.life == h->t.own;
 }
 
 static void repeat(struct hold *h)

@@ -65,7 +65,7 @@ struct client {
     struct list walks;              /* deadlock walks that read */
     struct list asks;               /* looks and cells to start: ask.todo_node */
     struct list follows;            /* ask.on_follows: started and not stopped */
-    struct list connects;           /* OP_CONNECT: op.on_hold */
+    struct list connects;           /* OP_CONNECT: op.on_connects */
     const volatile uint32_t *alive; /* any thread; 0 in a forked child */
     size_t unsettled;               /* holds in LEAVING */
     size_t asked;                   /* lives whose renewal is unanswered */
@@ -94,52 +94,59 @@ struct hold {
     enum ticket_state state;
     unsigned todo; /* DO_JOIN, DO_LEAVE: verbs to call; HOLD_AMEND */
     struct list node, todo_node;
-    struct map_node by_owner;
-    bool indexed, in_waiting; /* by_place and by_owner; by_owner of client.waiting */
-    bool again;               /* DO_AGAIN */
-    bool reentrant;           /* an owner was named: G9 */
-    bool no_renew;
-    bool lost;
-    bool joined_again; /* join was called before with this token, and had no answer */
+    union {
+        struct map_node by_owner;  /* HELD, WAITING */
+        struct {                   /* else */
+            struct hf_op *leaver;  /* the release that waits for it to be out */
+            struct list on_leaver; /* its list: op.leaving */
+        };
+    };
+    bool indexed : 1;    /* by_place and by_owner */
+    bool in_waiting : 1; /* by_owner of client.waiting */
+    bool again : 1;      /* DO_AGAIN */
+    bool reentrant : 1;  /* an owner was named: G9 */
+    bool no_renew : 1;
+    bool lost : 1;
+    bool joined_again : 1; /* join was called before with this token, and had no answer */
     /* LEAVING: it may be on a waiting life that it shares with others */
-    bool queued;
-    bool leave_sent; /* leave was called and is not answered */
+    bool queued : 1;
+    bool leave_sent : 1; /* leave was called and is not answered */
     /* HELD: the store no longer has the HF_CAP_DEADLINE that it needs */
-    bool uncertain;
+    bool uncertain : 1;
     uint8_t amend;     /* enum amend_state */
     uint16_t stepping; /* inside hf__hold_step: not to be freed */
     uint16_t pins;     /* leases that a callback has just now */
     uint64_t thread;   /* the thread that acquired it by a blocking call without owner; 0 */
-    int64_t max_hold_ms;
+    union {
+        int64_t max_hold_ms; /* until it is HELD; 0: no limit */
+        int64_t max_at;      /* HELD: its end; LOOP_NEVER */
+    };
     int64_t join_sent_at; /* 0: join was never called with this token */
+    int64_t join_ttl_ms;  /* as it joined; t.ttl_ms may have changed since */
     union {      /* ten thousand waiters count: what a hold needs only in some states */
         struct { /* HELD */
             struct map_node by_place;
-            int64_t max_at;  /* the end of max_hold_ms; LOOP_NEVER */
             int64_t ends_at; /* given up then, whatever the store renews; LOOP_NEVER */
         };
-        struct {                   /* not HELD */
-            struct hf_op *leaver;  /* the release that waits for it to be out */
-            struct list on_leaver; /* its list: op.leaving */
-            int64_t settled_by;    /* LEAVING: the store has ended it by then */
+        struct {                /* not HELD */
+            int64_t settled_by; /* LEAVING: the store has ended it by then */
             /* why it must join again; NULL: it has been in line since */
             char *reason;
         };
     };
-    struct timer timer;   /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
-    struct hf_op *op;     /* the acquire that wants it */
-    struct list changers; /* OP_AMEND, OP_RENEW: op.on_hold */
-    struct list parts;    /* lease_part.on_hold */
+    struct timer timer;    /* WAITING: walk; HELD: max_hold; LEAVING, RETRYING: again */
+    struct hf_op *op;      /* the acquire that wants it */
+    struct hf_op *changer; /* the OP_AMEND or OP_RENEW that waits for its answer */
+    struct lease_part *parts;
     union {
         struct walk *walk;     /* not HELD: WAITING, from its first walk on */
         struct ttl_move *move; /* HELD: another ttl that the store has not confirmed */
     };
-    char *note; /* set by hf_lease_note; else NULL and t.note is inside `text` */
     _Atomic int64_t until_at; /* any thread: check says held before this */
     uint32_t needs;           /* HF_CAP_*: without them it must not be granted */
     _Atomic uint32_t grade;   /* any thread: HF_HELD ... */
     _Atomic int64_t given_ms; /* any thread: the ttl that the store gave, while held */
-    char text[];              /* name NUL note NUL */
+    /* behind it: its own life, if it has one from the beginning; name NUL note NUL */
 };
 
 enum { HOLD_AMEND = 1 << 20, HF_HINTS_ROOM = 1024 };
@@ -193,6 +200,20 @@ size_t hf__hold_hints(const struct client *, struct owner, char hints[HF_HINTS_R
 struct hold *hf__hold_find(const struct client *, const char *name,
                            const struct acquire_spec *);
 
+/* Its own life, if it has got one later: that is a block of its own. */
+static inline struct life *hold_late_life(const struct hold *h)
+{
+    return h->t.own == (const struct life *)(h + 1) ? NULL : h->t.own;
+}
+
+/* Its note, if it was set later (hf_lease_note): likewise. */
+static inline char *hold_late_note(const struct hold *h)
+{
+    const char *first = h->t.name + h->t.name_len + 1;
+
+    return h->t.note == first ? NULL : (char *)(uintptr_t)h->t.note;
+}
+
 static inline struct hold *hold_of(struct ticket *t)
 {
     return container_of(t, struct hold, t);
@@ -218,27 +239,33 @@ void hf__unhang(struct ticket *);
 struct lease_part {
     struct hold *hold;
     struct hf_lease *lease;
-    struct list on_hold;
+    struct lease_part *next, **link; /* hold.parts; link: what points at it, or NULL */
 };
+
+static inline bool hold_is_shared(const struct hold *h) /* several leases have it */
+{
+    return h->parts && h->parts->next;
+}
 
 /* What few leases have; of the layers above, freed with the lease. */
 struct lease_extra {
+    struct hf_lease *lease;
     char *ids;    /* of its tickets, once somebody has asked */
     void *recipe; /* what a recipe keeps with it */
+    void (*on_change)(struct hf_lease *, int, void *);
+    void *on_change_user;
+    struct list changed_node; /* changes to be told */
+    int fd;                   /* -1: none */
 };
 
 /* The handle of the application. What "any thread" reads of it (hf_lease_check) are the
  * atomics of its holds, which stay until it is released. */
 struct hf_lease {
     struct client *client;
-    void *owner; /* the layer above: its client, counted */
-    size_t n;
-    struct list changed_node;  /* the layer above: changes to be told */
     struct lease_extra *extra; /* NULL: nothing */
-    void (*on_change)(struct hf_lease *, int, void *);
-    void *on_change_user;
-    int fd;             /* -1: none */
+    uint32_t n;
     unsigned char told; /* the state told last */
+    bool given : 1;     /* the layer above: the application has it, and it is counted */
     bool telling : 1;   /* its callback runs */
     bool released : 1;  /* given back: its holds are not its own any more */
     /* and the thread that released it waits for the callback and frees it */
@@ -284,23 +311,19 @@ struct ask;
  * wakes the thread that waits, or queues the callback. */
 struct hf_op {
     struct client *client;
-    enum op_kind kind;
     int rc;
-    bool done;
-    bool explained; /* err has the text already */
-    bool try_only;
-    bool lists; /* it wants `seen`, not `callback` */
+    uint8_t kind; /* enum op_kind */
+    bool done : 1;
+    bool explained : 1; /* err has the text already */
+    bool try_only : 1;
+    bool lists : 1;  /* it wants `seen`, not `callback` */
+    bool waited : 1; /* a thread waits for it: `waiter` */
     bool queued : 1, running : 1, freed : 1, again : 1; /* the layer above */
-    bool part : 1;      /* of the OP_CHANGE or OP_COMPOSITE in `waiter` */
-    bool goes_on : 1;   /* it concerns what is held: hf_client_stop does not end it */
-    bool lazy_err : 1;  /* err is allocated when there is something to say; free it */
-    hf_error *err;      /* filled if rc < 0; may be NULL */
-    struct timer timer; /* the end of its waiting */
-    union {
-        /* OP_AMEND, OP_RENEW: hold.changers; OP_CONNECT: client.connects */
-        struct list on_hold;
-        struct list leaving; /* OP_RELEASE: hold.on_leaver */
-    };
+    bool part : 1;          /* of the OP_CHANGE or OP_COMPOSITE in `waiter` */
+    bool goes_on : 1;       /* it concerns what is held: hf_client_stop does not end it */
+    bool lazy_err : 1;      /* err is allocated when there is something to say; free it */
+    hf_error *err;          /* filled if rc < 0; may be NULL */
+    struct timer timer;     /* the end of its waiting */
     struct hf_lease *lease; /* OP_ACQUIRE: being filled, then the result */
     union {
         struct {           /* OP_ACQUIRE */
@@ -310,28 +333,37 @@ struct hf_op {
             int64_t position_at; /* when it told that */
             struct all *all;     /* of several names: what is still to come */
         };
-        struct {         /* OP_RELEASE */
-            size_t open; /* how many holds are not settled */
-            int64_t
-                keep_by; /* with keep_ms: an answer before this proves that it was there */
+        struct {                 /* OP_RELEASE */
+            struct list leaving; /* hold.on_leaver: not settled */
+            /* with keep_ms: an answer before this proves that it was there */
+            int64_t keep_by;
         };
-        int64_t began_at; /* OP_RENEW: what was sent before does not answer it */
+        struct {                  /* OP_AMEND, OP_RENEW */
+            struct hold *changes; /* whose changer it is; NULL: none's */
+            int64_t began_at;     /* OP_RENEW: what was sent before does not answer it */
+        };
+        struct { /* OP_ASK, OP_WATCH: op_asks */
+            struct ask *ask;
+            struct hf_list *list; /* the result */
+        };
+        struct list on_connects; /* OP_CONNECT: client.connects */
     };
-    int64_t end_at;       /* when it stops waiting; LOOP_NEVER */
-    struct ask *ask;      /* OP_ASK, OP_WATCH */
-    struct hf_list *list; /* OP_ASK: the result */
+    int64_t end_at; /* when it stops waiting; LOOP_NEVER */
     /* the layer above */
-    void *owner;
-    void *waiter;
     struct list node;
     union {
+        void *waiter; /* a thread's, or the operation that it is part of */
         hf_done *callback;
         hf_seen *seen;
     };
     void *user;
-    hf_cancel *cancel;
     struct list on_cancel;
 };
+
+static inline bool op_asks(const struct hf_op *op)
+{
+    return op->kind == OP_ASK || op->kind == OP_WATCH;
+}
 
 void hf__op_init(struct hf_op *, struct client *, enum op_kind, hf_error *);
 void hf__op_end(struct hf_op *, int rc, const hf_error *); /* done */
@@ -366,14 +398,15 @@ void hf__op_store_down(struct hf_op *);
 void hf__op_granted(struct hf_op *, struct hold *);
 /* OP_RELEASE: one more hold is out, or unknown */
 void hf__op_settled(struct hf_op *, int rc);
-bool hf__op_renews(const struct hold *); /* an OP_RENEW waits for its answer */
+void hf__op_changes(struct hf_op *, struct hold *); /* NULL: none any more */
+bool hf__op_renews(const struct hold *);            /* an OP_RENEW waits for its answer */
 /* What it waits for just now: one answer of a store that is up; a grant, as the next in
  * line; something that may take any time. */
 enum op_awaits { AWAITS_ANSWER, AWAITS_GRANT, AWAITS_LONG };
 enum op_awaits hf__op_awaits(const struct hf_op *);
 void hf__op_amended(struct hold *, int rc);
 void hf__op_renewed(struct hold *);
-void hf__op_changers_lost(struct hold *);
+void hf__op_changer_lost(struct hold *);
 void hf__op_refused(struct hf_op *, struct hold *, int why, const hf_error *);
 
 /* ---- asking: looks, evictions, cells --------------------------------------------- */

@@ -27,14 +27,19 @@ static void new_token(struct hold *h)
 static void fill(struct hold *h, const char *name, const struct acquire_spec *r)
 {
     size_t n = strlen(name);
+    char *text = (char *)(h + 1);
 
-    memcpy(h->text, name, n + 1);
-    memcpy(h->text + n + 1, r->note, strlen(r->note) + 1);
-    h->t.name = h->text;
-    h->t.name_len = n;
-    h->t.note = h->text + n + 1;
+    if (!h->client->store->shares_lives) {
+        h->t.own = (struct life *)(h + 1);
+        text += sizeof *h->t.own;
+    }
+    memcpy(text, name, n + 1);
+    memcpy(text + n + 1, r->note, strlen(r->note) + 1);
+    h->t.name = text;
+    h->t.name_len = (uint16_t)n;
+    h->t.note = text + n + 1;
     h->t.store = h->client->store;
-    h->t.kind = r->kind;
+    h->t.kind = (uint8_t)r->kind;
     h->t.barge = r->barge;
     h->t.weight = r->weight;
     h->t.capacity = r->capacity;
@@ -47,27 +52,40 @@ static void fill(struct hold *h, const char *name, const struct acquire_spec *r)
     h->needs = r->needs;
 }
 
-static size_t size_of(const char *name, const char *note)
+/* Of its memory, from its name on. */
+static size_t text_size(const char *name, const char *note)
 {
-    return sizeof(struct hold) + strlen(name) + strlen(note) + 2;
+    return strlen(name) + strlen(note) + 2;
+}
+
+/* Its ticket has a new token, and a life that knows nothing of the one before. */
+static void new_life(struct hold *h)
+{
+    h->join_ttl_ms = h->t.ttl_ms;
+    if (hold_late_life(h)) {
+        hf__life_free(h->t.own);
+        h->t.own = NULL;
+    }
+    if (h->t.own)
+        hf__life_init(h->t.own, h->t.store, LIFE_OWN, h->t.ttl_ms);
 }
 
 struct hold *hf__hold_new(struct client *c, const char *name, const struct acquire_spec *r)
 {
-    struct hold *h = hf__pool_get(&c->hold_pool, size_of(name, r->note));
+    size_t life = c->store->shares_lives ? 0 : sizeof(struct life);
+    struct hold *h =
+        hf__pool_get(&c->hold_pool, sizeof *h + life + text_size(name, r->note));
 
     if (!h)
         return NULL;
     h->client = c;
     fill(h, name, r);
     new_token(h);
-    hf__life_init(&h->t.own, c->store, LIFE_OWN, r->ttl_ms);
+    new_life(h);
     timer_init(&h->timer, fired);
     list_init(&h->t.on_life);
     list_init(&h->todo_node);
-    list_init(&h->changers);
     list_init(&h->on_leaver);
-    list_init(&h->parts);
     list_push(&c->holds, &h->node);
     return h;
 }
@@ -75,17 +93,21 @@ struct hold *hf__hold_new(struct client *c, const char *name, const struct acqui
 void hf__hold_release_memory(struct hold *h)
 {
     struct env *env = h->client->env;
+    size_t size;
 
     if ((h->state != TICKET_OUT && h->state != TICKET_NEW) || h->stepping || h->pins ||
-        h->op || h->leaver || !list_empty(&h->parts) || !list_empty(&h->changers))
+        h->op || h->leaver || h->parts || h->changer)
         return;
     list_remove(&h->node);
     list_remove(&h->todo_node);
     env->timer(env, &h->timer, LOOP_NEVER);
     free((void *)(uintptr_t)h->t.hints);
-    free(h->note);
+    free(hold_late_note(h));
     free(h->reason);
-    hf__pool_put(&h->client->hold_pool, h, size_of(h->text, h->text + h->t.name_len + 1));
+    hf__life_free(hold_late_life(h));
+    size = (size_t)(h->t.name - (char *)h);
+    size += text_size(h->t.name, h->t.name + h->t.name_len + 1);
+    hf__pool_put(&h->client->hold_pool, h, size);
 }
 
 /* The names its owner holds go with the ticket, for others' walks (G10). False: no memory.
@@ -103,7 +125,7 @@ static bool set_hints(struct hold *h)
     }
     free((void *)(uintptr_t)h->t.hints);
     h->t.hints = copy;
-    h->t.hints_len = len;
+    h->t.hints_len = (uint16_t)len;
     return true;
 }
 
@@ -138,15 +160,15 @@ void hf__hold_grade(struct hold *h, uint32_t grade)
         grade = HF_AT_RISK;
     if (atomic_exchange(&h->grade, grade) == grade)
         return;
-    list_for(n, &h->parts)
-        h->client->host->lease_changed(container_of(n, struct lease_part, on_hold)->lease);
+    for (const struct lease_part *p = h->parts; p; p = p->next)
+        h->client->host->lease_changed(p->lease);
 }
 
 static void lose(struct hold *h)
 {
     h->lost = true;
     hf__hold_grade(h, HF_LOST);
-    hf__op_changers_lost(h);
+    hf__op_changer_lost(h);
 }
 
 void hf__hold_amend(struct hold *h)
@@ -222,13 +244,19 @@ static void became_held(struct hold *h)
     hf__hold_grade(h, h->t.life && h->t.life->marked ? HF_AT_RISK : HF_HELD);
 }
 
+/* by_owner was in its place. */
+static void no_leaver(struct hold *h)
+{
+    h->leaver = NULL;
+    list_init(&h->on_leaver);
+}
+
 static void no_longer_held(struct hold *h)
 {
     hf__held_remove(h);
     free(h->move);
     h->walk = NULL;
-    h->leaver = NULL;
-    list_init(&h->on_leaver);
+    no_leaver(h);
     h->settled_by = 0;
     h->reason = NULL;
 }
@@ -245,8 +273,10 @@ static int64_t end_after(const struct hold *h, int64_t last)
 {
     int64_t ttl_ms = h->t.ttl_ms;
 
-    if (h->t.own.ttl_ms > ttl_ms)
-        ttl_ms = h->t.own.ttl_ms; /* asked for, not answered */
+    if (h->join_ttl_ms > ttl_ms)
+        ttl_ms = h->join_ttl_ms; /* another was asked for, and may not be answered */
+    if (h->t.own && h->t.own->ttl_ms > ttl_ms)
+        ttl_ms = h->t.own->ttl_ms;
     return plus_ms(last, out_after_ms(ttl_ms));
 }
 
@@ -267,9 +297,9 @@ static void began_leaving(struct hold *h, bool queued)
     h->settled_by = latest_end(h);
     hf__walk_stop(h->walk);
     set_timer(h, LOOP_NEVER);
-    if (h->t.life == &h->t.own) {
-        h->t.own.dead = true; /* a place that is given up is not renewed */
-        hf__life_end(h->client, &h->t.own);
+    if (h->t.life && h->t.life == h->t.own) {
+        h->t.own->dead = true; /* a place that is given up is not renewed */
+        hf__life_end(h->client, h->t.own);
     }
 }
 
@@ -277,20 +307,21 @@ static void start_anew(struct hold *h)
 {
     h->again = false;
     new_token(h);
-    hf__life_init(&h->t.own, h->client->store, LIFE_OWN, h->t.ttl_ms);
+    new_life(h);
     hf__hold_step(h, TICKET_START, 0, NULL);
 }
 
 static void not_in_line(struct hold *h)
 {
-    hf__life_end(h->client, &h->t.own);
+    if (h->t.own)
+        hf__life_end(h->client, h->t.own);
     hf__unhang(&h->t);
     set_timer(h, LOOP_NEVER);
     hf__walk_stop(h->walk);
     h->todo = 0;
     h->leave_sent = false;
     list_remove(&h->todo_node);
-    hf__op_changers_lost(h);
+    hf__op_changer_lost(h);
     if (h->op)
         h->op->position = 0;
 }
@@ -337,8 +368,10 @@ static void moved(struct hold *h, enum ticket_state old)
 {
     if (old == TICKET_HELD && h->state != TICKET_HELD)
         no_longer_held(h);
-    if (old == TICKET_WAITING && h->state != TICKET_WAITING)
+    if (old == TICKET_WAITING && h->state != TICKET_WAITING) {
         hf__waiting_remove(h);
+        no_leaver(h);
+    }
     if (old == TICKET_LEAVING && h->state != TICKET_LEAVING)
         h->client->unsettled--;
     if (old != TICKET_LEAVING && h->state == TICKET_LEAVING)
@@ -515,11 +548,11 @@ static void own_life(struct hold *h, int64_t sent_at)
 
     if (from && from->kind == LIFE_WIDE)
         return;
-    t->own.sent_at = sent_at;
-    t->own.given_ms = from ? from->given_ms : t->ttl_ms;
-    t->own.tried_at = from && from->tried_at > sent_at ? from->tried_at : sent_at;
-    t->own.risk_told = t->own.lost_told = false;
-    hf__hang(t, &t->own);
+    t->own->sent_at = sent_at;
+    t->own->given_ms = from ? from->given_ms : t->ttl_ms;
+    t->own->tried_at = from && from->tried_at > sent_at ? from->tried_at : sent_at;
+    t->own->risk_told = t->own->lost_told = false;
+    hf__hang(t, t->own);
 }
 
 static enum ticket_event how_good(const struct hold *h)

@@ -26,9 +26,15 @@ static size_t size_of(size_t n)
 
 struct lease_extra *hf__lease_extra(struct hf_lease *l)
 {
-    if (!l->extra)
-        l->extra = calloc(1, sizeof *l->extra);
-    return l->extra;
+    struct lease_extra *x = l->extra ? l->extra : calloc(1, sizeof *x);
+
+    if (!x || l->extra)
+        return x;
+    x->lease = l;
+    x->fd = -1;
+    list_init(&x->changed_node);
+    l->extra = x;
+    return x;
 }
 
 void hf__lease_extra_free(struct hf_lease *l)
@@ -56,27 +62,31 @@ struct hf_lease *hf__lease_new(struct client *c, size_t n)
     if (!l)
         return NULL;
     l->client = c;
-    l->n = n;
-    l->fd = -1;
-    list_init(&l->changed_node);
-    for (size_t i = 0; i < n; i++)
-        list_init(&l->parts[i].on_hold);
+    l->n = (uint32_t)n;
     return l;
 }
 
 void hf__lease_attach(struct hf_lease *l, size_t i, struct hold *h)
 {
-    l->parts[i].lease = l;
-    l->parts[i].hold = h;
-    list_push(&h->parts, &l->parts[i].on_hold);
+    struct lease_part *p = &l->parts[i];
+
+    *p = (struct lease_part){ .lease = l, .hold = h, .next = h->parts, .link = &h->parts };
+    if (p->next)
+        p->next->link = &p->next;
+    h->parts = p;
 }
 
 struct hold *hf__lease_detach(struct hf_lease *l, size_t i)
 {
-    struct hold *h = l->parts[i].hold;
+    struct lease_part *p = &l->parts[i];
 
-    list_remove(&l->parts[i].on_hold);
-    return h;
+    if (p->link)
+        *p->link = p->next;
+    if (p->next)
+        p->next->link = p->link;
+    p->next = NULL;
+    p->link = NULL;
+    return p->hold;
 }
 
 void hf__lease_pin(struct hf_lease *l)

@@ -331,15 +331,19 @@ void ev_marked(struct ticket *t)
         hf__hold_step(h, TICKET_REFUSED_IN_LINE, HF_EEVICTED, NULL);
     if (h->state != TICKET_HELD || !from)
         return;
-    if (from != &t->own) { /* which is renewed for the others on it */
-        t->own.sent_at = from->sent_at;
-        t->own.given_ms = from->given_ms;
-        t->own.tried_at = from->tried_at;
-        hf__hang(t, &t->own);
+    if (!t->own && (t->own = hf__life_new(t->store, LIFE_OWN, t->ttl_ms)) == NULL) {
+        hf__hold_step(h, TICKET_DEAD, HF_ELOST, NULL);
+        return;
     }
-    answered(h->client, &t->own);
-    list_remove(&t->own.due);
-    t->own.marked = t->own.risk_told = true;
+    if (from != t->own) { /* which is renewed for the others on it */
+        t->own->sent_at = from->sent_at;
+        t->own->given_ms = from->given_ms;
+        t->own->tried_at = from->tried_at;
+        hf__hang(t, t->own);
+    }
+    answered(h->client, t->own);
+    list_remove(&t->own->due);
+    t->own->marked = t->own->risk_told = true;
     hf__hold_grade(h, HF_AT_RISK);
-    hf__life_plan(&t->own);
+    hf__life_plan(t->own);
 }

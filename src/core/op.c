@@ -31,11 +31,14 @@ void hf__op_init(struct hf_op *op, struct client *c, enum op_kind kind, hf_error
 {
     memset(op, 0, sizeof *op);
     op->client = c;
-    op->kind = kind;
+    op->kind = (uint8_t)kind;
     op->err = err;
     op->end_at = LOOP_NEVER;
     timer_init(&op->timer, fired);
-    list_init(&op->on_hold);
+    if (kind == OP_RELEASE)
+        list_init(&op->leaving);
+    if (kind == OP_CONNECT)
+        list_init(&op->on_connects);
     list_init(&op->node);
     list_init(&op->on_cancel);
 }
@@ -54,7 +57,10 @@ void hf__op_done_with(struct hf_op *op)
     struct env *env = op->client->env;
 
     env->timer(env, &op->timer, LOOP_NEVER);
-    list_remove(&op->on_hold);
+    if (op->kind == OP_CONNECT)
+        list_remove(&op->on_connects);
+    if (op->kind == OP_AMEND || op->kind == OP_RENEW)
+        hf__op_changes(op, NULL);
     hf__op_free_names(op);
 }
 
@@ -198,7 +204,7 @@ static void give_back(struct hf_lease *l, size_t i)
         return;
     h->op = NULL;
     h->stepping++; /* it may be out already, lost while the others were waited for */
-    if (list_empty(&h->parts) && !(MUTANT(ALL_KEEPS) && h->state == TICKET_HELD))
+    if (!h->parts && !(MUTANT(ALL_KEEPS) && h->state == TICKET_HELD))
         hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
     h->stepping--;
     hf__hold_release_memory(h);
@@ -411,7 +417,7 @@ void hf__cancel(struct hf_op *op, int rc)
     } else if (op->kind == OP_RELEASE) {
         list_for_safe(n, &op->leaving)
             hf__hold_leaver(container_of(n, struct hold, on_leaver), NULL);
-    } else if (op->ask) {
+    } else if (op_asks(op) && op->ask) {
         hf__ask_stop(op->ask);
     }
     hf__op_end(op, rc, NULL);
@@ -519,7 +525,7 @@ void hf__op_connected(struct client *c)
     struct list *n;
 
     while ((c->up || hf__client_refused(c)) && (n = list_pop(&c->connects)) != NULL) {
-        struct hf_op *op = container_of(n, struct hf_op, on_hold);
+        struct hf_op *op = container_of(n, struct hf_op, on_connects);
 
         if (!c->up)
             because_down(op, c->down.code);
@@ -536,7 +542,7 @@ int hf__connect(struct hf_op *op, int64_t wait_ms)
     /* not the connect time-out: the caller has said how long */
     op->end_at = end_of(c, wait_ms);
     c->env->timer(c->env, &op->timer, op->end_at);
-    list_push(&c->connects, &op->on_hold);
+    list_push(&c->connects, &op->on_connects);
     hf__op_connected(c);
     return 0;
 }
@@ -559,13 +565,12 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
         bool over = h->lost || until <= now;
 
         lost = lost || over;
-        if ((list_empty(&h->parts) || MUTANT(FIRST_HANDLE)) && h->state == TICKET_HELD) {
+        if ((!h->parts || MUTANT(FIRST_HANDLE)) && h->state == TICKET_HELD) {
             atomic_store(&h->until_at, 0);
             h->t.keep_ms = over ? 0 : keep_ms; /* what was lost is not kept */
             hf__hold_step(h, TICKET_GIVE_UP, 0, NULL);
             if (op) { /* its leave is queued, not called yet */
                 hf__hold_leaver(h, op);
-                op->open++;
                 if (until < op->keep_by)
                     op->keep_by = until;
             }
@@ -577,7 +582,7 @@ int hf__release(struct hf_op *op, struct hf_lease *l, int64_t keep_ms)
     hf__client_run(c);
     if (op && !op->done) {
         op->end_at = end_of(c, c->url.connect_ms);
-        if (op->open == 0)
+        if (list_empty(&op->leaving))
             hf__op_end(op, op->rc, NULL);
         else
             arm(op);
@@ -589,6 +594,6 @@ void hf__op_settled(struct hf_op *op, int rc)
 {
     if (rc < 0 && op->rc == 0)
         op->rc = rc;
-    if (--op->open == 0)
+    if (list_empty(&op->leaving))
         hf__op_end(op, op->rc, NULL);
 }

@@ -29,13 +29,10 @@ static int decode(char **ret, const char *s, const char *e, const char *what, hf
         int c = (unsigned char)*s;
 
         if (c == '%') {
-            int hi = e - s > 2 ? hf__hex_digit(s[1]) : -1,
-                lo = hi < 0 ? -1 : hf__hex_digit(s[2]);
-
-            c = lo < 0 ? 0 : hi << 4 | lo;
+            c = hf__hex_byte(s + 1, (size_t)(e - s) - 1);
             s += 2;
         }
-        if (c == 0) { /* %00 too: the parts are strings */
+        if (c <= 0) { /* %00 too: the parts are strings */
             free(out);
             return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad %%-escape in the %s", what);
         }

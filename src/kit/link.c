@@ -12,8 +12,6 @@
 
 #include "kit/mutate.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -239,14 +237,12 @@ void hf__link_break(struct link *k, const hf_error *err)
 
 void hf__link_fail(struct link *k, int code, const char *fmt, ...)
 {
-    char text[sizeof k->why.text];
     hf_error err;
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    hf__vfail(&err, code, 0, k->where, fmt, ap);
     va_end(ap);
-    hf__fail(&err, code, 0, k->where, "%s", text);
     hf__link_break(k, &err);
 }
 

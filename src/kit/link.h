@@ -48,6 +48,7 @@
 #include <stdbool.h>
 
 struct link;
+struct stream;
 
 enum link_state { LINK_CLOSED, LINK_OPENING, LINK_GREETING, LINK_SETTLING, LINK_UP };
 
@@ -81,6 +82,7 @@ struct link {
     struct env *env;
     const struct link_transport *via;
     const struct link_events *on;
+    struct stream *stream; /* of a link on wire.h */
     enum link_state state;
     bool wanted;       /* to be opened again after a loss */
     bool broken;       /* to be given up at the next flush, because of `why` */

@@ -118,6 +118,24 @@ void hf__names_done(struct name_set *s)
 void hf__listing_begin(struct listing *l, struct look *look)
 {
     hf__query_begin(&l->query, look, NULL);
+    l->prefix_len = look->name_len;
+    memcpy(l->prefix, look->name, look->name_len);
+}
+
+void *hf__listing_new(size_t size, struct look *look)
+{
+    struct listing *l = calloc(1, size);
+
+    if (l)
+        hf__listing_begin(l, look);
+    else
+        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a list");
+    return l;
+}
+
+bool hf__listing_names(const struct listing *l, const char *name, size_t len)
+{
+    return len >= l->prefix_len && memcmp(name, l->prefix, l->prefix_len) == 0;
 }
 
 void hf__listing_answered(struct listing *l)

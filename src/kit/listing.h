@@ -29,9 +29,15 @@ struct listing {
     size_t open, shown; /* requests under way; rows */
     int rc;             /* of the first failure */
     hf_error err;
+    size_t prefix_len; /* of the names that are asked for: the look may end first */
+    char prefix[HF_NAME_MAX];
 };
 
+/* Of a struct that starts with a listing; NULL: no memory, and the core was told. */
+void *hf__listing_new(size_t size, struct look *);
 void hf__listing_begin(struct listing *, struct look *);
+/* Does this name begin with the prefix? */
+bool hf__listing_names(const struct listing *, const char *name, size_t len);
 void hf__listing_answered(struct listing *); /* one of `open` is not any more */
 void hf__listing_row(struct listing *, const struct row *);
 void hf__listing_fail(struct listing *, int rc, const hf_error *);

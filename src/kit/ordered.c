@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WATCH_LATER_US = 50000, SPAN_MOST = 64, ENTRIES_PER_READ = 256 };
+/* A node of our own is watched after one or two of WATCH_LATER_US. */
+enum { WATCH_LATER_US = 30000, SPAN_MOST = 64, ENTRIES_PER_READ = 256 };
 
 static void watch_own(struct ordered_seat *);
 
@@ -27,7 +28,6 @@ static void free_seat(struct ordered_seat *s)
 {
     if (s->pins > 0 || !list_empty(&s->in_line))
         return;
-    free(s->name);
     s->of->ops->seat_free(s);
 }
 
@@ -40,7 +40,7 @@ static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
     s->t = t;
     s->of = o;
     t->drv_ptr = s;
-    list_init(&s->unwatched);
+    list_init(&s->queue);
     list_push(&s->line->seats, &s->in_line);
     return s;
 }
@@ -63,11 +63,12 @@ bool hf__ordered_unpin(struct ordered_seat *s)
 static bool add(struct ordered_seat *s, const struct ordered_place *form)
 {
     struct ordered_line *line = s->line;
-    size_t len = strlen(s->name);
-    struct ordered_entry *e = hf__ordered_find(line, form->seq, s->name, len);
+    char name[ORDERED_NAME_MAX];
+    size_t len = s->of->ops->name(s, name);
+    struct ordered_entry *e = hf__ordered_find(line, form->seq, name, len);
 
     if (!e) {
-        e = hf__ordered_entry(form, s->name, len);
+        e = hf__ordered_entry(form, name, len);
         if (!e || !hf__ordered_insert(line, e)) {
             free(e);
             return false;
@@ -86,7 +87,7 @@ static struct ticket *forget(struct ordered_seat *s)
     if (t)
         t->drv_ptr = NULL;
     s->t = NULL;
-    list_remove(&s->unwatched);
+    list_remove(&s->queue);
     if (s->state != SEAT_ORPHAN)
         list_remove(&s->in_line);
     return t;
@@ -130,12 +131,11 @@ static void watch_later(struct ordered_seat *s)
     struct ordered *o = s->of;
     struct env *env = o->store->env;
 
-    if (!list_empty(&s->unwatched))
+    if (!list_empty(&s->queue))
         return;
-    s->watch_at = env->now(env) + WATCH_LATER_US;
-    if (list_empty(&o->unwatched))
-        env->timer(env, &o->later, s->watch_at);
-    list_push(&o->unwatched, &s->unwatched);
+    list_push(&o->fresh, &s->queue);
+    if (!timer_armed(&o->later))
+        env->timer(env, &o->later, env->now(env) + WATCH_LATER_US);
 }
 
 static void later(struct timer *t)
@@ -144,16 +144,11 @@ static void later(struct timer *t)
     struct env *env = o->store->env;
     struct list *n;
 
-    while ((n = list_first(&o->unwatched)) != NULL) {
-        struct ordered_seat *s = container_of(n, struct ordered_seat, unwatched);
-
-        if (s->watch_at > env->now(env)) {
-            env->timer(env, &o->later, s->watch_at);
-            break;
-        }
-        list_remove(n);
-        watch_own(s);
-    }
+    while ((n = list_pop(&o->unwatched)) != NULL)
+        watch_own(container_of(n, struct ordered_seat, queue));
+    list_splice(&o->unwatched, &o->fresh);
+    if (!list_empty(&o->unwatched))
+        env->timer(env, &o->later, env->now(env) + WATCH_LATER_US);
     if (o->store->driver->flush)
         o->store->driver->flush(o->store);
 }
@@ -214,9 +209,7 @@ void hf__ordered_line_drop(struct ordered_line *line)
     if (!list_empty(&line->seats) || line->pins > 0)
         return;
     list_remove(&line->all);
-    hf__ordered_entries_free(line->entries, line->n);
-    line->entries = NULL;
-    line->n = 0;
+    hf__ordered_empty(line);
     line->of->ops->line_free(line);
 }
 
@@ -327,11 +320,12 @@ static void decide_one(struct ordered_line *line, size_t i, size_t holders, bool
     struct ordered_entry *e = line->entries[i];
     bool in_order = line->of->ops->in_order;
 
-    if (!hf__ordered_same_kind(&e->form, &line->entries[0]->form))
+    if (!hf__ordered_same_kind(e, line->entries[0]))
         hf__ordered_step(e->seat, SEAT_WITHDRAW, HF_EMISMATCH, NULL);
     else if (i >= holders)
         decide_waiting(line, i, holders);
-    else if (fresh || (in_order && e->watch == WATCH_SET) || MUTANT(OWN_UNSEEN))
+    else if (fresh || e->seat == line->shown || (in_order && e->watch == WATCH_SET) ||
+             MUTANT(OWN_UNSEEN))
         hf__ordered_step(e->seat, SEAT_ADMITTED, 0, NULL);
     else if (in_order)
         watch(line, e);
@@ -392,11 +386,17 @@ bool hf__ordered_confirmed(struct ordered_seat *s, int rc, bool there, uint64_t 
 /* A list that was older than its node has taken it out of the view. */
 static bool adopt(struct ordered_line *line, struct ordered_seat *s)
 {
-    for (size_t i = 0; i < line->n && !s->entry; i++)
-        if (!line->entries[i]->seat && strcmp(line->entries[i]->name, s->name) == 0) {
-            s->entry = line->entries[i];
-            s->entry->seat = s;
+    char name[ORDERED_NAME_MAX];
+    size_t len = line->of->ops->name(s, name);
+
+    for (size_t i = 0; i < line->n && !s->entry; i++) {
+        struct ordered_entry *e = line->entries[i];
+
+        if (!e->seat && e->len == len && memcmp(e->name, name, len) == 0) {
+            s->entry = e;
+            e->seat = s;
         }
+    }
     return s->entry != NULL;
 }
 
@@ -578,7 +578,7 @@ static void ended_others(struct ordered_line *line, struct ordered_entry *e, boo
     struct ordered_entry *as = NULL;
     enum ordered_other other = OTHER_NONE;
 
-    if (ops->other && e->form.weight == HF_FULL && e->form.kind == LINE_LOCK &&
+    if (ops->other && e->weight == HF_FULL && e->kind == LINE_LOCK &&
         !MUTANT(GONE_WITH_NAME)) /* a list would say that, too */
         other = first && should_list(line, e) ? OTHER_UNKNOWN : ops->other(e, &as);
     if (other == OTHER_UNKNOWN && !MUTANT(STALE_DECIDES)) {
@@ -603,12 +603,21 @@ static void ended(struct ordered_line *line, struct ordered_entry *e)
         ended_own(line, e);
     else if (who != NO_CONCERN)
         ended_others(line, e, who == OF_FIRST);
-    else if (e->form.weight <
-             HF_FULL) /* else it may have another name: not asked for now */
+    else if (e->weight < HF_FULL) /* else it may have another name: not asked for now */
         hf__ordered_cut(line, e);
     if (who == OF_FIRST)
         refresh(line);
     hf__ordered_decide(line, false);
+}
+
+void hf__ordered_ended(struct ordered_line *line, struct ordered_entry *e,
+                       const struct ordered_seat *shown, uint64_t revision)
+{
+    line->pins++;
+    line->shown = revision >= line->gone ? shown : NULL;
+    ended(line, e);
+    line->shown = NULL;
+    hf__ordered_line_unpin(line);
 }
 
 /* ---- what the store was told of a line ------------------------------------------- */
@@ -641,7 +650,7 @@ void hf__ordered_seen(struct ordered_line *line, struct ordered_entry *e,
     case SEEN_THERE:
         e->watch = WATCH_SET;
         if (weight > 0)
-            e->form.weight = weight;
+            hf__ordered_lighter(line, e, weight);
         hf__ordered_decide(line, false);
         break;
     case SEEN_REFUSED: /* then whoever waits behind it looks at the whole line */
@@ -850,6 +859,7 @@ void hf__ordered_init(struct ordered *o, const struct ordered_ops *ops, struct s
     *o = (struct ordered){ .ops = ops, .store = store };
     list_init(&o->lines);
     list_init(&o->unwatched);
+    list_init(&o->fresh);
     timer_init(&o->later, later);
 }
 

@@ -93,6 +93,15 @@
  * gone; from then on it holds until its own node ends. An older read proves nothing: the
  * node may have ended while others still stood before it, and then the next one holds.
  *
+ * Or the event that lets it in shows its own node (hf__ordered_ended), without any read:
+ * the store says that at revision E, at which the last ticket before it ended, its own node
+ * was there. That is enough if all others before it had gone by E. Each of them has left
+ * the view because of something that was told before: it ended not later than the greatest
+ * revision that had been told by then, which is kept (line.gone; a ticket that became
+ * lighter counts, too). So E >= line.gone proves it. If a ticket that only waited ends at E
+ * and the holder ended later than that, but was heard of sooner, E is smaller, and the node
+ * is read.
+ *
  * Whom a waiting seat watches (G4), and why it is not forgotten: a set of entries before
  * it whose weights, with its own, exceed the capacity (hf__ordered_whom). While all of
  * them are there it cannot be admitted; when one ends it is told, takes the view, reads
@@ -119,14 +128,20 @@ struct ordered_place { /* what counts of a ticket */
 
 enum ordered_watch { WATCH_NONE, WATCH_ASKED, WATCH_SET }; /* the store tells of its end */
 
+enum { ORDERED_NAME_MAX = 1024 }; /* of our own nodes, with NUL */
+
+/* Small, because a line may have ten thousand of them, and every client in it, too. It
+ * stays where it is for as long as it is in the view. */
 struct ordered_entry {
-    struct ordered_place form;
+    int64_t seq;
+    uint32_t weight, capacity;
     struct ordered_seat *seat; /* NULL: somebody else's */
-    void *own;                 /* the store's own: what tells it of its end */
-    enum ordered_watch watch;
-    bool kept; /* the store's own: nobody's (struct row) */
-    size_t len;
-    char name[]; /* the store's name of its node */
+    uint32_t own;              /* the store's own: what tells it of its end; 0: nothing */
+    uint32_t len : 24;
+    uint32_t kind : 1;  /* enum line_kind */
+    uint32_t watch : 2; /* enum ordered_watch */
+    uint32_t kept : 1;  /* the store's own: nobody's (struct row) */
+    char name[];        /* the store's name of its node */
 };
 
 struct ordered_span {
@@ -138,7 +153,7 @@ struct ordered_entry *hf__ordered_entry(const struct ordered_place *, const char
                                         size_t len);
 void hf__ordered_entries_free(struct ordered_entry **, size_t n);
 void hf__ordered_sort(struct ordered_entry **, size_t n);
-bool hf__ordered_same_kind(const struct ordered_place *, const struct ordered_place *);
+bool hf__ordered_same_kind(const struct ordered_entry *, const struct ordered_entry *);
 /* How many from the head hold. */
 size_t hf__ordered_holders(struct ordered_entry *const *, size_t n);
 /* What a row says of the line; there is at least one entry. */
@@ -160,16 +175,22 @@ struct ordered_line { /* a store's own struct starts with it */
     /* of the last list; where events are not in order with lists also of the last event:
      * an older list is not believed */
     uint64_t revision;
+    uint64_t gone; /* whatever has left the view had ended by then */
+    /* during hf__ordered_ended: its node was there when all before it had gone */
+    const struct ordered_seat *shown;
     enum ordered_watch watch; /* of the line as a whole: any change */
 };
 
 struct ordered_entry *hf__ordered_find(const struct ordered_line *, int64_t seq,
                                        const char *name, size_t len);
-struct ordered_entry *hf__ordered_with(const struct ordered_line *, int64_t seq,
-                                       const void *own);
+/* The next one in the view, or NULL. */
+struct ordered_entry *hf__ordered_after(const struct ordered_line *,
+                                        const struct ordered_entry *);
 bool hf__ordered_insert(struct ordered_line *, struct ordered_entry *); /* takes it */
 void hf__ordered_cut(struct ordered_line *, struct ordered_entry *);    /* frees it */
-/* By a list; takes it. What is known of watches and seats stays known. */
+void hf__ordered_empty(struct ordered_line *);                          /* all of them */
+/* By a list; takes it. What was in the view and is in the list stays, with its watch and
+ * its seat, and is as the list says. */
 void hf__ordered_replace(struct ordered_line *, struct ordered_entry **, size_t n);
 
 /* ---- a seat (ordered_seat.c) ------------------------------------------------------ */
@@ -252,8 +273,7 @@ struct ordered_seat { /* a store's own struct starts with it; also ticket.drv_pt
     struct ordered_line *line;   /* while it is in it */
     struct list in_line;         /* line.seats; none: it is only pinned */
     struct ordered_entry *entry; /* its entry in the view; NULL: none */
-    struct list unwatched;       /* ordered.unwatched */
-    int64_t watch_at;
+    struct list queue; /* the store's own until its node is there; then ordered.unwatched */
     enum seat_state state;
     int why;                 /* of WITHDRAWING and DOOMED */
     unsigned pins : 31;      /* requests of the store about it */
@@ -261,7 +281,6 @@ struct ordered_seat { /* a store's own struct starts with it; also ticket.drv_pt
     uint32_t position;       /* in the queue, as told last; 0: not told */
     uint64_t least;          /* an older answer to the confirm proves nothing */
     uint64_t fence;          /* the revision of its create */
-    char *name;              /* of its node; NULL: not known */
 };
 
 /* ---- what the store does ----------------------------------------------------------- */
@@ -279,6 +298,8 @@ struct ordered_ops {
     struct ordered_seat *(*seat)(struct ordered *, struct ticket *);
     void (*seat_free)(struct ordered_seat *);
     void (*line_free)(struct ordered_line *);
+    /* The name of its node, which is there; returns the length */
+    size_t (*name)(const struct ordered_seat *, char name[ORDERED_NAME_MAX]);
     /* ROOM, NO_ROOM. May be NULL: `create` itself makes nothing where a try would not
      * hold, and answers NOT_MADE */
     void (*try)(struct ordered_seat *);
@@ -292,6 +313,8 @@ struct ordered_ops {
     /* Reads one, and is told of its end or change. hf__ordered_seen. false: it cannot be
      * read by itself: watch the line */
     bool (*watch)(struct ordered_line *, struct ordered_entry *);
+    /* One with `own` leaves the view; NULL: there are none */
+    void (*unwatch)(struct ordered_line *, struct ordered_entry *);
     /* An exclusive ticket of somebody else's is not there: may it stand in line as shared?
      * OTHER_NAMED: as *ret, malloc'ed. May be NULL: never under another name. */
     enum ordered_other (*other)(const struct ordered_entry *, struct ordered_entry **ret);
@@ -308,7 +331,8 @@ struct ordered {
     const struct ordered_ops *ops;
     struct store *store;
     struct list lines;
-    struct list unwatched; /* seats whose nodes are to be watched, the earliest first */
+    /* seats whose nodes are to be watched: when the timer fires, and the next time */
+    struct list unwatched, fresh;
     struct timer later;
     uint64_t revision; /* where events are not in order: the greatest that was told, of
                           whatever; hf__ordered_told */
@@ -336,8 +360,9 @@ bool hf__ordered_unpin(struct ordered_seat *);
 
 /* An answer that is an event of the seat, and its reason. */
 void hf__ordered_step(struct ordered_seat *, enum seat_event, int why, const hf_error *);
-/* MADE, FOUND: its node is there; name and fence are set. placed: nothing can stand before
- * it that is not in the view; fresh: and it has just been seen after all that. */
+/* MADE, FOUND: its node is there; its name is known, its fence set. placed: nothing can
+ * stand before it that is not in the view; fresh: and it has just been seen after all that.
+ */
 void hf__ordered_there(struct ordered_seat *, enum seat_event, const struct ordered_place *,
                        bool placed, bool fresh);
 /* Takes the entries, sorted or not. revision: everything up to it is in them, so a seat
@@ -359,6 +384,13 @@ enum ordered_seen {
 /* weight: of one that is there; 0: as it was */
 void hf__ordered_seen(struct ordered_line *, struct ordered_entry *, enum ordered_seen,
                       int64_t weight);
+/* SEEN_GONE by an event that also says that the node of that seat was there when the other
+ * one ended, at that revision. */
+void hf__ordered_ended(struct ordered_line *, struct ordered_entry *,
+                       const struct ordered_seat *shown, uint64_t revision);
+/* It has become shared. */
+void hf__ordered_lighter(struct ordered_line *, struct ordered_entry *, int64_t weight);
+/* Before what an answer or an event says is made use of. */
 static inline void hf__ordered_told(struct ordered *o, uint64_t revision)
 {
     if (revision > o->revision)

@@ -3,8 +3,13 @@
  * behind when the other side is freed. */
 #include "kit/query.h"
 
-#include <stdarg.h>
+#include "util/error.h"
+
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void point(struct look *look, struct cell *cell, struct query *to)
 {
@@ -45,13 +50,30 @@ void hf__query_stop(struct look *look, struct cell *cell)
 void hf__query_refuse(struct look *look, struct cell *cell, int code, const char *where,
                       const char *fmt, ...)
 {
-    char text[sizeof((hf_error *)NULL)->text];
     hf_error err;
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    hf__vfail(&err, code, 0, where, fmt, ap);
     va_end(ap);
-    hf__fail(&err, code, 0, where, "%s", text);
     ev_done(look, cell, code, &err);
+}
+
+size_t hf__cell_sum(struct cell *cell, const void *at, size_t len, void *sum)
+{
+    char text[HF_CELL_MAX + 1], *end = text;
+    int64_t number = 0;
+
+    if (at) {
+        memcpy(text, at, len);
+        text[len] = '\0';
+        errno = 0;
+        number = strtoll(text, &end, 10);
+        if (len == 0 || *end != '\0' || errno != 0)
+            return 0;
+    }
+    if (__builtin_add_overflow(number, cell->add, &number))
+        return 0;
+    cell->number = number;
+    return (size_t)snprintf(sum, HF_CELL_MAX, "%" PRId64, number);
 }

@@ -19,6 +19,11 @@ void hf__query_stop(struct look *, struct cell *);
 void hf__query_refuse(struct look *, struct cell *, int code, const char *where,
                       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+/* CELL_ADD of a store that cannot add by itself. at: the number that the cell holds; NULL:
+ * there is no cell. Sets cell.number, and writes its digits to `sum`, which has room for
+ * HF_CELL_MAX bytes; returns how many. 0: it holds no number, or the sum is too great. */
+size_t hf__cell_sum(struct cell *, const void *at, size_t len, void *sum);
+
 static inline bool query_wanted(const struct query *q)
 {
     return q->look || q->cell;

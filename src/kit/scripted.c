@@ -300,7 +300,7 @@ struct ticket *hf__scripted_holder(const struct scripted *s, const void *token)
 {
     struct ticket *t = hf__seat_find(&s->seats, token);
 
-    return t && t->life == &t->own && seat_idle(t) ? t : NULL;
+    return t && t->life == t->own && seat_idle(t) ? t : NULL;
 }
 
 size_t hf__scripted_trim(const struct scripted *s, struct scripted_renewal *k)
@@ -314,7 +314,7 @@ size_t hf__scripted_trim(const struct scripted *s, struct scripted_renewal *k)
             continue;
         k->holds[n] = k->holds[i];
         if (k->holds[n].ttl_ms > 0)
-            k->holds[n].ttl_ms = t->own.ttl_ms;
+            k->holds[n].ttl_ms = t->own->ttl_ms;
         n++;
     }
     return k->n = n;
@@ -380,12 +380,12 @@ void hf__scripted_renew(struct scripted *s, struct life *const *lives, size_t n)
         if (lives[i]->kind == LIFE_WAIT)
             hf__scripted_look(s, wait_life_of(lives[i]));
         else
-            gather(s, container_of(lives[i], struct ticket, own), lives[i]->ttl_ms);
+            gather(s, life_ticket(lives[i]), lives[i]->ttl_ms);
 }
 
 void hf__scripted_ask(struct scripted *s, const struct ticket *t)
 {
-    if (t->life == &t->own)
+    if (t->life == t->own)
         gather(s, t, 0);
 }
 
@@ -403,11 +403,11 @@ void hf__scripted_renewed(struct scripted *s, struct scripted_renewal *k, int64_
         struct ticket *t = hf__scripted_holder(s, k->holds[i].token);
 
         if (t && answers[i] == RENEWED)
-            ev_alive(&t->own, sent_at, k->holds[i].ttl_ms);
+            ev_alive(t->own, sent_at, k->holds[i].ttl_ms);
         else if (t && answers[i] == RENEWED_MARKED)
             ev_marked(t);
         else if (t && answers[i] == RENEWED_GONE)
-            ev_dead(&t->own);
+            ev_dead(t->own);
     }
     list_remove(&k->on);
     free(k);
@@ -445,7 +445,7 @@ void hf__scripted_told(struct scripted *s, const void *token, enum told_kind wha
         gone(s, t, HF_EEVICTED, -1, NULL);
         break;
     case TOLD_MARK:
-        if (t->life == &t->own)
+        if (t->life == t->own)
             ev_marked(t);
         break;
     case TOLD_LOOK:

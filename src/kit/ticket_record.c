@@ -62,21 +62,12 @@ size_t hf__record_write(char to[RECORD_MAX], const struct ticket *t,
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* The byte of "%HH", or -1. */
-static int escaped(const char *s, size_t left)
-{
-    int high = left < 3 ? -1 : hf__hex_digit(s[1]);
-    int low = high < 0 ? -1 : hf__hex_digit(s[2]);
-
-    return low < 0 ? -1 : high << 4 | low;
-}
-
 static void read_hint(struct ticket_record *rec, const char *s, size_t len)
 {
     size_t n = rec->hints_len;
 
     for (size_t i = 0; i < len; i++) {
-        int byte = s[i] == '%' ? escaped(s + i, len - i) : (unsigned char)s[i];
+        int byte = s[i] == '%' ? hf__hex_byte(s + i + 1, len - i - 1) : (unsigned char)s[i];
 
         if (byte <= 0 || n + 1 >= sizeof rec->hints || n - rec->hints_len == HF_NAME_MAX)
             return;
@@ -221,4 +212,17 @@ size_t hf__record_set(char to[RECORD_MAX], const void *value, size_t len, const 
         n += (size_t)(next - at);
     }
     return n;
+}
+
+void hf__record_row(struct row *row, const struct ticket_record *rec)
+{
+    row->has_ticket = true;
+    row->owner = rec->owner;
+    row->host = rec->host;
+    row->pid = rec->pid;
+    row->expires_ms = rec->ttl_ms; /* if it died now; its last renewal nobody can see */
+    row->broken = rec->broken;
+    row->note = rec->note;
+    row->hints = rec->hints;
+    row->hints_len = rec->hints_len;
 }

@@ -51,6 +51,8 @@ enum { RECORD_MAX = 768 + 256 + HF_NOTE_MAX + HF_HINTS_MAX * (3 * HF_NAME_MAX + 
 size_t hf__record_write(char to[RECORD_MAX], const struct ticket *,
                         const struct ticket_facts *);
 void hf__record_read(struct ticket_record *, const void *, size_t);
+/* What it says of itself, in a row; the texts stay in the record. */
+void hf__record_row(struct row *, const struct ticket_record *);
 /* The same text with this line, which ends with a newline and replaces those that begin
  * with the same word. 0: it is not ours, or too long. */
 size_t hf__record_set(char to[RECORD_MAX], const void *, size_t, const char *line);

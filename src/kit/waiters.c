@@ -106,7 +106,7 @@ void hf__wait_off(struct waiters *ws, struct ticket *t)
     if (!ticket_waits(t))
         return;
     w = wait_life_of(t->life);
-    hf__hang(t, &t->own);
+    hf__hang(t, t->own);
     drop(ws, w);
 }
 

@@ -23,6 +23,9 @@ struct env {
      * watch for the events that it has already is not made again. */
     int (*watch)(struct env *, struct watch *, int fd, uint32_t events);
     void (*unwatch)(struct env *, struct watch *);
+    /* Instead, if a library has closed it already: the number may be another thread's file
+     * by now. */
+    void (*forget)(struct env *, struct watch *);
     void (*timer)(struct env *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
     void (*log)(struct env *, int level, const char *name, const char *text);
     /* the module that does TLS; 0, or HF_E* if it is not installed */

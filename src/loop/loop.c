@@ -160,13 +160,17 @@ int hf__loop_watch(struct loop *l, struct watch *w, int fd, uint32_t events)
 
 void hf__loop_unwatch(struct loop *l, struct watch *w)
 {
+    if (w->fd >= 0 && l->slots[w->fd] == w && hf__loop_intact(l))
+        epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+    hf__loop_forget(l, w);
+}
+
+void hf__loop_forget(struct loop *l, struct watch *w)
+{
     if (w->fd < 0)
         return;
-    if (l->slots[w->fd] == w) { /* else it was closed, and another watch has its number */
-        if (hf__loop_intact(l))
-            epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);
+    if (l->slots[w->fd] == w) /* else another watch has its number */
         l->slots[w->fd] = NULL;
-    }
     list_remove(&w->ready);
     w->fd = -1;
     w->events = 0;

@@ -86,6 +86,7 @@ static inline bool timer_armed(const struct timer *t)
 /* 0 or HF_ESYS */
 int hf__loop_watch(struct loop *, struct watch *, int fd, uint32_t events);
 void hf__loop_unwatch(struct loop *, struct watch *);
+void hf__loop_forget(struct loop *, struct watch *); /* its descriptor is closed already */
 
 void hf__loop_timer(struct loop *, struct timer *, int64_t at); /* LOOP_NEVER: stop */
 

@@ -57,6 +57,7 @@ struct tls_session;
 struct stream {
     struct env *env;
     const struct stream_events *on;
+    void *user; /* the owner's own */
     struct stream_target to;
     int state; /* enum stream_state */
     int fd;

@@ -141,14 +141,18 @@ void hf__jute_put_bool(struct jute_out *out, bool yes)
     put(out, yes, 1);
 }
 
+void hf__jute_put_bytes(struct jute_out *out, const void *bytes, size_t len)
+{
+    unsigned char *p = grow(out, len);
+
+    if (p && len > 0)
+        memcpy(p, bytes, len);
+}
+
 void hf__jute_put_text(struct jute_out *out, const void *text, size_t len)
 {
-    unsigned char *p;
-
     hf__jute_put_int(out, (int32_t)len);
-    p = grow(out, len);
-    if (p && len > 0)
-        memcpy(p, text, len);
+    hf__jute_put_bytes(out, text, len);
 }
 
 size_t hf__jute_begin(struct jute_out *out)

@@ -44,6 +44,7 @@ void hf__jute_put_int(struct jute_out *, int32_t);
 void hf__jute_put_long(struct jute_out *, int64_t);
 void hf__jute_put_bool(struct jute_out *, bool);
 void hf__jute_put_text(struct jute_out *, const void *, size_t);
+void hf__jute_put_bytes(struct jute_out *, const void *, size_t); /* as they are */
 
 /* A message: `begin` leaves room for its length, which `end` fills in. */
 size_t hf__jute_begin(struct jute_out *);

@@ -288,8 +288,8 @@ static int begin_done(hf_lease *lease, const struct listener *l, struct composit
                       hf_error *err)
 {
     const struct mark *m = lease->extra->recipe;
-    struct composite *g = hf__composite_new(lease->owner, sizeof(struct done), recording,
-                                            hf_lease_name(lease), l, err);
+    struct composite *g = hf__composite_new(lease_client(lease), sizeof(struct done),
+                                            recording, hf_lease_name(lease), l, err);
     struct done *d;
 
     if (!g) {
@@ -315,7 +315,7 @@ static int check_once(const hf_lease *l, hf_error *err)
 /* Takes the lock. Closed: the lease is given back, and so it cannot be done any more. */
 static int enter_done(hf_lease *l, hf_error *err)
 {
-    hf_client *c = l->owner;
+    hf_client *c = lease_client(l);
     int rc = hf__lease_enter(l, NULL, err);
 
     if (rc == 0 && (c->closing || c->broken)) {
@@ -331,7 +331,7 @@ static int enter_done(hf_lease *l, hf_error *err)
 
 int hf_once_done(hf_lease *l, hf_error *err)
 {
-    hf_client *c = l ? l->owner : NULL;
+    hf_client *c = l ? lease_client(l) : NULL;
     struct composite *g;
     int rc = check_once(l, err);
 
@@ -352,7 +352,7 @@ int hf_once_done(hf_lease *l, hf_error *err)
 
 int hf_once_done_start(hf_lease *l, hf_done *done, void *user, hf_op **ret, hf_error *err)
 {
-    hf_client *c = l ? l->owner : NULL;
+    hf_client *c = l ? lease_client(l) : NULL;
     struct composite *g;
     int rc = check_once(l, err);
 

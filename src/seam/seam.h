@@ -114,7 +114,7 @@ struct owner { /* both 0: belongs to nobody */
 };
 
 enum life_kind {
-    LIFE_OWN,  /* of one ticket; embedded in it */
+    LIFE_OWN,  /* of one ticket; the core's */
     LIFE_WAIT, /* the waiting tickets of one client, line and ttl; the driver's */
     LIFE_WIDE  /* session, lease, connection; the driver's */
 };
@@ -141,24 +141,38 @@ struct life {
 
 struct ticket {
     struct store *store;
-    struct life *life, own; /* own: for LIFE_OWN */
+    struct life *life;
+    struct life *own; /* for LIFE_OWN; NULL: store.shares_lives, and none is needed */
     struct list on_life;
-    const char *name; /* without namespace; NUL-terminated */
-    size_t name_len;
-    unsigned char token[HF_TOKEN];
-    enum line_kind kind;
+    const char *name;             /* without namespace; NUL-terminated */
+    uint16_t name_len, hints_len; /* of `name`; of `hints` */
+    uint8_t kind;                 /* enum line_kind */
     bool barge, try_only;
+    unsigned char token[HF_TOKEN];
     int64_t weight, capacity;
     int64_t ttl_ms, keep_ms; /* keep_ms > 0 with leave: let the store end it then */
     const char *note;        /* "" if none */
     struct owner owner;
     const char *hints; /* names the owner already holds: "a\0b\0"; at most 16 */
-    size_t hints_len;
-    uint64_t fence;  /* set by ev_granted */
-    uint64_t drv[3]; /* the driver's own */
-    struct map_node drv_node;
+    uint64_t fence;    /* set by ev_granted */
+    union {            /* the driver's own */
+        struct {
+            uint64_t drv[3];
+            struct map_node drv_node; /* kit/seats.h */
+        };
+        uint64_t drv_all[6];
+    };
     void *drv_ptr;
 };
+
+/* Of a LIFE_OWN: the ticket that hangs on it, or NULL. A driver is asked to renew lives
+ * that have one. */
+static inline struct ticket *life_ticket(const struct life *l)
+{
+    struct list *first = list_first(&l->tickets);
+
+    return first ? container_of(first, struct ticket, on_life) : NULL;
+}
 
 /* Lives. hf__hang moves a ticket onto a life (from another, if it hangs on one). A
  * LIFE_WAIT or LIFE_WIDE life belongs to the driver, which frees it when no ticket is on
@@ -277,8 +291,10 @@ struct store { /* a driver's own struct starts with it */
     char *shown;      /* set by open, taken by the core: the URL without secrets and with
                          what was left to the driver; NULL: it left nothing */
     bool starts_down; /* set by open: verbs wait for the first UP */
-    bool awaits;      /* the driver's own: it has asked something by itself, and the answer
-                         should be read when it comes. The keeper drives until then */
+    /* set by open: every ticket hangs on a LIFE_WIDE, unless it was marked */
+    bool shares_lives;
+    bool awaits; /* the driver's own: it has asked something by itself, and the answer
+                    should be read when it comes. The keeper drives until then */
     /* descriptors whose last close tells the store that the process died */
     int life_fds[2];
     size_t nlife_fds;
@@ -357,7 +373,8 @@ void ev_amended(struct ticket *, int rc);
 void ev_alive(struct life *, int64_t sent_at, int64_t ttl_ms); /* the ttl it really gave */
 void ev_dead(struct life *);
 /* Of a held ticket: evict has marked it. It stays held until its deadline and is renewed no
- * more. If it hangs on a life that others share, the core gives it its own. */
+ * more. If it hangs on a life that others share, the core gives it its own; without memory
+ * for that it is lost at once. */
 void ev_marked(struct ticket *);
 void ev_risk(struct life *); /* nobody answers just now; ends with the next ev_alive */
 void ev_row(struct look *, const struct row *);

@@ -6,7 +6,6 @@
 #include "util/text.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,10 +52,10 @@ static uint32_t worth_retrying(int code)
     }
 }
 
-int hf__fail(hf_error *err, int code, int sys, const char *where, const char *fmt, ...)
+int hf__vfail(hf_error *err, int code, int sys, const char *where, const char *fmt,
+              va_list ap)
 {
     char text[1024];
-    va_list ap;
     int n;
 
     if (code == HF_ESYS && sys == ENOMEM)
@@ -69,15 +68,23 @@ int hf__fail(hf_error *err, int code, int sys, const char *where, const char *fm
     err->retry = worth_retrying(code);
     if (where)
         hf__escape(err->where, sizeof err->where, where, strlen(where));
-    va_start(ap, fmt);
     n = vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     if (n >= 0 && sys) {
         size_t used = strlen(text);
 
         snprintf(text + used, sizeof text - used, ": %s", strerror(sys));
     }
     hf__escape(err->text, sizeof err->text, text, strlen(text));
+    return code;
+}
+
+int hf__fail(hf_error *err, int code, int sys, const char *where, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    code = hf__vfail(err, code, sys, where, fmt, ap);
+    va_end(ap);
     return code;
 }
 

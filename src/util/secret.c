@@ -17,9 +17,8 @@ bool hf__secret_name(const char *key, size_t n)
     for (size_t i = 0; i < n; i++) {
         int c = (unsigned char)key[i];
 
-        if (c == '%' && n - i > 2 && hf__hex_digit(key[i + 1]) >= 0 &&
-            hf__hex_digit(key[i + 2]) >= 0) {
-            c = hf__hex_digit(key[i + 1]) << 4 | hf__hex_digit(key[i + 2]);
+        if (c == '%' && hf__hex_byte(key + i + 1, n - i - 1) >= 0) {
+            c = hf__hex_byte(key + i + 1, n - i - 1);
             i += 2;
         }
         if (len + 1 == sizeof name)

@@ -167,6 +167,14 @@ int hf__hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+int hf__hex_byte(const char *digits, size_t left)
+{
+    int high = left < 2 ? -1 : hf__hex_digit(digits[0]);
+    int low = high < 0 ? -1 : hf__hex_digit(digits[1]);
+
+    return low < 0 ? -1 : high << 4 | low;
+}
+
 void hf__hex(char *dst, const void *src, size_t len)
 {
     static const char digits[] = "0123456789abcdef";

@@ -24,7 +24,9 @@ bool hf__parse_time(const char *, int64_t *ret_ms);
  * it. */
 size_t hf__decimal(char dst[20], uint64_t);
 
-int hf__hex_digit(char);                                /* of either case; -1: none */
+int hf__hex_digit(char); /* of either case; -1: none */
+/* The byte that the first two of `left` characters give as digits; -1: they are none. */
+int hf__hex_byte(const char *, size_t left);
 void hf__hex(char *dst, const void *src, size_t len);   /* 2 * len digits and NUL */
 bool hf__unhex(void *dst, size_t len, const char *src); /* exactly 2 * len digits and NUL */
 

@@ -1,10 +1,10 @@
 /* contract.c: the contract suite: the same cases on every store and in every face.
  *
- *     contract [--face blocking|callback|foreign] [--setup local] [--jobs N] [--all]
- *              [--list] [--verbose] [CASE...]
+ *     contract [--face blocking|callback|foreign] [--setup local] [--jobs N]
+ *              [--all|--brief] [--list] [--verbose] [CASE...]
  *
  * Of a store's other ways to be set up only the cases that depend on that are run, but with
- * --all.
+ * --all; with --brief only those are run anywhere.
  *
  * The guarantees G1 to G12 are what the cases speak of; each file says which. */
 #include "rig.h"

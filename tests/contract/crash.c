@@ -46,7 +46,7 @@ static void kill_holder_then_try(void)
 
     CHECK_RC(kid_acquire(&k, 0, nm("n"), LIMIT_MS, mortal(), NULL), 0);
     kid_kill(&k);
-    if (rig.setup->traits & SETUP_SEES_DEATH)
+    if ((rig.setup->traits & SETUP_SEES_DEATH) && !(rig.setup->traits & SETUP_DEATH_SOON))
         CHECK_RC(tried(c, nm("n"), NULL), 0);
     else
         AWAIT(tried(c, nm("n"), NULL) == 0);

@@ -1,9 +1,8 @@
 /* many.c: 10,000 waiters of one name in one process. Each costs at most 1 KiB of memory
- * beyond its name and note (and beyond what is known of all tickets of the line, where
- * every client computes who holds) and no descriptor, and a hand-off is as much work with
- * 10,000 waiters as with 10. Work is counted, not timed: transactions or commands of the
- * store, and processor time only within a factor that work growing with the queue would
- * leave far behind.
+ * beyond its name and note and no descriptor, and a hand-off is as much work with 10,000
+ * waiters as with 10. Work is counted, not timed: transactions or commands of the store,
+ * and processor time only within a factor that work growing with the queue would leave far
+ * behind.
  */
 #include "rig.h"
 
@@ -144,7 +143,7 @@ static size_t heap(void)
  * theirs: when those have been freed it must fit. */
 static void weigh(size_t before, size_t more)
 {
-    size_t limit = OVERHEAD + rig.setup->view_bytes + strlen(nm("n")) + 1, each;
+    size_t limit = OVERHEAD + strlen(nm("n")) + 1, each;
     int64_t until = now_ms() + LIMIT_MS;
 
     do {
@@ -179,7 +178,9 @@ static void ten_thousand_waiters(void)
             "%d hand-offs: %lld transactions, %lld us; with %d waiters %lld, %lld\n",
             HANDOFFS, (long long)few.work, (long long)few.cpu_us, q.n, (long long)many.work,
             (long long)many.cpu_us);
-    CHECK_NUM(many.work, <=, few.work + 5); /* a safety look may fall between */
+    /* Safety looks and signs of life fall between, the more the slower the machine is; what
+     * is done for each waiter would be thousands. */
+    CHECK_NUM(many.work, <=, few.work + few.work / 2 + 5);
     CHECK_NUM(many.cpu_us, <=, 4 * few.cpu_us + 10000 * TEST_SLOW);
     while (q.next < q.n)
         hand_off();

@@ -63,6 +63,66 @@ static void waiter_key_deleted(void)
     done();
 }
 
+/* Deleted before the holder's, and both are heard of at once: what has ended is not granted
+ * by the end of the other one. */
+static void waiter_deleted_unheard(void)
+{
+    hf_client *c, *past;
+    struct pend *middle, *last;
+    hf_lease *held, *none = NULL;
+    char key[256];
+
+    use_members(1, "");
+    c = prompted();
+    past = opened_past();
+    held = taken(past, "n", NULL);
+    middle = queued(c, "n", 1, NULL);
+    last = queued(past, "n", 2, NULL);
+    STAYS(!pend_done(middle), 300); /* all that it watches is watched */
+    key_of(past, 1, key);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, PROXY_DOWN);
+    ctl("del %s", key);
+    given(held);
+    held = pend_granted(last);
+    proxy_freeze(fronts[0], PROXY_PRESENT | PROXY_FUTURE, 0);
+    CHECK_RC(pend_end(middle, &none), HF_EEVICTED);
+    CHECK_RC(hf_lease_check(held), 0);
+    given(held);
+    closed(c);
+    closed(past);
+    done();
+}
+
+/* Tickets one after the other have the same key; tickets at the same time never. One that
+ * is taken, here by a key that nobody of ours has made, is not waited for. */
+static void names_used_again(void)
+{
+    hf_client *c;
+    struct pend *p;
+    hf_lease *l;
+    char first[256], key[256];
+
+    use_members(1, "");
+    c = prompted();
+    l = taken(c, "n", NULL);
+    key_of(c, 0, first);
+    p = queued(c, "n", 1, NULL);
+    CHECK(strcmp(key_of(c, 1, key), first) != 0);
+    given(l);
+    given(pend_granted(p));
+    given(taken(c, "n", NULL));
+    l = taken(c, "n", NULL);
+    CHECK_STR(key_of(c, 0, key), first);
+    given(l);
+    ctl("put %s x", first);
+    p = queued(c, "n", 1, NULL);
+    STAYS(!pend_done(p), 200);
+    ctl("del %s", first);
+    given(pend_granted(p));
+    closed(c);
+    done();
+}
+
 /* It is told by the event alone, and has no other ticket in that line. */
 static void holder_kept(void)
 {
@@ -85,7 +145,8 @@ static void holder_kept(void)
 }
 
 /* One that waits is made a kept one when it holds already and has not heard of that. Its
- * key hangs on a lease of its own then, which nobody renews: it is never held by it. */
+ * key hangs on a lease of its own then, which nobody renews: it is not held by it. If the
+ * end of the holder before it is what it hears first, it is granted by that, and lost. */
 static void waiter_kept(void)
 {
     struct two t;
@@ -99,13 +160,19 @@ static void waiter_kept(void)
     waits = begun(t.b, "n", 4 * LIMIT_MS, HF_REQUEST(.ttl_ms = 60000));
     AWAIT(line_is(t.a, "n", 1, 1));
     STAYS(!pend_done(waits), 300);
-    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_UP); /* what it asks is not answered */
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_DOWN);
     given(t.held);
     AWAIT(see(t.a, "n", 0, &s) && s.position == 0);
     CHECK_RC(hf_keep_orphan(t.a, "n", s.id, TTL_MS, E()), 0);
     STAYS(!pend_done(waits), 300);
     proxy_freeze(fronts[0], PROXY_PRESENT, 0);
     t.held = pend_granted(waits);
+    if (hf_lease_fence(t.held) == s.fence) {
+        AWAIT(hf_lease_check(t.held) == HF_ELOST);
+        CHECK(line_is(t.a, "n", 1, 0)); /* it is still kept */
+        CHECK_RC(rig.face->release(t.held, E()), HF_ELOST);
+        t.held = taken(t.b, "n", HF_REQUEST(.ttl_ms = 60000));
+    }
     CHECK(hf_lease_fence(t.held) > s.fence);
     STAYS(hf_lease_check(t.held) == 0, TTL_MS * 3 / 2);
     given(t.held);
@@ -641,6 +708,8 @@ const struct test_case etcd_keys_cases[] = {
     { "holder-key-deleted", holder_key_deleted, ON_BLOCKING, 0, 0 },
     { "holder-told-by-event", holder_told_by_event, ON_BLOCKING, 0, 0 },
     { "waiter-key-deleted", waiter_key_deleted, ON_BLOCKING, 0, 0 },
+    { "waiter-deleted-unheard", waiter_deleted_unheard, ON_BLOCKING, 0, 0 },
+    { "names-used-again", names_used_again, ON_BLOCKING, 0, 0 },
     { "holder-kept", holder_kept, ON_BLOCKING, 0, 0 },
     { "waiter-kept", waiter_kept, ON_BLOCKING, 0, 0 },
     { "waiter-kept-while-down", waiter_kept_while_down, ON_BLOCKING, 0, 0 },

@@ -28,7 +28,7 @@ static void cut_one(hf_client *c, hf_client *past, long bytes)
 
 static void replies_cut(void)
 {
-    enum { LONGEST = 640, STEP = 16 };
+    enum { LONGEST = 160, STEP = 4 };
     hf_client *c, *past;
 
     use_members(1, "");
@@ -94,6 +94,36 @@ static void create_late(void)
         AWAIT(rig.face->state(c, "n", E()) == HF_FREE);
         proxy_freeze(fronts[0], PROXY_PRESENT, 0); /* now it comes */
         STAYS(line_is(past, "n", 0, 0), 200);
+    }
+    CHECK_RC(hf_lease_check(other), 0);
+    given(other);
+    closed(c);
+    closed(past);
+    done();
+}
+
+/* A release that comes when its client has gone on by another connection, and has another
+ * ticket in that line: it must not end that one. */
+static void delete_late(void)
+{
+    hf_client *c, *past;
+    hf_lease *other;
+
+    use_members(1, "&connect_timeout=1s");
+    c = prompted();
+    past = opened_past();
+    other = taken(c, "other", NULL); /* the lease is used, and stays */
+    for (int i = 0; i < 10; i++) {
+        hf_lease *l = taken(c, "n", NULL);
+
+        proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_UP);
+        rig.face->release(l, E());
+        AWAIT(line_is(past, "n", 0, 0));
+        l = taken(c, "n", NULL);
+        proxy_freeze(fronts[0], PROXY_PRESENT, 0); /* now it comes */
+        STAYS(line_is(past, "n", 1, 0), 200);
+        CHECK_RC(hf_lease_check(l), 0);
+        given(l);
     }
     CHECK_RC(hf_lease_check(other), 0);
     given(other);
@@ -403,6 +433,7 @@ const struct test_case etcd_net_cases[] = {
     { "replies-cut", replies_cut, ON_BLOCKING, 0, CASE_LONG },
     { "create-unanswered", create_unanswered, ON_BLOCKING, 0, 0 },
     { "create-late", create_late, ON_BLOCKING, 0, CASE_LONG },
+    { "delete-late", delete_late, ON_BLOCKING, 0, CASE_LONG },
     { "list-put-off", list_put_off, ON_BLOCKING, 0, 0 },
     { "moved-and-cut", moved_and_cut, ON_BLOCKING, 0, CASE_LONG },
     { "moved-and-revoked", moved_and_revoked, ON_BLOCKING, 0, CASE_LONG },

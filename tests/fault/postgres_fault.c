@@ -1,61 +1,35 @@
-/* postgres_fault.c: starting, and what most fault cases end with. */
+/* postgres_fault.c: how the fault tests start, ask and break PostgreSQL. */
 #include "postgres_fault.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct server server;
-struct proxy *proxy;
-
-static void set_url(int port, const char *params)
+void set_url(char *url, size_t size, int port, const char *params)
 {
-    snprintf(rig.place->url, sizeof(rig.place->url),
-             "postgres://holdfast@127.0.0.1:%d/postgres%s", port, params);
+    snprintf(url, size, "postgres://holdfast@127.0.0.1:%d/postgres%s", port, params);
 }
 
-void use_server(const char *params)
-{
-    postgres_run(&server);
-    set_url(server.port, params);
-}
-
-void use_plain_server(const char *params)
+void make_server(void)
 {
     postgres_init(&server);
-    use_server(params);
 }
 
-void use_proxied_server(const char *params)
+void run_server(void)
 {
-    postgres_start(&server);
-    proxy = proxy_new(server.port);
-    set_url(proxy_port(proxy), params);
+    postgres_run(&server);
 }
 
-hf_client *opened_at(const char *url, const hf_options *options)
+void kill_server(void)
 {
-    hf_client *c = NULL;
-
-    CHECK_RC(rig.face->open(url, options, &c, E()), 0);
-    return c;
+    postgres_kill(&server);
 }
 
-hf_client *opened_directly(void)
+void remove_server(void)
 {
-    char url[128];
-
-    snprintf(url, sizeof(url), "postgres://holdfast@127.0.0.1:%d/postgres", server.port);
-    return opened_at(url, NULL);
-}
-
-void done(void)
-{
-    if (proxy)
-        proxy_free(proxy);
     postgres_remove(&server);
 }
 
-int64_t end_backends(void)
+int64_t end_sessions(void)
 {
     return postgres_number(&server, "SELECT count(pg_terminate_backend(pid)) FROM "
                                     "pg_stat_activity WHERE application_name = 'holdfast'");
@@ -64,6 +38,18 @@ int64_t end_backends(void)
 int64_t tickets(void)
 {
     return postgres_number(&server, "SELECT count(*) FROM holdfast.ticket");
+}
+
+int64_t line_rows(void)
+{
+    return postgres_number(&server, "SELECT count(*) FROM holdfast.line");
+}
+
+void age_and_sweep(int64_t ms)
+{
+    postgres_do(&server, "UPDATE holdfast.line SET touched = 0");
+    CHECK_NUM(postgres_number(&server, "SELECT (holdfast.sweep(%lld))[1]", (long long)ms),
+              ==, 1);
 }
 
 bool lines_whole(void)
@@ -123,32 +109,4 @@ void hear(void *user, int level, const char *name, const char *text)
     (void)name;
     if (level == HF_LOG_WARN && strstr(text, user))
         atomic_fetch_add(&warned, 1);
-}
-
-struct two hold_and_wait(int64_t ttl_ms)
-{
-    const hf_request *req = HF_REQUEST(.ttl_ms = ttl_ms);
-    struct two t = { .a = prompted(), .b = opened() };
-
-    t.held = taken(t.a, nm("n"), req);
-    t.fence = hf_lease_fence(t.held);
-    t.waits = queued(t.b, nm("n"), 1, req);
-    return t;
-}
-
-void two_go_on(struct two *t)
-{
-    hf_lease *next;
-
-    CHECK_RC(hf_lease_check(t->held), 0);
-    CHECK(!pend_done(t->waits));
-    given(t->held);
-    next = pend_granted(t->waits);
-    CHECK_NUM(hf_lease_fence(next), >, t->fence);
-    CHECK_RC(hf_lease_check(next), 0);
-    given(next);
-    AWAIT(line_is(t->b, nm("n"), 0, 0));
-    closed(t->a);
-    closed(t->b);
-    CHECK_NUM(tickets(), ==, 0);
 }

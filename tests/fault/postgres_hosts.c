@@ -145,7 +145,7 @@ static void names_hang_while_held(void)
                          "query LIKE 'LISTEN%%'");
     AWAIT(atomic_load(&hanging) > 0);
     STAYS(hf_lease_check(l) == 0 && tried(c, nm("m"), NULL) == 0, 2 * SHORT_MS);
-    end_backends();
+    end_sessions();
     AWAIT(hf_lease_check(l) == HF_ELOST);
     CHECK_RC(rig.face->acquire(c, nm("m"), LIMIT_MS, NULL, &none, E()), HF_EUNREACHABLE);
     atomic_store(&names_hang, false);

@@ -3,29 +3,11 @@
  * hold is lost, and said to be; whoever waits goes on waiting; and nothing is left behind
  * (G7). */
 #include "postgres_fault.h"
+#include "sql_modes.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const modes[] = { "pessimistic", "advisory", "optimistic" };
-enum { WITH_SESSIONS = 2, ALL_MODES = 3 };
-
-static void use_mode(int i)
-{
-    char *p = strchr(rig.place->url, '?');
-
-    if (p)
-        *p = '\0';
-    strcat(rig.place->url, "?connect_timeout=20s&mode=");
-    strcat(rig.place->url, modes[i]);
-}
-
-static const char *name_of(int i)
-{
-    return nm(modes[i]);
-}
 
 /* How many of our sessions wait for a lock. */
 static int64_t waiting(void)
@@ -41,183 +23,28 @@ static bool waits(int i, int64_t n)
                : postgres_number(&server, "SELECT count(*) FROM holdfast.follow") == n;
 }
 
-static struct two begin_two(int i, int64_t ttl_ms)
+static void use_small(void)
 {
-    const hf_request *req = HF_REQUEST(.ttl_ms = ttl_ms);
-    struct two t = { 0 };
-
-    use_mode(i);
-    t.a = prompted();
-    t.b = opened();
-    t.held = taken(t.a, name_of(i), req);
-    t.fence = hf_lease_fence(t.held);
-    t.waits = begun(t.b, name_of(i), HF_FOREVER, req);
-    AWAIT(waits(i, 1));
-    return t;
+    postgres_init(&server);
+    postgres_config(&server, "max_connections = 8");
+    postgres_config(&server, "superuser_reserved_connections = 0");
+    use_server("");
 }
 
-/* The other has it now, and when it gives it back nothing is left. */
-static void end_two(int i, struct two *t)
+static void direct(char *url, size_t size, const char *mode)
 {
-    hf_lease *next = pend_granted(t->waits);
-
-    if (hf_client_caps(t->b) & HF_CAP_FENCE)
-        CHECK_NUM(hf_lease_fence(next), >, t->fence);
-    CHECK_RC(tried(t->a, name_of(i), NULL), HF_EBUSY);
-    given(next);
-    CHECK_RC(tried(t->a, name_of(i), NULL), 0);
-    closed(t->a);
-    closed(t->b);
-    if (i < WITH_SESSIONS)
-        AWAIT(postgres_number(&server,
-                              "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
-                              "OR mode = 'RowShareLock'") == 0);
+    snprintf(url, size, "postgres://holdfast@127.0.0.1:%d/postgres?mode=%s", server.port,
+             mode);
 }
 
-/* By others, while it holds: it is lost, and the next one has it. */
-static void holder_ended(void)
+static void crash(void)
 {
-    use_plain_server("");
-    for (int i = 0; i < WITH_SESSIONS; i++) {
-        struct two t = begin_two(i, 60000);
-
-        CHECK_NUM(postgres_number(&server,
-                                  "SELECT count(pg_terminate_backend(pid)) FROM "
-                                  "pg_stat_activity WHERE application_name LIKE 'hf %%' "
-                                  "AND state LIKE 'idle%%'"),
-                  ==, 1);
-        AWAIT(hf_lease_check(t.held) == HF_ELOST);
-        CHECK_RC(rig.face->release(t.held, E()), HF_ELOST);
-        end_two(i, &t);
-    }
-    done();
+    kill_server();
+    run_server();
 }
 
-/* In the midst of the statement that waits: it waits on another session. */
-static void waiter_ended(void)
+static void lower_limits(void)
 {
-    use_plain_server("");
-    for (int i = 0; i < WITH_SESSIONS; i++) {
-        struct two t = begin_two(i, 60000);
-
-        for (int k = 0; k < 2; k++) {
-            CHECK_NUM(postgres_number(&server,
-                                      "SELECT count(pg_terminate_backend(pid)) FROM "
-                                      "pg_stat_activity WHERE wait_event_type = 'Lock'"),
-                      ==, 1);
-            AWAIT(waits(i, 1));
-        }
-        CHECK(!pend_done(t.waits) && hf_lease_check(t.held) == 0);
-        given(t.held);
-        end_two(i, &t);
-    }
-    done();
-}
-
-/* Also the one that controls: a wait can be ended all the same. */
-static void control_ended(void)
-{
-    use_plain_server("");
-    for (int i = 0; i < WITH_SESSIONS; i++) {
-        struct two t = begin_two(i, 60000);
-        struct pend *p = begun(t.b, name_of(i), 4000, HF_REQUEST(.ttl_ms = 60000));
-
-        AWAIT(waits(i, 2));
-        CHECK_NUM(end_backends(), >=, 2);
-        CHECK_RC(pend_end(p, NULL), HF_ETIMEDOUT);
-        AWAIT(waits(i, 1));
-        CHECK_RC(hf_lease_check(t.held), 0);
-        given(t.held);
-        end_two(i, &t);
-    }
-    done();
-}
-
-/* Whoever says nothing for its ttl has lost it, though its connection is whole. */
-static void holder_stops(void)
-{
-    const hf_request *req = HF_REQUEST(.ttl_ms = SHORT_MS);
-
-    use_plain_server("");
-    for (int i = 0; i < ALL_MODES; i++) {
-        struct kid k;
-        hf_client *c;
-        int64_t start;
-
-        use_mode(i);
-        k = kid_new();
-        CHECK_RC(kid_acquire(&k, 0, name_of(i), LIMIT_MS, req, NULL), 0);
-        c = opened();
-        CHECK_RC(tried(c, name_of(i), req), HF_EBUSY);
-        kid_stop(&k);
-        start = now_ms();
-        given(taken(c, name_of(i), req));
-        CHECK_NUM(now_ms() - start, <, SHORT_MS + LIMIT_MS / 3);
-        kid_continue(&k);
-        AWAIT(kid_check(&k, 0).check == HF_ELOST);
-        CHECK_RC(kid_release(&k, 0).rc, HF_ELOST);
-        kid_end(&k);
-        closed(c);
-    }
-    done();
-}
-
-static void server_crashes(void)
-{
-    use_plain_server("");
-    for (int i = 0; i < WITH_SESSIONS; i++) {
-        struct two t = begin_two(i, 60000);
-
-        postgres_kill(&server);
-        postgres_run(&server);
-        AWAIT(hf_lease_check(t.held) == HF_ELOST);
-        rig.face->release(t.held, NULL);
-        end_two(i, &t);
-    }
-    done();
-}
-
-static void *release_it(void *arg)
-{
-    CHECK_RC(rig.face->release(arg, E()), 0);
-    return NULL;
-}
-
-/* The commit is done, and its answer is lost with the connections: what became of it is
- * found out before the release answers. */
-static void release_is_cut(void)
-{
-    use_proxied_server("");
-    for (int i = 0; i < ALL_MODES; i++) {
-        hf_client *c, *direct;
-        hf_lease *l;
-        pthread_t thread;
-        char url[512];
-
-        use_mode(i);
-        c = opened();
-        snprintf(url, sizeof(url), "postgres://holdfast@127.0.0.1:%d/postgres?mode=%s",
-                 server.port, modes[i]);
-        direct = opened_at(url, NULL);
-        l = taken(c, name_of(i), HF_REQUEST(.ttl_ms = 60000));
-        proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
-        CHECK(pthread_create(&thread, NULL, release_it, l) == 0);
-        AWAIT(tried(direct, name_of(i), NULL) == 0);
-        proxy_drop(proxy);
-        pthread_join(thread, NULL);
-        CHECK_RC(tried(c, name_of(i), NULL), 0);
-        closed(c);
-        closed(direct);
-    }
-    done();
-}
-
-/* None of them ends a hold or a wait of ours. */
-static void low_limits(void)
-{
-    use_plain_server("");
-    use_mode(0);
-    closed(opened());
     postgres_do(&server, "ALTER ROLE holdfast SET statement_timeout = '400ms'");
     postgres_do(&server, "ALTER ROLE holdfast SET lock_timeout = '200ms'");
     postgres_do(&server,
@@ -225,90 +52,52 @@ static void low_limits(void)
     postgres_do(&server, "ALTER ROLE holdfast SET idle_session_timeout = '300ms'");
     postgres_do(&server,
                 "ALTER ROLE holdfast SET default_transaction_isolation = 'serializable'");
-    for (int i = 0; i < ALL_MODES; i++) {
-        struct two t = begin_two(i, 60000);
-
-        STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 1500);
-        given(t.held);
-        end_two(i, &t);
-    }
-    done();
 }
 
-/* There are more tickets than connections: they come to their turn all the same. */
-static void too_many_clients(void)
+static int64_t end_holder(int i)
 {
-    enum { PENDS = 12 };
-
-    postgres_init(&server);
-    postgres_config(&server, "max_connections = 8");
-    postgres_config(&server, "superuser_reserved_connections = 0");
-    use_server("");
-    for (int i = 0; i < WITH_SESSIONS; i++) {
-        struct pend *p[PENDS];
-        hf_client *c;
-        hf_lease *l;
-
-        use_mode(i);
-        c = opened();
-        l = taken(c, name_of(i), NULL);
-        for (int k = 0; k < PENDS; k++)
-            p[k] = begun(c, name_of(i), LIMIT_MS, NULL);
-        for (int k = 0; k < PENDS; k++) { /* whichever it is */
-            given(l);
-            for (l = NULL; !l; nap())
-                for (int j = 0; j < PENDS && !l; j++)
-                    if (p[j] && pend_done(p[j])) {
-                        l = pend_granted(p[j]);
-                        p[j] = NULL;
-                    }
-        }
-        given(l);
-        CHECK_RC(tried(c, name_of(i), NULL), 0);
-        closed(c);
-    }
-    done();
+    (void)i;
+    return postgres_number(&server, "SELECT count(pg_terminate_backend(pid)) FROM "
+                                    "pg_stat_activity WHERE application_name LIKE "
+                                    "'hf %%' AND state LIKE 'idle%%'");
 }
 
-/* A wait ends about when the lock is given to it: whichever it is, the answer is true. */
-static void cancel_meets_grant(void)
+static int64_t end_control(int i)
 {
-    const hf_request *req = HF_REQUEST(.ttl_ms = 600000);
-    unsigned seed = (unsigned)now_ms();
-    int granted[ALL_MODES] = { 0 };
-
-    printf("# seed %u\n", seed);
-    srand(seed);
-    use_plain_server("");
-    for (int i = 0; i < ALL_MODES; i++) {
-        hf_client *a, *b;
-
-        use_mode(i);
-        a = opened();
-        b = opened();
-        for (int k = 0; k < 60; k++) {
-            hf_lease *l = taken(a, name_of(i), req), *next = NULL;
-            struct pend *p = begun(b, name_of(i), 20, req);
-            int64_t at = now_ms() + 14 + rand() % 10;
-            int rc;
-
-            while (now_ms() < at)
-                ;
-            given(l);
-            rc = pend_end(p, &next);
-            /* the last: a busy machine has said nothing for half a second */
-            CHECK(rc == 0 || rc == HF_ETIMEDOUT || rc == HF_EUNREACHABLE);
-            granted[i] += rc == 0;
-            if (rc == 0)
-                given(next);
-            AWAIT(tried(a, name_of(i), NULL) == 0); /* long before the ttl */
-        }
-        closed(a);
-        closed(b);
-    }
-    printf("# granted %d %d %d of 60\n", granted[0], granted[1], granted[2]);
-    done();
+    (void)i;
+    return end_sessions();
 }
+
+static int64_t end_waiter(void)
+{
+    return postgres_number(&server, "SELECT count(pg_terminate_backend(pid)) FROM "
+                                    "pg_stat_activity WHERE wait_event_type = 'Lock'");
+}
+
+static bool nothing_left(void)
+{
+    return postgres_number(&server,
+                           "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+                           "OR mode = 'RowShareLock'") == 0;
+}
+
+const struct database db = {
+    .modes = { "pessimistic", "advisory", "optimistic" },
+    .short_ms = SHORT_MS,
+    .use = use_plain_server,
+    .use_proxied = use_proxied_server,
+    .use_small = use_small,
+    .done = done,
+    .proxy = &proxy,
+    .direct = direct,
+    .crash = crash,
+    .lower_limits = lower_limits,
+    .waits = waits,
+    .end_holder = end_holder,
+    .end_waiter = end_waiter,
+    .end_control = end_control,
+    .nothing_left = nothing_left,
+};
 
 /* ---- sessions that must not be used ---------------------------------------------- */
 
@@ -333,7 +122,7 @@ static void unseen_sessions(void)
     c = opened_with(HF_OPTIONS(.log = hear, .user = (void *)"may not see"));
     l = taken(c, nm("line"), HF_REQUEST(.ttl_ms = 60000));
     now = postgres_number(&server, "SELECT holdfast.clock()");
-    end_backends();
+    end_sessions();
     AWAIT(postgres_number(&server,
                           "SELECT count(*) FROM pg_stat_activity WHERE application_name = "
                           "'holdfast' AND extract(epoch FROM backend_start) * 1000000 < "
@@ -531,15 +320,6 @@ static void other_program(void)
 }
 
 const struct test_case postgres_mode_cases[] = {
-    { "mode-holder-ended", holder_ended, ON_ALL, 0, 0 },
-    { "mode-waiter-ended", waiter_ended, ON_ALL, 0, 0 },
-    { "mode-control-ended", control_ended, ON_ALL, 0, 0 },
-    { "mode-holder-stops", holder_stops, ON_ALL, 0, 0 },
-    { "mode-server-crashes", server_crashes, ON_ALL, 0, 0 },
-    { "mode-release-is-cut", release_is_cut, ON_ALL, 0, 0 },
-    { "mode-low-limits", low_limits, ON_ALL, 0, 0 },
-    { "mode-too-many-clients", too_many_clients, ON_ALL, 0, 0 },
-    { "mode-cancel-meets-grant", cancel_meets_grant, ON_ALL, 0, 0 },
     { "mode-unseen-sessions", unseen_sessions, ON_ALL, 0, 0 },
     { "advisory-session-on-standby", session_on_standby, ON_ALL, 0, 0 },
     { "optimistic-followers-swept", followers_swept, ON_ALL, 0, 0 },

@@ -1,5 +1,4 @@
 /* postgres_net.c: a network that loses, delays and cuts, and a pooler in between. */
-#include "broken.h"
 #include "postgres_fault.h"
 
 #include <holdfast/tool.h>
@@ -9,85 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* It takes longer than the time-outs here. */
-static void make_schema(void)
-{
-    hf_client *c = opened_directly();
-
-    given(taken(c, nm("first"), NULL));
-    closed(c);
-}
-
-static void release_is_under_way(void)
-{
-    hf_client *direct;
-
-    use_proxied_server("?" BROKEN_TIMEOUT);
-    make_schema();
-    direct = opened_directly();
-    release_breaks(&proxy, 1, direct);
-    closed(direct);
-    done();
-}
-
-static void timeout_is_short(void)
-{
-    use_proxied_server("?" SHORT_TIMEOUT);
-    make_schema();
-    short_timeout(proxy);
-    done();
-}
-
-/* The join is committed, and its answer is lost with the connection. */
-static void answer_is_cut(void)
-{
-    hf_client *c, *direct;
-    struct pend *p;
-    hf_lease *l;
-
-    use_proxied_server("");
-    direct = opened_directly();
-    given(taken(direct, nm("n"), NULL));
-    c = opened();
-    given(taken(c, nm("other"), NULL));
-    proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
-    p = begun(c, nm("n"), LIMIT_MS, NULL);
-    AWAIT(tickets() == 1);
-    CHECK(!pend_done(p));
-    proxy_drop(proxy);
-    l = pend_granted(p);
-    CHECK_NUM(tickets(), ==, 1); /* the same one */
-    given(l);
-    CHECK_NUM(tickets(), ==, 0);
-    closed(c);
-    closed(direct);
-    done();
-}
-
-/* A join is held back by the network, its client gives up on the connection, and leaves on
- * another one: the old one was ended before, so what comes late leaves nothing. */
-static void join_comes_late(void)
-{
-    hf_client *c, *direct;
-    hf_lease *l = NULL;
-
-    use_proxied_server("?connect_timeout=1s");
-    make_schema();
-    direct = opened_directly();
-    c = opened();
-    given(taken(c, nm("n"), NULL));
-    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
-    CHECK_RC(rig.face->acquire(c, nm("n"), 200, HF_REQUEST(.ttl_ms = 60000), &l, E()),
-             HF_ETIMEDOUT);
-    AWAIT(proxy_accepted(proxy) >= 2 && tried(c, nm("other"), NULL) == 0);
-    proxy_freeze(proxy, PROXY_PRESENT, 0);
-    STAYS(line_is(direct, nm("n"), 0, 0), 500);
-    CHECK_NUM(tickets(), ==, 0);
-    closed(c);
-    closed(direct);
-    done();
-}
 
 /* A join that was lost with its connection may still be executed where that is not ended:
  * so the release is not sure to be the last word. */
@@ -122,7 +42,6 @@ static void end_is_refused(void)
     int64_t fence;
 
     use_proxied_server("");
-    make_schema();
     direct = opened_directly();
     snprintf(url, sizeof(url), "postgres://app@127.0.0.1:%d/postgres?connect_timeout=1s",
              proxy_port(proxy));
@@ -338,10 +257,6 @@ static void one_session(void)
 }
 
 const struct test_case postgres_net_cases[] = {
-    { "release-breaks", release_is_under_way, ON_ALL, 0, 0 },
-    { "short-timeout", timeout_is_short, ON_ALL, 0, 0 },
-    { "answer-is-cut", answer_is_cut, ON_ALL, 0, 0 },
-    { "join-comes-late", join_comes_late, ON_ALL, 0, 0 },
     { "end-is-refused", end_is_refused, ON_ALL, 0, 0 },
     { "wake-is-poll", wake_is_poll, ON_ALL, 0, 0 },
     { "listener-is-deaf", listener_is_deaf, ON_ALL, 0, 0 },

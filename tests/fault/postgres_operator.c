@@ -81,7 +81,7 @@ static void path_leads_astray(void)
     use_role("app", "postgres");
     works();
     postgres_do(&server, "ALTER ROLE app SET search_path = astray");
-    end_backends();
+    end_sessions();
     works();
     done();
 }
@@ -338,7 +338,7 @@ static void fsync_is_off(void)
     use_server("");
     c = opened_with(HF_OPTIONS(.log = hear, .user = (void *)"fsync"));
     given(taken(c, nm("n"), NULL));
-    end_backends();
+    end_sessions();
     AWAIT(tried(c, nm("n"), NULL) == 0);
     CHECK_NUM(atomic_load(&warned), ==, 1); /* once */
     closed(c);

@@ -1,20 +1,17 @@
-/* postgres_races.c: two transactions on one line, stopped where they meet. Each race is run
- * at every isolation level, on the schema as it is and on copies of it in which one lock or
- * condition is missing: those must be caught.
+/* postgres_races.c: races.h at every isolation level.
  *
  * The functions are called by hand, in two sessions: the first has its transaction open
  * while the second one comes, and then commits. What the server undoes (40001) is sent
  * again, as the driver does. */
 #include "postgres_fault.h"
+#include "races.h"
 
 #include <holdfast/tool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TTL_MS = 500, LONG_MS = 60000 };
-
-static PGconn *first, *second;
+static PGconn *sessions[2];
 
 /* ---- statements ------------------------------------------------------------------ */
 
@@ -31,7 +28,7 @@ static PGconn *enter(void)
 }
 
 /* One after which `token` is in line, if there is room; {0}: it holds, {2}: busy. */
-static const char *join(char token, int ttl_ms)
+static const char *join(char token, int ttl_ms, int flags)
 {
     static char text[2][400];
     static int next;
@@ -39,8 +36,8 @@ static const char *join(char token, int ttl_ms)
     next = !next;
     snprintf(text[next], sizeof(text[next]),
              "SELECT (holdfast.join('', 'n', decode(md5('%c'), 'hex'), 0, 2147483648,"
-             " 2147483648, %d, 1, '\\x0000000000000001', 1, 1, 1, 'h', '', ''))[1]",
-             token, ttl_ms);
+             " 2147483648, %d, %d, '\\x0000000000000001', 1, 1, 1, 'h', '', ''))[1]",
+             token, ttl_ms, flags);
     return text[next];
 }
 
@@ -78,11 +75,11 @@ static int number_of(PGresult *r)
     return number;
 }
 
-static int asked(PGconn *c, const char *text)
+static int asked(int session, const char *text)
 {
     int number;
 
-    while ((number = number_of(PQexec(c, text))) < 0)
+    while ((number = number_of(PQexec(sessions[session], text))) < 0)
         ;
     return number;
 }
@@ -90,8 +87,8 @@ static int asked(PGconn *c, const char *text)
 /* The first does one thing and does not commit. */
 static void begin(const char *one)
 {
-    PQclear(PQexec(first, "BEGIN"));
-    CHECK_NUM(number_of(PQexec(first, one)), >=, 0);
+    PQclear(PQexec(sessions[0], "BEGIN"));
+    CHECK_NUM(number_of(PQexec(sessions[0], one)), >=, 0);
 }
 
 /* The second wants another thing. Returns what it gets after the first one's commit. */
@@ -99,27 +96,19 @@ static int come(const char *other)
 {
     int number;
 
-    CHECK_NUM(PQsendQuery(second, other), ==, 1);
-    AWAIT((PQconsumeInput(second), !PQisBusy(second)) ||
+    CHECK_NUM(PQsendQuery(sessions[1], other), ==, 1);
+    AWAIT((PQconsumeInput(sessions[1]), !PQisBusy(sessions[1])) ||
           postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
                                    "wait_event_type = 'Lock'") == 1);
-    PQclear(PQexec(first, "COMMIT"));
-    number = number_of(PQgetResult(second));
-    PQclear(PQgetResult(second));
-    return number < 0 ? asked(second, other) : number;
+    PQclear(PQexec(sessions[0], "COMMIT"));
+    number = number_of(PQgetResult(sessions[1]));
+    PQclear(PQgetResult(sessions[1]));
+    return number < 0 ? asked(1, other) : number;
 }
 
-static int meet(const char *one, const char *other)
+static int64_t number(const char *query)
 {
-    begin(one);
-    return come(other);
-}
-
-/* How much of this hold is left. */
-static int64_t left_ms(void)
-{
-    return postgres_number(&server, "SELECT (min(expiry) - holdfast.clock()) / 1000 FROM "
-                                    "holdfast.ticket");
+    return postgres_number(&server, "%s", query);
 }
 
 static void clear(void)
@@ -127,248 +116,108 @@ static void clear(void)
     postgres_do(&server, "DELETE FROM holdfast.ticket; DELETE FROM holdfast.line");
 }
 
-/* ---- races: true if all is well --------------------------------------------------- */
-
-/* The line is there, and free. */
-static bool two_join(void)
-{
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('x', TTL_MS)), ==, 0);
-    CHECK_NUM(asked(first, leave('x')), ==, 1);
-    got = meet(join('a', LONG_MS), join('b', LONG_MS));
-    return got == 2 && lines_whole();
-}
-
-/* The line is not there: both make it. */
-static bool two_begin(void)
-{
-    int got;
-
-    clear();
-    got = meet(join('a', LONG_MS), join('b', LONG_MS));
-    return got == 2 && lines_whole();
-}
-
-static bool leave_and_join(void)
-{
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', LONG_MS)), ==, 0);
-    got = meet(leave('a'), join('b', LONG_MS));
-    return got == 0 && tickets() == 1 && lines_whole();
-}
-
-/* One that has left already leaves again while the next one comes. */
-static bool late_leave_and_join(void)
-{
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', LONG_MS)), ==, 0);
-    CHECK_NUM(asked(first, leave('a')), ==, 1);
-    got = meet(join('b', LONG_MS), leave('a'));
-    return got == 0 && asked(second, leave('a')) == 0 && tickets() == 1 && lines_whole();
-}
-
-/* The expiry that the second one sees is over; the renewal that moves it is not visible
- * yet. */
-static bool renewal_first(void)
-{
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', TTL_MS)), ==, 0);
-    begin(renew('a', 1, LONG_MS));
-    AWAIT(left_ms() < 0);
-    got = come(join('b', LONG_MS));
-    return got == 2 && tickets() == 1 && left_ms() > TTL_MS && lines_whole();
-}
-
-/* It is over, and another has the place: it is not revived. */
-static bool removal_first(void)
-{
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', TTL_MS)), ==, 0);
-    AWAIT(left_ms() < 0);
-    got = meet(join('b', LONG_MS), renew('a', 1, LONG_MS));
-    return got == 0 && tickets() == 1 && lines_whole();
-}
-
-static bool leave_and_renew(void)
-{
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', LONG_MS)), ==, 0);
-    got = meet(leave('a'), renew('a', 1, LONG_MS));
-    return got == 0 && tickets() == 0 && lines_whole();
-}
-
-/* The line is swept while somebody comes; its fence is not given again. */
-static bool swept_and_joined(void)
-{
-    int64_t fence;
-    int got;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', LONG_MS)), ==, 0);
-    CHECK_NUM(asked(first, leave('a')), ==, 1);
-    postgres_do(&server, "UPDATE holdfast.line SET touched = 0,"
-                         " fence = holdfast.clock() + 3600000000");
-    fence = postgres_number(&server, "SELECT fence FROM holdfast.line");
-    got = meet("SELECT (holdfast.sweep(600000))[1]", join('b', LONG_MS));
-    return got == 0 && tickets() == 1 && lines_whole() &&
-           postgres_number(&server, "SELECT fence FROM holdfast.ticket") > fence;
-}
-
-/* What comes late, from a connection that was lost, takes nothing from its owner. */
-static bool late_ones_shorten_nothing(void)
-{
-    bool good;
-
-    clear();
-    CHECK_NUM(asked(first, join('a', TTL_MS)), ==, 0);
-    CHECK_NUM(asked(first, renew('a', 7, LONG_MS)), ==, 1);
-    CHECK_NUM(asked(second, renew('a', 6, TTL_MS)), ==, 1);
-    good = left_ms() > LONG_MS / 2;
-    CHECK_NUM(asked(first, renew('a', 7, LONG_MS)), ==, 1);
-    CHECK_NUM(asked(second, join('a', TTL_MS)), ==, 0);
-    good = good && left_ms() > LONG_MS / 2;
-    CHECK_NUM(asked(first, renew('a', 8, LONG_MS / 4)), ==, 1); /* its owner may */
-    return good && left_ms() < LONG_MS / 2 && lines_whole();
-}
-
-static const struct race {
-    const char *name;
-    bool (*run)(void);
-} races[] = {
-    { "two join", two_join },
-    { "two begin", two_begin },
-    { "leave and join", leave_and_join },
-    { "late leave and join", late_leave_and_join },
-    { "renewal first", renewal_first },
-    { "removal first", removal_first },
-    { "leave and renew", leave_and_renew },
-    { "swept and joined", swept_and_joined },
-    { "late ones shorten nothing", late_ones_shorten_nothing },
-};
-enum { RACES = sizeof(races) / sizeof(*races) };
-
 /* ---- the schema without one of its locks or conditions ---------------------------- */
 
-static const struct mutation {
-    const char *name, *what, *with;
-    bool any_level; /* else only where a statement sees what was committed before it */
-} mutations[] = {
+/* Most matter only where a statement sees what was committed before it. */
+static const struct mutation mutations[] = {
     { "the short join tests a row that it has not locked",
       "WHERE x.ns = p_ns AND x.name = p_name AND x.n = 0 AND x.nw = 0",
       "WHERE x.id = (SELECT y.id FROM holdfast.line y WHERE y.ns = p_ns AND y.name = p_name"
       " AND y.n = 0 AND y.nw = 0)",
-      false },
+      LEVEL_READ_COMMITTED },
     { "the long join locks nothing", "WHERE x.ns = p_ns AND x.name = p_name FOR UPDATE;",
-      "WHERE x.ns = p_ns AND x.name = p_name;", false },
+      "WHERE x.ns = p_ns AND x.name = p_name;", LEVEL_READ_COMMITTED },
     { "the short leave forgets to count again",
       "UPDATE holdfast.line x SET (n, sum) = (SELECT count(*), coalesce(sum(y.weight), 0)\n"
       "                FROM holdfast.ticket y WHERE y.line = l.id AND y.state = 1) WHERE "
       "x.id = l.id;",
-      "", true },
+      "", LEVELS_ALL },
     { "expired tickets are chosen before they are locked",
       "DELETE FROM holdfast.ticket x WHERE x.line = l.id AND x.state = 1 AND x.expiry <= "
       "p_now;",
       "DELETE FROM holdfast.ticket x WHERE x.line = l.id AND x.token = ANY (ARRAY(SELECT "
       "y.token FROM holdfast.ticket y WHERE y.line = l.id AND y.state = 1 AND y.expiry <= "
       "p_now));",
-      false },
+      LEVEL_READ_COMMITTED },
     { "the sweep leaves no mark",
       "UPDATE holdfast.mark m SET fence = greatest(m.fence, l.fence)",
-      "UPDATE holdfast.mark m SET fence = m.fence", true },
+      "UPDATE holdfast.mark m SET fence = m.fence", LEVELS_ALL },
     { "a removed ticket is renewed", "v_answer := CASE WHEN FOUND THEN 1 ELSE 0 END;",
-      "v_answer := 1;", false },
+      "v_answer := 1;", LEVEL_READ_COMMITTED },
     { "a late renewal shortens", "expiry = CASE WHEN x.sent > p_sent THEN",
-      "expiry = CASE WHEN false THEN", true },
+      "expiry = CASE WHEN false THEN", LEVELS_ALL },
     { "a late join shortens",
       "UPDATE holdfast.ticket x SET expiry = greatest(x.expiry, v_end), ttl = "
       "greatest(x.ttl, p_ttl)\n            WHERE x.line = l.id AND x.token = p_token;",
       "UPDATE holdfast.ticket x SET expiry = v_end\n            WHERE x.line = l.id AND "
       "x.token = p_token;",
-      true },
+      LEVELS_ALL },
     { "a grant leaves the line's row as it is",
       "p_client, p_process, p_owner, p_pid, p_host, p_note, p_hints);\n"
       "            PERFORM holdfast.save(l, v_now, true);",
-      "p_client, p_process, p_owner, p_pid, p_host, p_note, p_hints);", true },
+      "p_client, p_process, p_owner, p_pid, p_host, p_note, p_hints);", LEVELS_ALL },
+    { NULL, NULL, NULL, 0 },
 };
-enum { MUTATIONS = sizeof(mutations) / sizeof(*mutations) };
 
-/* Puts the schema into the server, perhaps changed at one place. */
-static void make_schema(const char *text, const struct mutation *m)
+static void make(const char *schema)
 {
-    const char *at = m ? strstr(text, m->what) : NULL;
-
-    if (m && !at)
-        check_failed(__FILE__, __LINE__, "no such place in the schema: %s", m->name);
-    if (at)
-        postgres_do(&server, "%.*s%s%s", (int)(at - text), text, m->with,
-                    at + strlen(m->what));
-    else
-        postgres_do(&server, "%s", text);
+    postgres_do(&server, "%s", schema);
 }
 
-static bool all_is_well(const char **ret_race)
-{
-    for (size_t i = 0; i < RACES; i++)
-        if (!races[i].run()) {
-            *ret_race = races[i].name;
-            return false;
-        }
-    return true;
-}
+static const struct race_store store = {
+    .join = join,
+    .leave = leave,
+    .renew = renew,
+    .sweep = "SELECT (holdfast.sweep(600000))[1]",
+    .asked = asked,
+    .begin = begin,
+    .come = come,
+    .number = number,
+    .clear = clear,
+    .lines_whole = lines_whole,
+    .left_ms = "SELECT (min(expiry) - holdfast.clock()) / 1000 FROM holdfast.ticket",
+    .tickets = "SELECT count(*) FROM holdfast.ticket",
+    .holders = "SELECT count(*) FROM holdfast.ticket WHERE state = 1",
+    .line_fence = "SELECT fence FROM holdfast.line",
+    .ticket_fence = "SELECT fence FROM holdfast.ticket",
+    .to_sweep =
+        "UPDATE holdfast.line SET touched = 0, fence = holdfast.clock() + 3600000000"
+        " RETURNING 1",
+    .make = make,
+    .mutations = mutations,
+};
 
-static void races_at(const char *level)
+static void races_at(const char *name, unsigned level)
 {
-    const char *race = NULL;
     char *text = NULL;
 
     postgres_init(&server);
-    postgres_config(&server, "default_transaction_isolation = '%s'", level);
+    postgres_config(&server, "default_transaction_isolation = '%s'", name);
     use_server("");
     CHECK_RC(hf_admin_text(rig.place->url, &text, E()), 0);
-    make_schema(text, NULL);
-    first = enter();
-    second = enter();
-    if (!all_is_well(&race))
-        check_failed(__FILE__, __LINE__, "%s: %s", level, race);
-    for (size_t i = 0; i < MUTATIONS; i++) {
-        if (!mutations[i].any_level && strcmp(level, "read committed") != 0)
-            continue;
-        make_schema(text, &mutations[i]);
-        if (all_is_well(&race))
-            check_failed(__FILE__, __LINE__, "%s, not found: %s", level, mutations[i].name);
-        fprintf(stderr, "%s: found by %s\n", mutations[i].name, race);
-    }
-    PQfinish(first);
-    PQfinish(second);
+    make(text);
+    for (int i = 0; i < 2; i++)
+        sessions[i] = enter();
+    races_run(&store, level, text);
+    for (int i = 0; i < 2; i++)
+        PQfinish(sessions[i]);
     free(text);
     done();
 }
 
 static void at_read_committed(void)
 {
-    races_at("read committed");
+    races_at("read committed", LEVEL_READ_COMMITTED);
 }
 
 static void at_repeatable_read(void)
 {
-    races_at("repeatable read");
+    races_at("repeatable read", LEVEL_REPEATABLE_READ);
 }
 
 static void at_serializable(void)
 {
-    races_at("serializable");
+    races_at("serializable", LEVEL_SERIALIZABLE);
 }
 
 const struct test_case postgres_race_cases[] = {

@@ -3,28 +3,12 @@
 #include "postgres_fault.h"
 
 #include <holdfast/tool.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- sessions that end ----------------------------------------------------------- */
-
-/* The holder keeps its lease, the waiter its place. */
-static void backends_end(void)
-{
-    struct two t;
-
-    use_plain_server("");
-    t = hold_and_wait(60000);
-    for (int i = 0; i < 3; i++) {
-        CHECK_NUM(end_backends(), >=, 2);
-        AWAIT(tried(t.a, nm("a"), NULL) == 0 && tried(t.b, nm("b"), NULL) == 0);
-    }
-    two_go_on(&t);
-    done();
-}
 
 /* In the midst of a statement, which waits for the row of the line. */
 static void ended_in_statement(void)
@@ -42,7 +26,7 @@ static void ended_in_statement(void)
     AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
                                    "application_name = 'holdfast' AND wait_event_type = "
                                    "'Lock'") == 1);
-    CHECK_NUM(end_backends(), >=, 1);
+    CHECK_NUM(end_sessions(), >=, 1);
     AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
                                    "application_name = 'holdfast' AND wait_event_type = "
                                    "'Lock'") == 1); /* it is repeated */
@@ -53,20 +37,6 @@ static void ended_in_statement(void)
     given(l);
     CHECK_NUM(tickets(), ==, 0);
     closed(c);
-    done();
-}
-
-/* A crash, and its recovery: what was answered is there. */
-static void server_crashes(void)
-{
-    struct two t;
-
-    use_plain_server("");
-    t = hold_and_wait(60000);
-    postgres_kill(&server);
-    postgres_run(&server);
-    AWAIT(tried(t.a, nm("a"), NULL) == 0 && tried(t.b, nm("b"), NULL) == 0);
-    two_go_on(&t);
     done();
 }
 
@@ -93,7 +63,7 @@ static void replica_promoted(void)
     old = server;
     server = replica;
     replica = old;
-    AWAIT(tried(t.a, nm("a"), NULL) == 0 && tried(t.b, nm("b"), NULL) == 0);
+    AWAIT(both_answer(&t));
     two_go_on(&t);
     postgres_remove(&replica);
     done();
@@ -101,54 +71,12 @@ static void replica_promoted(void)
 
 /* ---- strange settings ------------------------------------------------------------ */
 
-struct overlap {
-    atomic_int inside, overlaps;
-    atomic_llong fence;
-};
-
-static struct overlap *overlap;
-
-static void contend(void *arg)
-{
-    hf_client *c = opened();
-
-    (void)arg;
-    for (int i = 0; i < 25; i++) {
-        hf_lease *l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = 60000));
-
-        if (atomic_fetch_add(&overlap->inside, 1) > 0)
-            atomic_fetch_add(&overlap->overlaps, 1);
-        if (atomic_exchange(&overlap->fence, (long long)hf_lease_fence(l)) >=
-            (long long)hf_lease_fence(l))
-            atomic_fetch_add(&overlap->overlaps, 1);
-        atomic_fetch_sub(&overlap->inside, 1);
-        given(l);
-    }
-    closed(c);
-}
-
-/* Six processes on one line; also the first ones to come, so that they make the schema. */
-static void exclude_each_other(void)
-{
-    pid_t pids[6];
-
-    overlap = shared_new(sizeof(*overlap));
-    for (int i = 0; i < 6; i++)
-        pids[i] = proc_start(contend, NULL);
-    for (int i = 0; i < 6; i++)
-        proc_end(pids[i]);
-    CHECK_NUM(atomic_load(&overlap->overlaps), ==, 0);
-    CHECK_NUM(tickets(), ==, 0);
-    CHECK(lines_whole());
-    shared_free(overlap, sizeof(*overlap));
-}
-
 static void excludes_at(const char *level)
 {
     postgres_init(&server);
     postgres_config(&server, "default_transaction_isolation = '%s'", level);
     use_server("");
-    exclude_each_other();
+    exclude_each_other(6);
     done();
 }
 
@@ -178,7 +106,7 @@ static void limits_are_low(void)
                              "idle_in_transaction_session_timeout = 100\n"
                              "synchronous_commit = off\ndeadlock_timeout = 10");
     use_server("");
-    exclude_each_other();
+    exclude_each_other(6);
     t = hold_and_wait(SHORT_MS);
     STAYS(hf_lease_check(t.held) == 0 && !pend_done(t.waits), 2 * SHORT_MS);
     two_go_on(&t);
@@ -203,34 +131,6 @@ static void limit_while_locked(void)
     unlock_line(lock);
     given(pend_granted(p));
     CHECK_NUM(tickets(), ==, 0);
-    closed(c);
-    done();
-}
-
-static void clock_stepped_back(void)
-{
-    hf_client *c;
-    hf_lease *l;
-    uint64_t fence;
-
-    postgres_init(&server);
-    server_clock_able(&server);
-    use_server("");
-    c = opened();
-    l = taken(c, nm("n"), NULL);
-    fence = hf_lease_fence(l);
-    given(l);
-    server_clock_step(&server, -3600 * 1000);
-    l = taken(c, nm("n"), NULL);
-    CHECK_NUM(hf_lease_fence(l), ==, fence + 1);
-    given(l);
-    /* also when the line has gone in between */
-    postgres_do(&server, "UPDATE holdfast.line SET touched = 0");
-    CHECK_NUM(postgres_number(&server, "SELECT (holdfast.sweep(0))[1]"), ==, 1);
-    CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM holdfast.line"), ==, 0);
-    l = taken(c, nm("n"), NULL);
-    CHECK_NUM(hf_lease_fence(l), ==, fence + 2);
-    given(l);
     closed(c);
     done();
 }
@@ -279,38 +179,7 @@ static void clock_stepped_forward(void)
     done();
 }
 
-/* ---- lines that nobody uses ------------------------------------------------------ */
-
-static void swept(void)
-{
-    hf_client *c;
-    hf_lease *l;
-
-    use_plain_server("");
-    c = opened();
-    given(taken(c, nm("gone"), NULL));
-    l = taken(c, nm("held"), NULL);
-    postgres_do(&server, "UPDATE holdfast.line SET touched = 0");
-    CHECK_NUM(postgres_number(&server, "SELECT (holdfast.sweep(600000))[1]"), ==, 1);
-    CHECK_NUM(postgres_number(&server, "SELECT count(*) FROM holdfast.line"), ==, 1);
-    CHECK(line_is(c, nm("held"), 1, 0));
-    CHECK_RC(hf_lease_check(l), 0);
-    given(l);
-    closed(c);
-    done();
-}
-
 /* ---- who may ---------------------------------------------------------------------- */
-
-static void expect_refusal(const char *url, int code, const char *word)
-{
-    hf_client *c = opened_at(url, NULL);
-    hf_lease *l = NULL;
-
-    CHECK_RC(rig.face->acquire(c, nm("n"), LIMIT_MS, NULL, &l, E()), code);
-    CHECK(strstr(last_error()->text, word));
-    closed(c);
-}
 
 /* What is printed for an administrator is enough. */
 static void rights_missing(void)
@@ -401,12 +270,12 @@ static void read_only(void)
     postgres_do(&server, "ALTER SYSTEM SET default_transaction_read_only = on");
     postgres_do(&server, "SELECT pg_reload_conf()");
     AWAIT(is_read_only());
-    end_backends();
+    end_sessions();
     expect_refusal(rig.place->url, HF_ENOTSUP, "read-only");
     CHECK_RC(hf_lease_check(t.held), 0);
     postgres_do(&server, "ALTER SYSTEM RESET default_transaction_read_only");
     postgres_do(&server, "SELECT pg_reload_conf()");
-    AWAIT(tried(t.a, nm("a"), NULL) == 0 && tried(t.b, nm("b"), NULL) == 0);
+    AWAIT(both_answer(&t));
     two_go_on(&t);
     done();
 }
@@ -447,19 +316,15 @@ static void too_many_clients(void)
 }
 
 const struct test_case postgres_server_cases[] = {
-    { "backends-end", backends_end, ON_ALL, 0, 0 },
     { "ended-in-statement", ended_in_statement, ON_ALL, 0, 0 },
-    { "server-crashes", server_crashes, ON_ALL, 0, 0 },
     { "replica-promoted", replica_promoted, ON_ALL, 0, 0 },
     { "read-committed", read_committed, ON_ALL, 0, 0 },
     { "repeatable-read", repeatable_read, ON_ALL, 0, 0 },
     { "serializable", serializable, ON_ALL, 0, 0 },
     { "limits-are-low", limits_are_low, ON_ALL, 0, 0 },
     { "limit-while-locked", limit_while_locked, ON_ALL, 0, 0 },
-    { "clock-stepped-back", clock_stepped_back, ON_ALL, 0, 0 },
     { "clock-stepped-forward", clock_stepped_forward, ON_ALL, 0, 0 },
     { "stepped-back-while-held", stepped_back_while_held, ON_ALL, 0, 0 },
-    { "swept", swept, ON_ALL, 0, 0 },
     { "rights-missing", rights_missing, ON_ALL, 0, 0 },
     { "password-wrong", password_wrong, ON_ALL, 0, 0 },
     { "by-socket", by_socket, ON_ALL, 0, 0 },

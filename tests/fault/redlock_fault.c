@@ -78,7 +78,8 @@ void await_gone(const char *key)
 /* A set of nodes is as good as its marks: a new one has them after the first grants. */
 void await_marks(hf_client *c)
 {
-    AWAIT(tried(c, nm("marks"), NULL) == 0 && nodes_with("holdfast:redlock:mark") == nodes);
+    AWAIT(tried(c, nm("marks"), NULL) == 0 &&
+          nodes_with("holdfast:redlock:marks") == nodes);
 }
 
 size_t nodes_of(const char *key, const char *value)

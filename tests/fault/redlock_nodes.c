@@ -3,6 +3,7 @@
  * nothing is left behind. */
 #include "redlock_fault.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,9 +270,9 @@ static void scripts_forgotten(void)
 
 /* ---- marks ----------------------------------------------------------------------- */
 
-static const char mark[] = "holdfast:redlock:mark";
+static const char marks[] = "holdfast:redlock:marks";
 
-/* Nodes that forgot their mark are given one again; fences go on growing. */
+/* Nodes that forgot their marks are given some again; fences go on growing. */
 static void marks_given_again(void)
 {
     hf_client *c;
@@ -286,31 +287,31 @@ static void marks_given_again(void)
         last = hf_lease_fence(l);
         given(l);
         if (i == 20)
-            redis_do(&servers[0], "DEL %s", mark);
+            redis_do(&servers[0], "DEL %s", marks);
         if (i == 40)
             redis_restart_empty(&servers[1]);
     }
-    for (int n = 0; nodes_with(mark) < FIVE && n < 1000; n++)
+    for (int n = 0; nodes_with(marks) < FIVE && n < 1000; n++)
         given(taken(c, nm("n"), NULL));
-    CHECK_NUM(nodes_with(mark), ==, FIVE);
+    CHECK_NUM(nodes_with(marks), ==, FIVE);
     closed(c);
     nodes_done();
 }
 
 /* On disk when it returns: else a server that writes down slowly may lose it when it is
  * killed. */
-static void set_mark(struct server *s, uint64_t number)
+static void set_marks(struct server *s, uint64_t number)
 {
-    char text[64];
+    char run[13];
 
-    snprintf(text, sizeof(text), "%llu %.12s", (unsigned long long)number,
-             redis_info(s, "run_id"));
+    snprintf(run, sizeof(run), "%.12s", redis_info(s, "run_id"));
     redis_do(s, "CONFIG SET appendfsync always");
-    redis_do(s, "SET %s %s", mark, text);
+    redis_do(s, "HSET %s run %s floor %llu top %llu", marks, run,
+             (unsigned long long)number, (unsigned long long)number);
     redis_do(s, "CONFIG SET appendfsync everysec");
 }
 
-/* A mark of an earlier run may be older than what the node knew: with the clocks of all
+/* Marks of an earlier run may be older than what the node knew: with the clocks of all
  * clients far behind it, only the other nodes' marks can tell. */
 static void old_mark_not_believed(void)
 {
@@ -324,9 +325,10 @@ static void old_mark_not_believed(void)
     given(taken(c, nm("n"), NULL));
     await_gone(nm("n"));
     closed(c);
-    set_mark(&servers[1], far);
+    set_marks(&servers[1], far);
     redis_restart(&servers[2]);
-    redis_do(&servers[2], "SET %s %s", mark, "5 anotherrun1"); /* as an old snapshot has */
+    /* as an old snapshot has */
+    redis_do(&servers[2], "HSET %s run anotherrun1 floor 5 top 5", marks);
     server_kill(&servers[1]);
     c = opened();
     CHECK_RC(tried(c, nm("n"), NULL), HF_EUNREACHABLE); /* only node 1 knows */
@@ -337,6 +339,80 @@ static void old_mark_not_believed(void)
     l = taken(c, nm("n"), NULL);
     CHECK_NUM(hf_lease_fence(l), >, (long long)far);
     given(l);
+    closed(c);
+    nodes_done();
+}
+
+/* A node that forgot is given marks for all names by the next grant of any: the others are
+ * granted when another node falls out before they were used again. */
+static void marks_for_all_names(void)
+{
+    char name[8];
+    hf_client *c;
+
+    use_nodes(3, no_guard);
+    c = opened();
+    await_marks(c);
+    redis_restart_empty(&servers[0]);
+    AWAIT(tried(c, nm("n"), NULL) == 0 && nodes_with(marks) == 3);
+    server_kill(&servers[1]);
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        AWAIT(tried(c, nm(name), NULL) == 0);
+    }
+    closed(c);
+    nodes_done();
+}
+
+enum { CROWD = 8, CROWD_PAIRS = 200 };
+
+static void *one_of_crowd(void *arg)
+{
+    hf_client *c = NULL;
+    hf_error err;
+
+    CHECK_RC(hf_open(rig.place->url, NULL, &c, &err), 0);
+    for (int i = 0; i < CROWD_PAIRS; i++) {
+        hf_lease *l;
+
+        CHECK_RC(hf_acquire(c, arg, HF_FOREVER, NULL, &l, &err), 0);
+        CHECK_RC(hf_release(l, &err), 0);
+    }
+    hf_close(c);
+    return NULL;
+}
+
+static int64_t scripts_run(void)
+{
+    int64_t calls = 0;
+
+    for (size_t i = 0; i < 3; i++)
+        calls += redis_calls(&servers[i], "evalsha");
+    return calls;
+}
+
+/* Clients with a name each do not come between each other: a pair is a request to each node
+ * for the key, and one that gives it back. */
+static void names_of_their_own(void)
+{
+    char names[CROWD][8];
+    pthread_t threads[CROWD];
+    hf_client *c;
+    int64_t calls;
+
+    use_nodes(3, no_guard);
+    c = opened();
+    await_marks(c);
+    calls = -scripts_run();
+    for (size_t i = 0; i < CROWD; i++) {
+        snprintf(names[i], sizeof names[i], "own%zu", i % CROWD);
+        CHECK(pthread_create(&threads[i], NULL, one_of_crowd, names[i]) == 0);
+    }
+    for (size_t i = 0; i < CROWD; i++)
+        pthread_join(threads[i], NULL);
+    calls += scripts_run();
+    printf("# %.2f scripts a pair\n", (double)calls / (CROWD * CROWD_PAIRS));
+    CHECK_NUM(calls, <, CROWD * CROWD_PAIRS * 15 / 2);
     closed(c);
     nodes_done();
 }
@@ -387,6 +463,8 @@ const struct test_case redlock_nodes_cases[] = {
     { "lost-with-its-answer", lost_with_its_answer, ON_ALL, 0, 0 },
     { "scripts-forgotten", scripts_forgotten, ON_ALL, 0, 0 },
     { "marks-given-again", marks_given_again, ON_ALL, 0, 0 },
+    { "marks-for-all-names", marks_for_all_names, ON_ALL, 0, 0 },
+    { "names-of-their-own", names_of_their_own, ON_ALL, 0, 0 },
     { "state-asks-each-once", state_asks_each_once, ON_ALL, 0, 0 },
     { "old-mark-not-believed", old_mark_not_believed, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },

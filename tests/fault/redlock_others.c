@@ -151,11 +151,11 @@ static void mark_is_reserved(void)
 
     use_nodes(3, no_guard);
     c = opened();
-    CHECK_RC(tried(c, "holdfast:redlock:mark", NULL), HF_EINVAL);
+    CHECK_RC(tried(c, "holdfast:redlock:marks", NULL), HF_EINVAL);
     CHECK(strstr(last_error()->text, "key of the fences"));
     d = opened_with_params("?restart_guard=off&namespace=holdfast");
-    CHECK_RC(tried(d, "redlock:mark", NULL), HF_EINVAL);
-    CHECK_RC(tried(d, "holdfast:redlock:mark", NULL), 0);
+    CHECK_RC(tried(d, "redlock:marks", NULL), HF_EINVAL);
+    CHECK_RC(tried(d, "holdfast:redlock:marks", NULL), 0);
     closed(c);
     closed(d);
     nodes_done();

@@ -208,7 +208,7 @@ static void short_of_room_for_a_moment(void)
 
 /* ---- the key of the fences ------------------------------------------------------- */
 
-static const char mark[] = "holdfast:redlock:mark";
+static const char marks[] = "holdfast:redlock:marks";
 
 static void is_no_lock(hf_client *c, const char *name)
 {
@@ -218,7 +218,7 @@ static void is_no_lock(hf_client *c, const char *name)
     char before[128];
 
     given(taken(c, nm("n"), NULL));
-    snprintf(before, sizeof(before), "%s", redis_text(&servers[0], "GET %s", mark));
+    snprintf(before, sizeof(before), "%s", redis_text(&servers[0], "HGET %s top", marks));
     CHECK(strtoll(before, NULL, 10) > 0);
     CHECK_RC(rig.face->acquire(c, name, 0, NULL, &l, E()), HF_EINVAL);
     CHECK_RC(rig.face->acquire(c, name, HF_FOREVER, NULL, &l, E()), HF_EINVAL);
@@ -228,19 +228,19 @@ static void is_no_lock(hf_client *c, const char *name)
     CHECK_RC(hf_evict(c, name, id, HF_EVICT_NOW, E()), HF_EINVAL);
     CHECK(strstr(last_error()->text, name));
     CHECK_RC(hf_evict(c, name, id, 0, E()), HF_EINVAL);
-    CHECK_STR(redis_text(&servers[0], "GET %s", mark), before);
+    CHECK_STR(redis_text(&servers[0], "HGET %s top", marks), before);
     closed(c);
 }
 
 static void fences_are_no_lock(void)
 {
     use_plain("");
-    is_no_lock(opened(), mark);
+    is_no_lock(opened(), marks);
     strcat(rig.place->url, "&namespace=holdfast"); /* with a colon, the start of its keys */
-    is_no_lock(opened(), strchr(mark, ':') + 1);
+    is_no_lock(opened(), strchr(marks, ':') + 1);
     server_remove(&servers[0]);
     use_nodes(3, no_guard);
-    is_no_lock(opened(), mark);
+    is_no_lock(opened(), marks);
     nodes_done();
 }
 

@@ -41,7 +41,8 @@ static void name(const char *bytes, size_t len)
     size_t n, m;
 
     if (hf__zk_form(&form, bytes, len)) {
-        if (form.digits > len || form.weight < 1 || form.weight > form.capacity)
+        if (form.digits > len || form.place.weight < 1 ||
+            form.place.weight > form.place.capacity)
             abort();
         hf__zk_form_token(token, bytes, len);
         if (hf__zk_level(level, &n, bytes, len))

@@ -14,7 +14,7 @@
 static const char base_config[] = "[mariadbd]\n"
                                   "bind-address=127.0.0.1\n"
                                   "skip-name-resolve\n"
-                                  "max-connections=100\n"
+                                  "max-connections=300\n"
                                   "innodb-buffer-pool-size=32M\n"
                                   "innodb-log-file-size=16M\n"
                                   "innodb-fast-shutdown=2\n"

@@ -26,4 +26,9 @@ void mariadb_script(struct server *, const char *text);
 
 int64_t mariadb_work(struct server *); /* statements of holdfast so far */
 
+/* Every ticket of every line, also those that stand in the row of their line. */
+#define MARIADB_TICKETS                                                                    \
+    "(SELECT line, token, state, weight, fence, expiry FROM holdfast_ticket UNION ALL"     \
+    " SELECT id, token, 1, total, fence, soonest FROM holdfast_line WHERE token <> '') t"
+
 #endif

@@ -12,6 +12,7 @@
 
 enum {
     SETUP_SEES_DEATH = 1 << 0, /* a killed owner is out at once, not by its ttl (G5) */
+    SETUP_DEATH_SOON = 1 << 2, /* with SETUP_SEES_DEATH: not at once, but within a second */
     SETUP_TOPOLOGY = 1 << 1    /* only the cases tagged `topology` run by default */
 };
 
@@ -36,12 +37,13 @@ struct setup {
     pid_t (*leader)(struct place *); /* the server that leads the others; NULL: none does */
     int64_t (*work)(struct place *); /* how many commands or transactions it has done */
     int waiters;                     /* of ten-thousand-waiters without --all; 0: 10,000 */
-    size_t view_bytes;   /* that each may take beyond 1 KiB: every client has the line */
     const char *server;  /* the environment variable that names a newer server, or NULL */
     uint32_t newer_caps; /* what it has besides `caps` then */
 };
 
-extern const struct setup setup_local, setup_mysql;
+extern const struct setup setup_local;
+extern const struct setup setup_mysql, setup_mysql_fast, setup_mysql_optimistic,
+    setup_mysql_pessimistic, setup_mysql_named;
 extern const struct setup setup_postgres, setup_postgres_optimistic,
     setup_postgres_pessimistic, setup_postgres_advisory;
 extern const struct setup setup_redis, setup_redis_unix, setup_redis_tls, setup_redis_acl,

@@ -380,7 +380,6 @@ static void tls_unusable(struct place *p, char *url, size_t size)
         .leader = leader,                                                                  \
         .work = work,                                                                      \
         .waiters = 2000,                                                                   \
-        .view_bytes = 544,                                                                 \
         .server = "HF_TEST_ETCD",                                                          \
         .newer_caps = HF_CAP_DEADLINE,                                                     \
     }

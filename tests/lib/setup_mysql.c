@@ -41,6 +41,30 @@ static void start(struct place *p)
     free(text);
 }
 
+static void optimistic_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=optimistic");
+}
+
+static void pessimistic_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=pessimistic");
+}
+
+static void named_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?mode=named");
+}
+
+static void fast_start(struct place *p)
+{
+    start(p);
+    strcat(p->url, "?crash=fast");
+}
+
 static void stop(struct place *p)
 {
     struct mysql_place *own = p->own;
@@ -78,18 +102,36 @@ static int64_t work(struct place *p)
     return mariadb_work(server_of(p));
 }
 
-const struct setup setup_mysql = {
-    .name = "mysql",
-    .caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE | HF_CAP_SHARED |
-            HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP | HF_CAP_CELL | HF_CAP_CELL_EXPIRY |
-            HF_CAP_TTL,
-    .traits = 0,
-    .start = start,
-    .stop = stop,
-    .restart = restart,
-    .block = block,
-    .unblock = unblock,
-    .unusable = unusable,
-    .work = work,
-    .waiters = 2000, /* each is a transaction of its own, one after the other */
-};
+#define MYSQL_SETUP(var, title, begin, can, trait)                                         \
+    const struct setup var = {                                                             \
+        .name = title,                                                                     \
+        .caps = can,                                                                       \
+        .traits = trait,                                                                   \
+        .start = begin,                                                                    \
+        .stop = stop,                                                                      \
+        .restart = restart,                                                                \
+        .block = block,                                                                    \
+        .unblock = unblock,                                                                \
+        .unusable = unusable,                                                              \
+        .work = work,                                                                      \
+        .waiters = 2000, /* each is a transaction of its own, one after the other */       \
+    }
+
+MYSQL_SETUP(setup_mysql, "mysql", start,
+            HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE | HF_CAP_SHARED |
+                HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP | HF_CAP_CELL |
+                HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+            0);
+MYSQL_SETUP(setup_mysql_fast, "mysql-fast", fast_start,
+            HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE | HF_CAP_SHARED | HF_CAP_PERMITS |
+                HF_CAP_LINE | HF_CAP_KEEP | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+            SETUP_TOPOLOGY | SETUP_SEES_DEATH | SETUP_DEATH_SOON);
+MYSQL_SETUP(setup_mysql_optimistic, "mysql-optimistic", optimistic_start,
+            HF_CAP_DEADLINE | HF_CAP_FENCE | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+            SETUP_TOPOLOGY);
+MYSQL_SETUP(setup_mysql_pessimistic, "mysql-pessimistic", pessimistic_start,
+            HF_CAP_FENCE | HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+            SETUP_TOPOLOGY | SETUP_SEES_DEATH);
+MYSQL_SETUP(setup_mysql_named, "mysql-named", named_start,
+            HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL,
+            SETUP_TOPOLOGY | SETUP_SEES_DEATH);

@@ -5,6 +5,7 @@
 #ifndef HF_TESTS_SETUP_REDIS_H
 #define HF_TESTS_SETUP_REDIS_H
 
+#include "certificates.h"
 #include "redis.h"
 #include "setup.h"
 
@@ -41,12 +42,6 @@ void redis_place_restart(struct place *); /* the data servers, killed all at onc
 void redis_place_block(struct place *);
 void redis_place_unblock(struct place *);
 int64_t redis_place_work(struct place *);
-
-/* A certificate authority, and certificates for the server "localhost" and for a client, in
- * dir: ca.crt, server.crt, server.key, client.crt, client.key. */
-void certificates_make(const char *dir);
-/* One more of that authority: who.crt and who.key. names: of its extensions, a line. */
-void certificate_make(const char *dir, const char *who, const char *names);
 
 /* One master with two replicas, and three sentinels that call it "mymaster"; and three
  * masters with a replica each. The place's url is set. `ms`: how long a server may be

@@ -56,6 +56,19 @@ static void cycles(void)
     etcd_place_stop(place);
 }
 
+/* Until hardly anything is asked for any more: all that is to be watched is, and what is
+ * not to be is not. */
+static void settle(int64_t most)
+{
+    int64_t before, after = asked();
+
+    do {
+        before = after;
+        STAYS(true, 200);
+        after = asked();
+    } while (after > before + most);
+}
+
 /* A try that fails is one transaction that writes nothing; one that succeeds is one, too.
  */
 static void tries(void)
@@ -69,7 +82,8 @@ static void tries(void)
     b = opened();
     given(taken(b, "n", NULL));
     l = taken(a, "n", NULL);
-    STAYS(hf_lease_check(l) == 0, 300); /* its own key is watched by now */
+    STAYS(hf_lease_check(l) == 0, 300);
+    settle(0); /* its own key is watched by now */
     before = asked();
     puts = written();
     for (int i = 0; i < CYCLES; i++)
@@ -77,6 +91,7 @@ static void tries(void)
     CHECK_NUM(asked() - before, ==, CYCLES);
     CHECK_NUM(written(), ==, puts);
     given(l);
+    settle(0); /* its watch is ended by a message of its own */
     before = asked();
     since = now_ms();
     CHECK_RC(tried(b, "n", NULL), 0); /* and given back */
@@ -98,16 +113,30 @@ enum {
     OWN = 3           /* messages of a client by itself in a third, at most */
 };
 
-/* Until nothing is asked for any more: then all that is to be watched is. */
-static void settle(void)
+/* Between two clients the end of the holder's key says all that the next one must know. */
+static void handed_unread(void)
 {
-    int64_t before, after = asked();
+    static const char reads[] = "grpc_server_started_total{grpc_method=\"Range\"";
+    hf_client *a, *b;
+    struct pend *p;
+    int64_t before;
+    hf_lease *l;
 
-    do {
-        before = after;
-        STAYS(true, 200);
-        after = asked();
-    } while (after > before + 10);
+    start("?ttl=60s");
+    a = prompted();
+    b = prompted();
+    l = taken(a, "n", NULL);
+    p = queued(b, "n", 1, NULL);
+    settle(10);
+    before = etcd_number(place, 0, reads);
+    CHECK_NUM(before, >, 0); /* they are counted */
+    given(l);
+    l = pend_granted(p);
+    CHECK_NUM(etcd_number(place, 0, reads), ==, before);
+    given(l);
+    closed(a);
+    closed(b);
+    etcd_place_stop(place);
 }
 
 static void hand_over(const hf_request *req, size_t holders, int64_t most_events,
@@ -120,13 +149,13 @@ static void hand_over(const hf_request *req, size_t holders, int64_t most_events
     start("?ttl=60s");
     looker = opened();
     crowd_start(&k, req, holders, looker);
-    settle();
+    settle(10);
     told = events();
     messages = asked();
     puts = written();
     since = now_ms();
     crowd_hand_over(&k);
-    settle();
+    settle(10);
     told = events() - told;
     messages = asked() - messages;
     puts = written() - puts;
@@ -267,6 +296,7 @@ static void verbs(void)
 static const struct test_case cases[] = {
     { "cycles", cycles, ON_BLOCKING, 0, 0 },
     { "tries", tries, ON_BLOCKING, 0, 0 },
+    { "handed-unread", handed_unread, ON_BLOCKING, 0, 0 },
     { "one-is-woken", one_is_woken, ON_BLOCKING, 0, CASE_LONG },
     { "few-are-woken", few_are_woken, ON_BLOCKING, 0, CASE_LONG },
     { "joins-behind", joins_behind, ON_BLOCKING, 0, 0 },

@@ -101,11 +101,11 @@ static void renewed(struct sim_client *c, const struct msg *m)
     if (!d || d->state != DT_HELD)
         return;
     if (m->rc == 0)
-        ev_alive(&d->t->own, m->sent_at, m->ttl_ms);
+        ev_alive(d->t->own, m->sent_at, m->ttl_ms);
     else if (m->rc == HF_EBUSY)
         ev_marked(d->t);
     else if (w.plan->deaths_by_dead)
-        ev_dead(&d->t->own);
+        ev_dead(d->t->own);
     else
         drv_gone(c, d, HF_ELOST);
 }

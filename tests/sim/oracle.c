@@ -166,7 +166,7 @@ static void time_left(const struct oh *o)
  * others: then it is the same hold that will be told again. */
 static bool re_entered(const struct hold *h)
 {
-    return h->parts.next->next != &h->parts;
+    return hold_is_shared(h);
 }
 
 static void count_grant(const struct sim_lease *l, const struct hold *h)

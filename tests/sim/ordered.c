@@ -158,7 +158,7 @@ static bool watch(struct ordered_line *l, struct ordered_entry *e)
                      .what = READ_ENTRY,
                      .line = (uint8_t)ordered_number(l),
                      .slot = -1,
-                     .fence = (uint64_t)e->form.seq,
+                     .fence = (uint64_t)e->seq,
                      .shared = e->name[0] == 'r' };
 
     drv_send(client_in(l->of), &m);
@@ -167,13 +167,12 @@ static bool watch(struct ordered_line *l, struct ordered_entry *e)
 
 static enum ordered_other other(const struct ordered_entry *e, struct ordered_entry **ret)
 {
-    struct ordered_place place = e->form;
+    struct ordered_place place = { e->seq, e->kind, 1, e->capacity };
     char name[24];
 
-    if (e->form.seq % 5 == 0)
+    if (e->seq % 5 == 0)
         return OTHER_UNKNOWN; /* such names there are, too */
-    place.weight = 1;
-    *ret = hf__ordered_entry(&place, name, name_node(name, (uint64_t)e->form.seq, true));
+    *ret = hf__ordered_entry(&place, name, name_node(name, (uint64_t)e->seq, true));
     return *ret ? OTHER_NAMED : OTHER_UNKNOWN;
 }
 
@@ -223,6 +222,11 @@ static void free_seat(struct ordered_seat *s)
     free(sim_seat(s));
 }
 
+static size_t name_of(const struct ordered_seat *s, char name[ORDERED_NAME_MAX])
+{
+    return name_node(name, s->fence, container_of(s, struct sim_seat, seat)->shared);
+}
+
 static void free_line(struct ordered_line *l)
 {
     free(container_of(l, struct sim_line, line));
@@ -254,6 +258,7 @@ static const struct ordered_ops like_zookeeper = { .in_order = true,
                                                    .seat = new_seat,
                                                    .seat_free = free_seat,
                                                    .line_free = free_line,
+                                                   .name = name_of,
                                                    .try = try,
                                                    .find = find,
                                                    .create = create,
@@ -277,6 +282,7 @@ void ordered_open(struct sim_client *c)
     like_etcd.other = NULL;
     if (w.plan->lags || mix(w.plan->seed ^ 0x6f776e) % 2) /* or by a list */
         like_etcd.confirm = confirm;
+    c->store.shares_lives = true;
     hf__ordered_init(&c->ordered, w.plan->like_etcd ? &like_etcd : &like_zookeeper,
                      &c->store);
 }
@@ -304,7 +310,7 @@ void ordered_amend(struct sim_client *c, struct ticket *t)
         return;
     }
     m = about(s, M_AMEND);
-    if (!w.plan->like_etcd && s->entry && s->entry->form.weight > t->weight)
+    if (!w.plan->like_etcd && s->entry && s->entry->weight > t->weight)
         hf__ordered_step(s, SEAT_RENAME, 0, NULL);
     sim_seat(s)->amended_in = c->wires[0].epoch;
     drv_send(c, &m);
@@ -362,21 +368,10 @@ static bool entries_of(const struct snap *s, struct ordered_entry ***ret)
     return good;
 }
 
-static bool set_name(struct ordered_seat *s, uint64_t fence, bool shared)
+static void set_name(struct ordered_seat *s, uint64_t fence, bool shared)
 {
-    char name[24], *copy;
-
-    name_node(name, fence, shared);
-    copy = strdup(name);
-    if (!copy) {
-        give_up(client_in(s->of), HF_ENOMEM);
-        return false;
-    }
-    free(s->name);
-    s->name = copy;
     s->fence = fence;
     sim_seat(s)->shared = shared;
-    return true;
 }
 
 void ordered_joined(struct sim_client *c, const struct msg *m)
@@ -393,8 +388,10 @@ void ordered_joined(struct sim_client *c, const struct msg *m)
         ev_alive(c->session, m->sent_at, m->ttl_ms);
     if (s && m->rc < 0)
         hf__ordered_step(s, SEAT_NOT_MADE, m->rc, NULL);
-    else if (s && set_name(s, m->fence, false))
-        hf__ordered_there(s, SEAT_MADE, &place, false, false);
+    if (!s || m->rc < 0)
+        return;
+    set_name(s, m->fence, false);
+    hf__ordered_there(s, SEAT_MADE, &place, false, false);
 }
 
 void ordered_left(struct sim_client *c, const struct msg *m)
@@ -428,7 +425,8 @@ static void found(struct ordered_seat *s, const struct msg *m)
         return;
     if (!r) {
         hf__ordered_step(s, m->rc < 0 ? SEAT_NOT_FOUND : SEAT_FOUND_NONE, m->rc, NULL);
-    } else if (set_name(s, r->fence, r->shared)) {
+    } else {
+        set_name(s, r->fence, r->shared);
         place = place_of(r);
         hf__ordered_there(s, SEAT_FOUND, &place, false, false);
     }
@@ -439,8 +437,8 @@ static void renamed(struct ordered_seat *s, bool shared)
     struct ordered_place place = { (int64_t)s->fence, s->t->kind, shared ? 1 : HF_FULL,
                                    s->t->capacity };
 
-    if (set_name(s, s->fence, shared))
-        hf__ordered_renamed(s, &place);
+    set_name(s, s->fence, shared);
+    hf__ordered_renamed(s, &place);
 }
 
 /* After a lost connection: has it become shared? If the core asks for it again, the answer
@@ -483,13 +481,26 @@ static void listed(struct ordered_line *l, const struct msg *m)
     hf__ordered_line_drop(l);
 }
 
+/* As if one watch told the end of both, in order: see hf__ordered_ended. */
+static const struct ordered_seat *shown_by(struct ordered_line *l, const struct msg *m,
+                                           const struct ordered_entry *e)
+{
+    const struct ordered_entry *next = hf__ordered_after(l, e);
+
+    if (m->shown == 0 || !next || !next->seat || (uint64_t)next->seq != m->shown)
+        return NULL;
+    return next->seat;
+}
+
 static void seen(struct ordered_line *l, const struct msg *m, enum ordered_seen what)
 {
     char name[24];
     size_t len = name_node(name, m->fence, m->shared);
     struct ordered_entry *e = hf__ordered_find(l, (int64_t)m->fence, name, len);
 
-    if (e)
+    if (e && what == SEEN_GONE && !e->seat && shown_by(l, m, e))
+        hf__ordered_ended(l, e, shown_by(l, m, e), m->revision);
+    else if (e)
         hf__ordered_seen(l, e, what,
                          m->snap && m->snap->n > 0 ? m->snap->rows[0].weight : 0);
 }
@@ -528,8 +539,8 @@ void ordered_amended(struct sim_client *c, const struct msg *m)
         else
             hf__ordered_step(s, SEAT_RENAME_GONE, HF_ELOST, NULL);
         s = seat_asked_for(c, m);
-    } else if (s->entry && m->rc == 0 && m->weight < s->entry->form.weight) {
-        s->entry->form.weight = m->weight;
+    } else if (s->entry && m->rc == 0 && m->weight < s->entry->weight) {
+        hf__ordered_lighter(s->line, s->entry, m->weight);
         hf__ordered_decide(s->line, false);
     }
     if (s && s->t && s->state == SEAT_HELD)

@@ -330,7 +330,7 @@ static void change(struct sim_client *c, const struct act *a)
     o = new_op(c, a, a->kind == A_RENEW ? OP_RENEW : OP_AMEND);
     o->lease = l;
     l->changing = true;
-    several = h->parts.next->next != &h->parts;
+    several = hold_is_shared(h);
     if (a->kind == A_RENEW)
         rc = hf__renew(&o->op, h, c->core.caps & HF_CAP_TTL ? w.plan->ttl_ms[a->ttl] : 0);
     else
@@ -445,9 +445,7 @@ void work_act(const struct act *a)
     case A_RELEASE:
         if ((l = pick_lease(c, a->rnd)) != NULL)
             work_release(l, (a->flags & F_KEEP) && (c->core.caps & HF_CAP_KEEP) &&
-                                    l->l->n == 1 &&
-                                    l->l->parts[0].hold->parts.next->next ==
-                                        &l->l->parts[0].hold->parts
+                                    l->l->n == 1 && !hold_is_shared(l->l->parts[0].hold)
                                 ? 1 + a->rnd % 3000
                                 : 0);
         break;

@@ -220,6 +220,7 @@ struct msg {
     /* ordered: what is read; fence: which node, and whether its second; watched: `again` */
     enum read_what what;
     bool shared;
+    uint64_t shown; /* the next ticket of the same client, which was there then; or 0 */
     uint64_t revision;
     uint32_t epoch, gen, hints, position;
     bool held_up; /* it comes when its connection is gone */

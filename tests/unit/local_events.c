@@ -76,7 +76,7 @@ void ev_granted(struct ticket *t, uint64_t fence, int64_t sent_at)
     t->fence = fence;
     p->granted++;
     p->sent_at = sent_at;
-    t->own.sent_at = sent_at;
+    t->own->sent_at = sent_at;
 }
 
 void ev_left(struct ticket *t, int rc)

@@ -161,8 +161,13 @@ int side_open(struct side *s, const char *where, const char *query)
     int rc;
 
     memset(s, 0, sizeof *s);
-    s->env = (struct env){ env_now,     env_wall,  env_random, env_watch,
-                           env_unwatch, env_timer, env_log,    NULL };
+    s->env = (struct env){ .now = env_now,
+                           .wall = env_wall,
+                           .random = env_random,
+                           .watch = env_watch,
+                           .timer = env_timer,
+                           .log = env_log,
+                           .unwatch = env_unwatch };
     assert_int_equal(hf__loop_init(&s->loop), 0);
     snprintf(text, sizeof text, "local://%s%s", where, query);
     rc = hf__url_parse(&s->url, text, &s->err);
@@ -279,7 +284,7 @@ void pass_init(struct pass *p, struct side *s, const char *name)
     snprintf(p->name, sizeof p->name, "%s", name);
     p->t.store = s->store;
     p->t.name = p->name;
-    p->t.name_len = strlen(p->name);
+    p->t.name_len = (uint16_t)strlen(p->name);
     p->t.kind = LINE_LOCK;
     p->t.weight = p->t.capacity = HF_FULL;
     p->t.ttl_ms = 30000;
@@ -287,7 +292,8 @@ void pass_init(struct pass *p, struct side *s, const char *name)
     p->t.hints = "";
     list_init(&p->t.on_life);
     env_random(&s->env, p->t.token, HF_TOKEN);
-    life_init(&p->t.own, s->store, LIFE_OWN, p->t.ttl_ms);
+    p->t.own = &p->own;
+    life_init(p->t.own, s->store, LIFE_OWN, p->t.ttl_ms);
 }
 
 void pass_shared(struct pass *p)
@@ -322,7 +328,7 @@ int pass_answer(struct pass *p)
 int pass_join(struct pass *p)
 {
     p->granted = p->waiting = p->gone = p->why = 0;
-    p->t.own.ttl_ms = p->t.ttl_ms;
+    p->t.own->ttl_ms = p->t.ttl_ms;
     hf__driver_local.join(p->t.store, &p->t);
     return pass_answer(p);
 }

@@ -24,6 +24,7 @@ enum { LIMIT_US = 20 * 1000000 }; /* less than the safety look of a wait */
 
 struct pass { /* one ticket and what was said about it */
     struct ticket t;
+    struct life own;
     char name[HF_NAME_MAX + 1];
     int granted, waiting, left, gone, amended; /* how often */
     int why;                                   /* of gone, left or amended */

@@ -23,10 +23,31 @@ static enum round_mark mark_of(const struct world *w, const struct sim_node *nod
     return node->now.mark_run == node->run || w->variant == OLD_MARKS ? MARK_OWN : MARK_OLD;
 }
 
-static void set_mark(struct sim_node *node, uint64_t mark)
+static unsigned bucket_of(unsigned name)
 {
-    node->now.mark = mark;
+    return name % BUCKETS_OF_NAMES;
+}
+
+static uint64_t mark_for(const struct sim_node *node, unsigned name)
+{
+    uint64_t mark = node->now.marks[bucket_of(name)];
+
+    return mark > node->now.floor ? mark : node->now.floor;
+}
+
+static void set_mark(struct sim_node *node, unsigned name, uint64_t mark, uint64_t ahead)
+{
+    node->now.marks[bucket_of(name)] = mark;
+    if (mark > node->now.top)
+        node->now.top = mark + ahead;
+}
+
+/* What it had, if anything, is of an earlier run. */
+static void set_floor(struct world *w, struct sim_node *node, uint64_t floor)
+{
+    node->now.floor = node->now.top = floor;
     node->now.mark_run = node->run;
+    w->seeded++;
 }
 
 static void take_key(struct world *w, struct sim_node *node, const struct message *m)
@@ -40,19 +61,21 @@ static void take_key(struct world *w, struct sim_node *node, const struct messag
 static void run_lock(struct world *w, struct sim_node *node, struct message *m)
 {
     m->what = mark_of(w, node);
-    m->mark = node->now.mark;
+    m->mark = mark_for(node, m->name);
+    m->top = node->now.top;
     m->said = 0;
     if (node->now.keys[m->name].value != 0)
         return;
     m->said = 1;
     take_key(w, node, m);
     if (w->variant == NAIVE) {
-        set_mark(node, node->now.mark + 1);
-        m->mark = node->now.mark;
+        node->now.mark_run = node->run;
+        m->mark = ++node->now.marks[bucket_of(m->name)];
     } else if (m->what == MARK_OWN && m->mark < m->candidate) {
-        set_mark(node, m->candidate);
+        set_mark(node, m->name, m->candidate, AHEAD);
         m->what = MARK_TAKEN;
         m->mark = m->candidate;
+        m->top = node->now.top;
     }
 }
 
@@ -60,14 +83,15 @@ static void run_raise(struct world *w, struct sim_node *node, struct message *m)
 {
     if (node->now.keys[m->name].value != m->value) {
         m->said = -1;
-    } else if (mark_of(w, node) != MARK_OWN && !m->seed) {
+    } else if (mark_of(w, node) != MARK_OWN && m->floor == 0) {
         m->said = -2;
-    } else if (node->now.mark_run != 0 && node->now.mark >= m->candidate) {
+    } else if (mark_for(node, m->name) >= m->candidate) {
         m->said = 0;
-        m->mark = node->now.mark;
+        m->mark = mark_for(node, m->name);
     } else {
-        w->seeded += node->now.mark_run != node->run;
-        set_mark(node, m->candidate);
+        if (mark_of(w, node) != MARK_OWN)
+            set_floor(w, node, m->floor);
+        set_mark(node, m->name, m->candidate, 0);
         m->said = 1;
     }
 }
@@ -147,7 +171,10 @@ static bool send(struct world *w, struct sim_client *c, unsigned i, enum kind ki
                          .value = c->value,
                          .name = c->name,
                          .candidate = c->round.candidate,
-                         .seed = c->round.nodes[i].blank,
+                         .floor = !c->round.nodes[i].blank ? 0
+                                  : w->variant == FLOORLESS
+                                      ? c->round.candidate
+                                      : hf__redis_round_floor(&c->round),
                          .ttl = kind == ASSERT ? c->until - w->now : TTL,
                          .renewal = c->renewal };
 
@@ -205,10 +232,11 @@ static void check_grant(struct world *w, const struct sim_client *c, uint64_t fe
     if (fence <= w->last[c->name])
         w->wrong = "a fence went back";
     for (size_t i = 0; i < w->ngiven; i++)
-        if (w->given[i] == fence)
+        if (w->given[i].fence == fence && w->given[i].bucket == bucket_of(c->name))
             w->wrong = "a fence was given twice";
     w->last[c->name] = fence;
-    w->given[w->ngiven++] = fence;
+    w->given[w->ngiven].fence = fence;
+    w->given[w->ngiven++].bucket = bucket_of(c->name);
 }
 
 static void seed(struct world *w, struct sim_client *c, unsigned i)
@@ -362,7 +390,7 @@ static void hear(struct world *w, struct sim_client *c, unsigned i, const struct
         return;
     if (m->kind == LOCK) {
         hf__redis_round_vote(&c->round, i, m->said == 1 ? ANSWER_YES : ANSWER_NO, m->what,
-                             m->mark);
+                             m->mark, m->top);
         if (m->mark > c->highest)
             c->highest = m->mark;
         if (m->said != 1)

@@ -1,16 +1,16 @@
 /* round_world.h: Redlock's protocol (driver/redis/redlock/round.c) against simulated nodes,
  * at random.
  *
- * Clients run rounds for two names over nodes that lose messages, answer late, have
- * forgotten a script and want the request again, are started again empty or with an old
- * snapshot, at any moment; keys expire; clients pause and die. Holders renew, and give the
- * key to nodes that do not have it, at any moment. After every grant and every renewal it
- * is checked that no two leases of a name are valid at once (G1), after every grant that
- * fences are unique and grow with the grants of a name (G2), and on every node that no
- * request for a key is executed behind its giving back (G7). Clocks help with nothing
- * unless a case says so: all of them stand still, and the protocol has to do it. At most so
- * many nodes have forgotten at a time that a majority remembers; beyond that G2 rests on
- * clocks by definition. */
+ * Clients run rounds for three names, two of them in one bucket, over nodes that lose
+ * messages, answer late, have forgotten a script and want the request again, are started
+ * again empty or with an old snapshot, at any moment; keys expire; clients pause and die.
+ * Holders renew, and give the key to nodes that do not have it, at any moment. After every
+ * grant and every renewal it is checked that no two leases of a name are valid at once
+ * (G1), after every grant that fences are unique and grow with the grants of a name (G2),
+ * and on every node that no request for a key is executed behind its giving back (G7).
+ * Clocks help with nothing unless a case says so: all of them stand still, and the protocol
+ * has to do it. At most so many nodes have forgotten at a time that a majority remembers;
+ * beyond that G2 rests on clocks by definition. */
 #ifndef HF_TESTS_ROUND_WORLD_H
 #define HF_TESTS_ROUND_WORLD_H
 
@@ -21,14 +21,16 @@
 enum {
     NODES = 5,
     CLIENTS = 4,
-    NAMES = 2,
+    NAMES = 3,
+    BUCKETS_OF_NAMES = 2,
+    AHEAD = 3,
     QUEUE = 64,
     TTL = 1000,
     DRIFT = 12,
     STEPS = 4000
 };
 
-enum variant { SOUND, NAIVE, NO_GUARD, OLD_MARKS, COUNTED, REPEATED, SEEDED };
+enum variant { SOUND, NAIVE, NO_GUARD, OLD_MARKS, COUNTED, REPEATED, SEEDED, FLOORLESS };
 
 enum kind { LOCK, RAISE, FREE, ASSERT, EXTEND };
 
@@ -37,14 +39,14 @@ struct message { /* a request, and then its answer */
     uint64_t value; /* of the round */
     unsigned name;
     uint64_t candidate;
-    bool seed;
+    uint64_t floor; /* 0: it may not be seeded */
     int64_t ttl;
     unsigned renewal;
     /* the answer */
     bool again; /* not done: say it once more */
     int64_t said;
     enum round_mark what;
-    uint64_t mark;
+    uint64_t mark, top;
 };
 
 struct queue {
@@ -64,8 +66,8 @@ struct memory {
         uint64_t value; /* 0: free */
         int64_t until;
     } keys[NAMES];
-    uint64_t mark;
-    unsigned mark_run; /* 0: no mark */
+    uint64_t marks[BUCKETS_OF_NAMES], floor, top;
+    unsigned mark_run; /* 0: no marks */
 };
 
 struct sim_node {
@@ -100,7 +102,10 @@ struct world {
     struct sim_node nodes[NODES];
     struct sim_client clients[CLIENTS];
     uint64_t last[NAMES]; /* fence of the last grant */
-    uint64_t *given;      /* all of them */
+    struct {
+        uint64_t fence;
+        unsigned bucket;
+    } * given; /* all of them */
     size_t ngiven;
     /* what happened: a run without it proves nothing */
     unsigned restarts, seconds, seeded, renewed, spread, repeated;

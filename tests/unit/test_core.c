@@ -150,7 +150,7 @@ static void a_join_that_was_put_off_keeps_the_others_longer(void **state)
     ev_alive(l, clk.now, TTL);
     ev_waiting(t, 1, -1);
     core_pass(SEC);
-    hf__hang(t, &t->own); /* the driver knows it no more */
+    hf__hang(t, t->own); /* the driver knows it no more */
     ev_left(t, HF_EUNKNOWN);
     core_start(&next, NULL, HF_FOREVER, NULL);
     u = w.joined;
@@ -437,7 +437,7 @@ static void several_names_are_not_granted_with_one_lost(void **state)
     ev_granted(first, 7, clk.now);
     hf__client_run(&w.c);
     assert_ptr_not_equal(w.joined, first);
-    ev_dead(&first->own); /* while it waits for the second */
+    ev_dead(first->own); /* while it waits for the second */
     hf__client_run(&w.c);
     assert_ptr_equal(w.left, first);
     ev_left(first, 0);
@@ -475,7 +475,7 @@ static void lost_hold_is_not_reentered(void **state)
     struct hf_op op;
 
     (void)state;
-    ev_dead(&w.joined->own);
+    ev_dead(w.joined->own);
     core_start(&op, NULL, HF_FOREVER, HF_REQUEST(.owner = 5));
     assert_false(op.done);
     assert_int_equal(w.joins, 2);

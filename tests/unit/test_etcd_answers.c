@@ -123,7 +123,8 @@ static void a_key_is_missed_from_the_first_time_on(void **state)
     struct list dirty;
     struct etcd *e = connected(&dirty);
     struct etcd_line *line = calloc(1, sizeof *line + 4);
-    struct etcd_seat s = { .seat.state = SEAT_WAITING, .seat.fence = 5 };
+    struct ticket t = { .name = "n" };
+    struct etcd_seat s = { .seat.t = &t, .seat.state = SEAT_WAITING, .seat.fence = 5 };
     struct link_call *call;
     int64_t first;
 
@@ -133,20 +134,19 @@ static void a_key_is_missed_from_the_first_time_on(void **state)
     e->store.env = &clk.env;
     hf__ordered_init(&e->ordered, &hf__etcd_ordered, &e->store);
     hf__ordered_line_init(&e->ordered, &line->line);
-    list_init(&line->watches);
     list_init(&line->to_create);
     s.seat.of = &e->ordered;
     s.seat.line = &line->line;
-    s.seat.name = (char[]){ "7.x" };
     s.lease = granted(e);
     list_push(&line->line.seats, &s.seat.in_line);
     hf__etcd_seat_missed(&s);
     first = clk.now;
     clk.now += 6000;
-    hf__etcd_line_listed(line, &(Hf__Etcd__RangeResponse)HF__ETCD__RANGE_RESPONSE__INIT, 9,
-                         false);
+    hf__etcd_line_listed(line, &(Hf__Etcd__RangeResponse)HF__ETCD__RANGE_RESPONSE__INIT,
+                         NULL, 9, false);
     assert_int_equal(s.seat.state, SEAT_WAITING);
-    assert_true(s.gone_at <= first); /* a keep-alive that was sent then is enough */
+    assert_true(etcd_ticket(&t)->gone_at <=
+                first); /* a keep-alive that was sent then is enough */
     while ((call = hf__link_take(&e->conn.link)) != NULL)
         hf__etcd_call_free(container_of(call, struct etcd_call, call));
     list_remove(&s.seat.in_line);

@@ -747,11 +747,21 @@ static void watches_share_a_stream(void **state)
     q.cancel_request = &cancel;
     hf__etcd_tell_watch(&w.c, &q);
     settle();
+    assert_int_equal(w.bodies[w.order[0]], before); /* nobody waits for it */
+    clock_pass(1000, NULL);
+    settle();
     assert_true(w.bodies[w.order[0]] > before);
+    before = w.bodies[w.order[0]];
+    cancel.watch_id = 41;
+    hf__etcd_tell_watch(&w.c, &q);
+    put(); /* takes it along */
+    settle();
+    assert_true(w.bodies[w.order[0]] > before);
+    put_answer(w.order[1], 5);
     watch_answer(w.order[0], 40, false, true);
     deliver();
     assert_int_equal(w.canceled, 1);
-    assert_int_equal(w.opened, 1);
+    assert_int_equal(w.opened, 2);
     still_works();
 }
 
@@ -913,10 +923,27 @@ static void pings_are_answered_and_not_sent(void **state)
     (void)state;
     frame(PING, 0, 0, "12345678", 8);
     deliver();
+    put(); /* what is sent meanwhile does not bring the answer along */
+    settle();
+    clock_pass(99999, NULL);
+    settle();
+    assert_int_equal(w.acks, 0);
+    clock_pass(1, NULL);
+    settle();
     assert_int_equal(w.acks, 1);
+    put_answer(w.order[0], 1);
+    deliver();
     clock_pass(60 * 1000000, NULL);
     settle();
     assert_int_equal(w.pings, 0);
+    assert_int_equal(w.acks, 1);
+    frame(PING, 0, 0, "12345678", 8);
+    frame(PING, 0, 0, "87654321", 8);
+    deliver();
+    assert_int_equal(w.acks, 2); /* a server that sends more than one */
+    clock_pass(100000, NULL);
+    settle();
+    assert_int_equal(w.acks, 3);
     still_works();
 }
 

@@ -108,7 +108,7 @@ static void unconfirmed_grant_without_renewal_is_asked_again(void **state)
     assert_false(op.done);
     core_pass(3 * SEC); /* that one is not answered */
     assert_true(w.renewals > 1);
-    ev_alive(&t->own, clk.now, TTL);
+    ev_alive(t->own, clk.now, TTL);
     assert_true(op.done);
     assert_int_equal(op.rc, 0);
     core_release(op.lease);

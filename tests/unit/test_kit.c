@@ -112,13 +112,15 @@ static void a_renewal_sent_again_asks_for_the_present_ttl(void **state)
     static const struct scripted_ops ops = { .renew = send_renewal };
     struct env env = { .random = draw };
     struct store store = { .env = &env };
-    struct ticket t = { .token = { 7 }, .own = { .kind = LIFE_OWN, .ttl_ms = 100 } };
-    struct life *own = &t.own;
+    struct life life = { .kind = LIFE_OWN, .ttl_ms = 100 }, *own = &life;
+    struct ticket t = { .token = { 7 }, .own = own };
     struct scripted s = { 0 };
 
     (void)state;
     assert_int_equal(hf__scripted_init(&s, &ops, &store), 0);
     t.life = own;
+    list_init(&own->tickets);
+    list_push(&own->tickets, &t.on_life);
     hf__seat_in(&s.seats, &t);
     hf__scripted_renew(&s, &own, 1);
     hf__scripted_flush(&s);

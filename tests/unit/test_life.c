@@ -55,7 +55,7 @@ static void at_risk_then_lost_before_the_deadline(void **state)
     core_pass(hf__deadline(sent, TTL) - 1 - clk.now);
     assert_int_equal(hf_lease_state(l), HF_LOST); /* told before G1's deadline (G6) */
     assert_int_equal(w.leaves, 1);
-    ev_alive(&w.joined->own, clk.now, TTL); /* an answer that comes now changes nothing */
+    ev_alive(w.joined->own, clk.now, TTL); /* an answer that comes now changes nothing */
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     ev_left(w.left, 0);
     w.left = NULL;
@@ -155,7 +155,7 @@ static void late_answer_does_not_revive(void **state)
 
     (void)state;
     clk.now = hf__until(sent, TTL); /* nobody has driven us since */
-    ev_alive(&w.joined->own, sent + SEC, TTL);
+    ev_alive(w.joined->own, sent + SEC, TTL);
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     hf__client_run(&w.c);
     ev_left(w.left, 0);
@@ -197,25 +197,27 @@ static void marked_hold_is_at_risk_and_ends_at_its_deadline(void **state)
 }
 
 /* A session serves the others that hang on it, and is renewed for them. */
-static void marked_hold_leaves_the_life_that_others_share(void **state)
+static void one_of_two_is_marked(void)
 {
     struct life *session = hf__life_new(&w.store, LIFE_WIDE, TTL);
     struct hf_op op[2];
     struct ticket *t[2];
     int64_t sent = clk.now;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         core_start(&op[i], NULL, HF_FOREVER, NULL);
         t[i] = w.joined;
+        assert_true(w.store.shares_lives == !t[i]->own);
         hf__hang(t[i], session);
         ev_alive(session, sent, TTL);
         ev_granted(t[i], 7, sent);
         assert_int_equal(op[i].rc, 0);
     }
     ev_marked(t[0]);
+    assert_ptr_equal(t[0]->life, t[0]->own);
     assert_int_equal(hf_lease_state(op[0].lease), HF_AT_RISK);
     assert_int_equal(hf_lease_state(op[1].lease), HF_HELD);
+    w.nrenewed = 0;
     core_pass(4 * SEC);
     assert_int_equal(w.nrenewed, 1);
     assert_ptr_equal(w.renewed[0], session);
@@ -231,13 +233,21 @@ static void marked_hold_leaves_the_life_that_others_share(void **state)
     hf__life_free(session);
 }
 
+static void marked_hold_leaves_the_life_that_others_share(void **state)
+{
+    (void)state;
+    one_of_two_is_marked();
+    w.store.shares_lives = true; /* it gets its own life with the mark */
+    one_of_two_is_marked();
+}
+
 static void dead_life_loses_the_hold_at_once(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
 
     (void)state;
     assert_int_equal(hf_lease_check(l), 0);
-    ev_dead(&w.joined->own);
+    ev_dead(w.joined->own);
     assert_int_equal(hf_lease_check(l), HF_ELOST);
     hf__client_run(&w.c);
     assert_int_equal(w.leaves, 1);

@@ -453,7 +453,7 @@ static void renewals_are_made_when_the_gate_opens(void **state)
     turns(&b);
     for (int i = 0; i < N; i++) {
         assert_int_equal(p[i].alive, 1);
-        assert_true(p[i].t.own.sent_at >= opened); /* not when it was asked for (G1) */
+        assert_true(p[i].t.own->sent_at >= opened); /* not when it was asked for (G1) */
     }
     assert_int_equal(w.alive, before + 1);
     pass_leave(&w);
@@ -475,12 +475,12 @@ static void what_is_given_up_is_not_renewed(void **state)
     pass_renew(&p);
     pass_renew(&q);
     leave(&p);
-    q.t.own.dead = true; /* by the core, which has not called leave yet */
+    q.t.own->dead = true; /* by the core, which has not called leave yet */
     open_gate();
     side_until(&b, &p.left);
     turns(&b);
     assert_int_equal(p.alive + q.alive, 0);
-    q.t.own.dead = false;
+    q.t.own->dead = false;
     assert_int_equal(pass_leave(&q), 0);
 }
 

@@ -87,7 +87,7 @@ static void a_grant_comes_without_an_entry(void **state)
     assert_int_equal(hf__local_gate_enter(sh, 1000, NULL), 0);
     side_until(&a, &p->granted); /* somebody is inside all the time */
     hf__local_gate_leave(sh);
-    assert_ptr_equal(p->t.life, &p->t.own);
+    assert_ptr_equal(p->t.life, p->t.own);
     assert_int_equal(side_records(&a, TABLE_INBOX), 1); /* until a later entry */
     pass_renew(p);
     assert_int_equal(p->alive, alive + 1);

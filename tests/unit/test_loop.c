@@ -168,6 +168,31 @@ static void number_that_was_closed_is_watched_again(void **state)
     close(p[1]);
 }
 
+/* What has its number meanwhile is not touched: it may be another thread's. */
+static void forgotten_watch_makes_no_call(void **state)
+{
+    struct epoll_event ev = { .events = EPOLLIN };
+    int p[2], end;
+
+    (void)state;
+    assert_int_equal(pipe(p), 0);
+    watch_init(&w0, on_read);
+    assert_int_equal(hf__loop_watch(&l, &w0, p[0], EPOLLIN), 0);
+    close(p[1]);
+    end = reopen(p[0]);
+    assert_int_equal(epoll_ctl(l.epfd, EPOLL_CTL_ADD, p[0], &ev), 0);
+    hf__loop_forget(&l, &w0);
+    assert_int_equal(w0.fd, -1);
+    assert_int_equal(epoll_ctl(l.epfd, EPOLL_CTL_DEL, p[0], &ev), 0);
+    assert_int_equal(hf__loop_watch(&l, &w0, p[0], EPOLLIN), 0);
+    assert_int_equal(write(end, "x", 1), 1);
+    turn();
+    assert_int_equal(fired[0], 1);
+    hf__loop_unwatch(&l, &w0);
+    close(end);
+    close(p[0]);
+}
+
 static void watch_removed_in_the_same_turn_does_not_fire(void **state)
 {
     int p[2], q[2];
@@ -219,6 +244,7 @@ int main(void)
         TEST(timers_make_the_descriptor_readable),
         TEST(wake_is_seen_once),
         TEST(number_that_was_closed_is_watched_again),
+        TEST(forgotten_watch_makes_no_call),
         TEST(watch_removed_in_the_same_turn_does_not_fire),
         TEST(event_of_a_freed_watch_is_dropped),
     };

@@ -271,7 +271,7 @@ static void errors_have_their_code(void **state)
     hf_error err;
 
     (void)state;
-    r.shown = (char *)(uintptr_t) "redis://h";
+    r.open.shown = (char *)(uintptr_t) "redis://h";
     assert_int_equal(error_of("-NOAUTH Authentication required.\r\n"), HF_EAUTH);
     assert_int_equal(error_of("-WRONGPASS invalid\r\n"), HF_EAUTH);
     assert_int_equal(error_of("-NOPERM no\r\n"), HF_EAUTH);

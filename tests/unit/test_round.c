@@ -4,7 +4,7 @@
  * nodes that count though they have just been started; marks of an earlier run that are
  * believed; a renewal that counts what it has just given, after its time; requests that are
  * repeated whatever has happened since; nodes that are seeded by a round that is older than
- * the run of their server.
+ * the run of their server, or for one bucket of names only.
  *
  * HF_SEED=N repeats a run; HF_ROUNDS=N plays so many schedules. */
 #include "round_world.h"
@@ -122,17 +122,27 @@ static void repeated_fails(void **state)
 }
 
 /* Too rare to be met by chance. */
-static void seeded_later_fails(void **state)
+static void refused_with(enum variant variant, uint64_t seed)
 {
-    const uint64_t seed = UINT64_C(178285272700750);
-    struct world *later = world_play(seed, SEEDED, false),
+    struct world *wrong = world_play(seed, variant, false),
                  *sound = world_play(seed, SOUND, false);
 
-    (void)state;
-    assert_non_null(later->wrong);
+    assert_non_null(wrong->wrong);
     assert_null(sound->wrong);
-    world_end(later);
+    world_end(wrong);
     world_end(sound);
+}
+
+static void floorless_fails(void **state)
+{
+    (void)state;
+    refused_with(FLOORLESS, UINT64_C(12730912960397));
+}
+
+static void seeded_later_fails(void **state)
+{
+    (void)state;
+    refused_with(SEEDED, UINT64_C(5025154));
 }
 
 /* ---- who may be seeded ----------------------------------------------------------- */
@@ -145,22 +155,22 @@ static struct round voted(unsigned n, const char *votes)
     for (unsigned i = 0; i < n; i++)
         switch (votes[i]) {
         case 'm': /* a mark that is not lower */
-            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_OWN, 200 + i);
+            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_OWN, 200 + i, 250);
             break;
         case 't':
-            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_TAKEN, 100);
+            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_TAKEN, 100, 500);
             break;
         case 'o':
-            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_OLD, 300);
+            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_OLD, 300, 350);
             break;
         case 'x': /* no mark, and started just now */
             r.nodes[i].counts = false;
             /* fall through */
         case 'b':
-            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_NONE, 0);
+            hf__redis_round_vote(&r, i, ANSWER_YES, MARK_NONE, 0, 0);
             break;
         case 'n':
-            hf__redis_round_vote(&r, i, ANSWER_NO, MARK_OWN, 400);
+            hf__redis_round_vote(&r, i, ANSWER_NO, MARK_OWN, 400, 450);
             break;
         case 'f':
             hf__redis_round_vote_failed(&r, i);
@@ -221,6 +231,7 @@ static void seeded_by_winner(void **state)
     assert_int_equal(hf__redis_round_verdict(&r), ROUND_WON);
     assert_false(hf__redis_round_seeds(&r, 0));
     assert_true(hf__redis_round_seeds(&r, 3));
+    assert_int_equal(hf__redis_round_floor(&r), 500); /* not the fence */
     assert_false(hf__redis_round_seeds(&r, 4));
     r = voted(5, "ttt..");
     r.nodes[3].awaited = true;
@@ -232,15 +243,11 @@ static void seeded_by_winner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_without_clocks),
-        cmocka_unit_test(sound_with_skewed_clocks),
-        cmocka_unit_test(naive_fails),
-        cmocka_unit_test(no_guard_fails),
-        cmocka_unit_test(old_marks_fail),
-        cmocka_unit_test(counted_fails),
-        cmocka_unit_test(repeated_fails),
-        cmocka_unit_test(seeded_later_fails),
-        cmocka_unit_test(verdicts),
+        cmocka_unit_test(sound_without_clocks), cmocka_unit_test(sound_with_skewed_clocks),
+        cmocka_unit_test(naive_fails),          cmocka_unit_test(no_guard_fails),
+        cmocka_unit_test(old_marks_fail),       cmocka_unit_test(counted_fails),
+        cmocka_unit_test(repeated_fails),       cmocka_unit_test(floorless_fails),
+        cmocka_unit_test(seeded_later_fails),   cmocka_unit_test(verdicts),
         cmocka_unit_test(seeded_by_winner),
     };
 

@@ -28,32 +28,31 @@ static const struct {
     const char *mark; /* what stands before the number */
     enum line_kind kind;
     int64_t weight, capacity;
-    enum form_style style;
+    bool renames;
 } forms[] = {
-    { UUID "-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-read-lock-", LINE_LOCK, 1, HF_FULL, FORM_OTHER },
-    { UUID "-permits.2.5-lock-", LINE_PERMITS, 2, 5, FORM_OTHER },
-    { UUID "-permits.1.1-lock-", LINE_PERMITS, 1, 1, FORM_OTHER },
+    { UUID "-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-read-lock-", LINE_LOCK, 1, HF_FULL, false },
+    { UUID "-permits.2.5-lock-", LINE_PERMITS, 2, 5, false },
+    { UUID "-permits.1.1-lock-", LINE_PERMITS, 1, 1, false },
     { UUID "-permits.4294967295.4294967295-lock-", LINE_PERMITS, UINT32_MAX, UINT32_MAX,
-      FORM_OTHER },
-    { UUID "-__WRIT__", LINE_LOCK, HF_FULL, HF_FULL, FORM_WRITE },
-    { UUID "-__READ__", LINE_LOCK, 1, HF_FULL, FORM_OTHER },
+      false },
+    { UUID "-__WRIT__", LINE_LOCK, HF_FULL, HF_FULL, false },
+    { UUID "-__READ__", LINE_LOCK, 1, HF_FULL, false },
     /* kazoo */
-    { "6b1d2f2e7b0a4b529c3e0123456789ab__lock__", LINE_LOCK, HF_FULL, HF_FULL, FORM_WRITE },
-    { "6b1d2f2e7b0a4b529c3e0123456789ab__rlock__", LINE_LOCK, 1, HF_FULL, FORM_OTHER },
+    { "6b1d2f2e7b0a4b529c3e0123456789ab__lock__", LINE_LOCK, HF_FULL, HF_FULL, false },
+    { "6b1d2f2e7b0a4b529c3e0123456789ab__rlock__", LINE_LOCK, 1, HF_FULL, false },
     /* go-zookeeper, Curator without protection */
-    { "_c_6b1d2f2e7b0a4b529c3e0123456789ab-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { "lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
+    { "_c_6b1d2f2e7b0a4b529c3e0123456789ab-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { "lock-", LINE_LOCK, HF_FULL, HF_FULL, false },
     /* what cannot be right is exclusive */
-    { UUID "-permits.0.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-permits.6.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-permits.-1.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-permits.1.4294967296-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-permits.99999999999999999999.5-lock-", LINE_LOCK, HF_FULL, HF_FULL,
-      FORM_LOCK },
-    { UUID "-permits.2.5x-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-permits.2-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
-    { UUID "-permits.-lock-", LINE_LOCK, HF_FULL, HF_FULL, FORM_LOCK },
+    { UUID "-permits.0.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.6.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.-1.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.1.4294967296-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.99999999999999999999.5-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.2.5x-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.2-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
+    { UUID "-permits.-lock-", LINE_LOCK, HF_FULL, HF_FULL, true },
 };
 
 static const struct {
@@ -69,9 +68,9 @@ static const struct {
 
 static bool says(const struct form *f, size_t i, size_t k)
 {
-    return f->kind == forms[i].kind && f->weight == forms[i].weight &&
-           f->capacity == forms[i].capacity && f->style == forms[i].style &&
-           f->seq == numbers[k].seq && f->digits == strlen(forms[i].mark);
+    return f->place.kind == forms[i].kind && f->place.weight == forms[i].weight &&
+           f->place.capacity == forms[i].capacity && f->renames == forms[i].renames &&
+           f->place.seq == numbers[k].seq && f->digits == strlen(forms[i].mark);
 }
 
 static void every_form_is_read(void **state)
@@ -87,9 +86,10 @@ static void every_form_is_read(void **state)
             if (!hf__zk_form(&f, name, (size_t)n))
                 fail_msg("%s is not read as a ticket", name);
             if (!says(&f, i, k))
-                fail_msg("%s: kind %d, %lld of %lld, style %d, number %lld at %zu", name,
-                         f.kind, (long long)f.weight, (long long)f.capacity, f.style,
-                         (long long)f.seq, f.digits);
+                fail_msg("%s: kind %d, %lld of %lld, renames %d, number %lld at %zu", name,
+                         f.place.kind, (long long)f.place.weight,
+                         (long long)f.place.capacity, f.renames, (long long)f.place.seq,
+                         f.digits);
         }
 }
 
@@ -129,17 +129,17 @@ static void other_names_are_no_tickets(void **state)
 static void what_is_written_is_read(void **state)
 {
     static const struct {
-        enum names names;
+        bool names_rw;
         enum line_kind kind;
         int64_t weight, capacity;
         const char *node;
     } written[] = {
-        { NAMES_CURATOR, LINE_LOCK, HF_FULL, HF_FULL, UUID "-lock-" },
-        { NAMES_CURATOR, LINE_LOCK, 1, HF_FULL, UUID "-read-lock-" },
-        { NAMES_CURATOR, LINE_PERMITS, 3, 7, UUID "-permits.3.7-lock-" },
-        { NAMES_RW, LINE_LOCK, HF_FULL, HF_FULL, UUID "-__WRIT__" },
-        { NAMES_RW, LINE_LOCK, 1, HF_FULL, UUID "-__READ__" },
-        { NAMES_RW, LINE_PERMITS, 3, 7, UUID "-permits.3.7-lock-" },
+        { false, LINE_LOCK, HF_FULL, HF_FULL, UUID "-lock-" },
+        { false, LINE_LOCK, 1, HF_FULL, UUID "-read-lock-" },
+        { false, LINE_PERMITS, 3, 7, UUID "-permits.3.7-lock-" },
+        { true, LINE_LOCK, HF_FULL, HF_FULL, UUID "-__WRIT__" },
+        { true, LINE_LOCK, 1, HF_FULL, UUID "-__READ__" },
+        { true, LINE_PERMITS, 3, 7, UUID "-permits.3.7-lock-" },
     };
     static struct ticket t;
 
@@ -152,8 +152,8 @@ static void what_is_written_is_read(void **state)
         struct form f;
         size_t n;
 
-        z.names = written[i].names;
-        t.kind = written[i].kind;
+        z.names_rw = written[i].names_rw;
+        t.kind = (uint8_t)written[i].kind;
         t.weight = written[i].weight;
         t.capacity = written[i].capacity;
         n = hf__zk_node(&z, node, &t);
@@ -161,10 +161,10 @@ static void what_is_written_is_read(void **state)
         assert_memory_equal(node, written[i].node, n);
         strcpy(node + n, "0000000123");
         assert_true(hf__zk_form(&f, node, strlen(node)));
-        assert_int_equal(f.kind, t.kind);
-        assert_int_equal(f.weight, t.weight);
-        assert_int_equal(f.capacity, t.capacity);
-        assert_int_equal(f.seq, 123);
+        assert_int_equal(f.place.kind, t.kind);
+        assert_int_equal(f.place.weight, t.weight);
+        assert_int_equal(f.place.capacity, t.capacity);
+        assert_int_equal(f.place.seq, 123);
         hf__zk_form_token(token, node, strlen(node));
         assert_memory_equal(token, t.token, HF_TOKEN);
     }

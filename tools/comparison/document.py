@@ -52,7 +52,7 @@ class Guarantees:
     def cell(self, row, guarantee):
         for cells in self.lines:
             if cells[0] == row.scheme:
-                return re.sub(r" \((\w)\)", "", cells[self.head.index(guarantee)])
+                return re.sub(r" \(\w{1,2}\)", "", cells[self.head.index(guarantee)])
         raise Wrong(f"docs/guarantees.md has no row that begins with {row.scheme}")
 
     def link(self, row):

@@ -79,6 +79,16 @@ def three(row):
         take=f"You take [{row.title}](#{row.name}): this is how it is run in production.")
 
 
+MYSQL = Row("mysql", "mysql", "mysql", "`mysql:`", "mysql-mariadb", (["mariadbd", "--version"], r"[\d.]+"),
+    counts="statements",
+    operate="the database server that you have; a failover may forget what had not reached the replica",
+    failover="what had not reached the new primary is forgotten",
+    clock="stepped forward: holds end early by the step",
+    good="You have it already, it is backed up and watched, and a grant is as durable as any other commit. The queue is exact and every capability is there.",
+    bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. The server cannot send messages: who waits sleeps in a user lock on a session of its own, and "
+        "beyond some of these it looks again and again.",
+    take="The data are in MariaDB and the rate of locks is moderate: then it is the one store less to run.")
+
 ROWS = [
     Row("local", "local", "local", "`local:`", "local", (["dpkg-query", "-W", "-f", "LMDB ${Version}", "liblmdb0"], r"LMDB [\d.]+"),
         counts="transactions",
@@ -169,15 +179,41 @@ ROWS = [
         bad="No fence, so nothing protects a resource from a holder that comes too late, and hf_lease_check is not certain. Each holder and each waiter has a connection. "
             "Two names may meet in one key.",
         take="Other programs take advisory locks by these keys, and their loss does no harm."),
-    Row("mysql", "mysql", "mysql", "`mysql:`", "mysql-mariadb", (["mariadbd", "--version"], r"[\d.]+"),
-        counts="statements",
-        operate="the database server that you have; a failover may forget what had not reached the replica",
-        failover="what had not reached the new primary is forgotten",
-        clock="stepped forward: holds end early by the step",
-        good="You have it already, it is backed up and watched, and a grant is as durable as any other commit. The queue is exact and every capability is there.",
-        bad="A pair is two commits: {{pair_p50}}, and {{cpu_own_1}} of server time. The server cannot send messages: who waits sleeps in a user lock on a session of its own, and "
-            "beyond some of these it looks again and again.",
-        take="The data are in MariaDB and the rate of locks is moderate: then it is the one store less to run."),
+    MYSQL,
+    dataclasses.replace(
+        MYSQL, name="mysql-fast", title="mysql, fast", setup="mysql-fast", scheme="`mysql:` with `crash=fast`",
+        operate="as mysql",
+        good="`mysql:` with `crash=fast` sees a process die by the end of its session: the next one had the lock {{kill_median}} after the `kill -9`, against "
+             "{{mysql.kill_median}} without it. All else is as in [mysql](#mysql).",
+        bad="A client that is cut off may learn of its loss later than the next holder of its grant, so hf_lease_check is not certain. A pair takes {{pair_p50}}, against "
+            "{{mysql.pair_p50}}: the short way to take a free line is not used.",
+        take="You take [mysql](#mysql), holders die more often than the network, and the resource checks fences."),
+    dataclasses.replace(
+        MYSQL, name="mysql-optimistic", title="mysql, optimistic", scheme="`mysql:` with `mode=optimistic`", query="mode=optimistic",
+        operate="as mysql",
+        good="`mysql:` with `mode=optimistic` is one row for each name, taken by compare-and-set on its version: the least that the server can do for a lock "
+             "with a lease and a fence. {{pair_p50}} for a pair.",
+        bad="No queue, and nobody is told of a release: who waits tries again. With {{waiters}} waiters it made {{crowd_rate}} hand-offs per second, against "
+            "{{mysql.crowd_rate}} in a line. No shared locks, no semaphores, nobody can see who waits.",
+        take="Locks are many and seldom contended. Else [mysql](#mysql) is the better one in the same database."),
+    dataclasses.replace(
+        MYSQL, name="mysql-pessimistic", title="mysql, pessimistic", scheme="`mysql:` with `mode=pessimistic`", query="mode=pessimistic",
+        operate="as mysql, with a connection for each holder and each waiter",
+        failover="all holds are lost",
+        clock="nothing, but for fences of holders that die",
+        good="`mysql:` with `mode=pessimistic` is a row that is updated in an open transaction: the server sees a dead process at once. {{pair_p50}} for a pair.",
+        bad="The server may take the lock away at any moment, so hf_lease_check is not certain. Each holder and each waiter has a connection. No order is promised. "
+            "Not in a Galera cluster.",
+        take="A crash must be noticed at once, holders are few, and the resource checks fences or is in the same database."),
+    dataclasses.replace(
+        MYSQL, name="mysql-named", title="mysql, named", scheme="`mysql:` with `mode=named`", query="mode=named",
+        operate="as mysql, with a connection for each holder and each waiter",
+        failover="all holds are lost",
+        clock="nothing",
+        good="`mysql:` with `mode=named` is the server's own user lock, in memory, which other programs use as well. {{pair_p50}} for a pair.",
+        bad="No fence, so nothing protects a resource from a holder that comes too late, and hf_lease_check is not certain. Each holder and each waiter has a connection. "
+            "Not in a Galera cluster.",
+        take="Other programs take user locks by these names, and their loss does no harm."),
 ]
 
 

@@ -38,7 +38,7 @@ static void is_amended(struct etcd_seat *s, int64_t revision)
     struct ticket *t = s->seat.t;
     struct ordered_line *line = s->seat.line;
 
-    s->mod = revision;
+    etcd_ticket(t)->mod = revision;
     line->pins++;
     if (s->moves) {
         s->lease->seats--;
@@ -46,8 +46,8 @@ static void is_amended(struct etcd_seat *s, int64_t revision)
         s->moves = NULL;
         move_life(t, s->lease->life);
     }
-    if (s->seat.entry && t->weight < s->seat.entry->form.weight)
-        s->seat.entry->form.weight = t->weight;
+    if (s->seat.entry)
+        hf__ordered_lighter(line, s->seat.entry, t->weight);
     if (s->lease->dead) { /* it has ended meanwhile, and the key with it */
         line->stale = true;
         ev_dead(t->life);
@@ -84,7 +84,7 @@ static void answer_amend(struct etcd_conn *c, struct etcd_call *q,
         ev_amended(s->seat.t, HF_ELOST);
     } else {
         hf__record_read(&rec, key->kvs[0]->value.data, key->kvs[0]->value.len);
-        s->mod = key->kvs[0]->mod_revision;
+        etcd_ticket(s->seat.t)->mod = key->kvs[0]->mod_revision;
         s->marked = s->marked || rec.broken; /* the core is told by the watch */
         hf__etcd_amend_now(s);
     }
@@ -99,7 +99,7 @@ static bool may_move(struct etcd_seat *s)
     s->to_amend = true;
     if (!hf__etcd_lease_ready(l))
         return false;
-    if (l->alive_at < s->moves_at) {
+    if (l->alive_at < etcd_ticket(s->seat.t)->moves_at) {
         l->awaited = true;
         hf__etcd_lease_check(l);
         return false;
@@ -112,7 +112,6 @@ void hf__etcd_amend_now(struct etcd_seat *s)
 {
     struct etcd *e = etcd_in(s->seat.of);
     const struct etcd_lease *l = s->moves ? s->moves : s->lease;
-    struct etcd_call *q;
     char value[RECORD_MAX];
     struct etcd_txn txn;
     struct etcd_key key;
@@ -123,15 +122,12 @@ void hf__etcd_amend_now(struct etcd_seat *s)
     }
     if (s->moves && !may_move(s))
         return;
-    q = hf__etcd_seat_call(s, answer_amend);
-    if (!q)
-        return;
     hf__etcd_seat_key(s, &key);
     hf__etcd_txn(&txn);
-    hf__etcd_if_changed(&txn, &key, s->mod);
+    hf__etcd_if_changed(&txn, &key, etcd_ticket(s->seat.t)->mod);
     hf__etcd_put(&txn.then, &key, value, hf__etcd_seat_value(s, value, l->ttl_s, 0), l->id);
     hf__etcd_get(&txn.otherwise, &key, NULL);
-    hf__etcd_txn_send(e, &txn, q);
+    hf__etcd_txn_send(e, &txn, hf__etcd_seat_call(s, answer_amend));
 }
 
 void hf__etcd_amend(struct store *store, struct ticket *t)
@@ -152,7 +148,7 @@ void hf__etcd_amend(struct store *store, struct ticket *t)
             return;
         }
         s->moves->seats++;
-        s->moves_at = etcd_now(etcd_of(store));
+        etcd_ticket(t)->moves_at = etcd_now(etcd_of(store));
     }
     hf__etcd_amend_now(s);
 }

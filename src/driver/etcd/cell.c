@@ -8,51 +8,13 @@
  * may not have happened. */
 #include "driver/etcd/etcd.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TRIES = 10000 };
 
-struct etcd_cell_job {
-    struct query query;
-    struct etcd *e;
-    int64_t lease;
-    unsigned tries;
-    struct etcd_key key;
-    size_t len;
-    unsigned char next[HF_CELL_MAX]; /* what is written */
-};
+static void sum(struct etcd_job *);
 
-static void sum(struct etcd_cell_job *);
-
-static void end(struct etcd_cell_job *j, int rc, const hf_error *err)
-{
-    hf__query_end(&j->query, rc, err);
-    free(j);
-}
-
-/* Nothing was written. */
-static void fail(struct etcd_cell_job *j, int code, const char *text)
-{
-    hf_error err;
-
-    hf__etcd_give_back(j->e, j->lease);
-    end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
-}
-
-static struct etcd_call *ask(struct etcd_cell_job *j, etcd_answered *answer)
-{
-    struct etcd_call *q = hf__etcd_ask(&j->e->conn, answer, j);
-
-    if (!q)
-        fail(j, HF_ENOMEM, "no memory for a cell");
-    return q;
-}
-
-static bool tell(struct etcd_cell_job *j, const Hf__Etcd__RangeResponse *r)
+static bool tell(struct etcd_job *j, const Hf__Etcd__RangeResponse *r)
 {
     struct cell *cell = j->query.cell;
 
@@ -72,33 +34,33 @@ static bool tell(struct etcd_cell_job *j, const Hf__Etcd__RangeResponse *r)
 
 static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_cell_job *j = q->with;
+    struct etcd_job *j = q->with;
     struct cell *cell = j->query.cell;
     const Hf__Etcd__TxnResponse *r = a ? a->body : NULL;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
     if (rc < 0 || !cell) {
-        end(j, rc, &err);
+        hf__etcd_job_end(j, rc, &err);
     } else if (r->succeeded) {
-        memcpy(cell->value, j->next, j->len);
+        memcpy(cell->value, j->value, j->len);
         cell->value_len = j->len;
         cell->version = cell->verb == CELL_DEL ? 0 : (uint64_t)hf__etcd_revision(a);
-        end(j, 0, NULL);
+        hf__etcd_job_end(j, 0, NULL);
     } else if (!tell(j, hf__etcd_range_at(r, 0))) {
-        fail(j, HF_EPROTO, "the cell is another program's");
+        hf__etcd_job_fail(j, HF_EPROTO, "the cell is another program's");
     } else if (cell->verb == CELL_ADD && j->tries++ < TRIES) {
         sum(j); /* of what it is now */
     } else {
-        fail(j, cell->verb == CELL_ADD ? HF_EBUSYSTORE : HF_EBUSY,
-             "the cell has another version");
+        hf__etcd_job_fail(j, cell->verb == CELL_ADD ? HF_EBUSYSTORE : HF_EBUSY,
+                          "the cell has another version");
     }
 }
 
-static void change(struct etcd_cell_job *j)
+static void change(struct etcd_job *j)
 {
     const struct cell *cell = j->query.cell;
-    struct etcd_call *q = ask(j, changed);
+    struct etcd_call *q = hf__etcd_job_ask(j, changed);
     struct etcd_txn txn;
 
     if (!q)
@@ -111,74 +73,57 @@ static void change(struct etcd_cell_job *j)
     if (cell->verb == CELL_DEL)
         hf__etcd_delete(&txn.then, &j->key);
     else
-        hf__etcd_put(&txn.then, &j->key, j->next, j->len, j->lease);
+        hf__etcd_put(&txn.then, &j->key, j->value, j->len, j->lease);
     hf__etcd_get(&txn.otherwise, &j->key, NULL);
     hf__etcd_txn_send(j->e, &txn, q);
 }
 
-/* The sum of the number that is there and what is to be added; false: there is none. */
-static bool add(struct etcd_cell_job *j)
+static void sum(struct etcd_job *j)
 {
     struct cell *cell = j->query.cell;
-    char text[HF_CELL_MAX + 1], *stop = text;
-    int64_t number = 0;
 
-    if (cell->version > 0) {
-        memcpy(text, cell->value, cell->value_len);
-        text[cell->value_len] = '\0';
-        errno = 0;
-        number = strtoll(text, &stop, 10);
-        if (cell->value_len == 0 || *stop != '\0' || errno != 0)
-            return false;
-    }
-    if (__builtin_add_overflow(number, cell->add, &number))
-        return false;
-    cell->number = number;
-    j->len = (size_t)snprintf((char *)j->next, sizeof j->next, "%" PRId64, number);
-    return true;
-}
-
-static void sum(struct etcd_cell_job *j)
-{
-    if (add(j))
+    j->len = hf__cell_sum(cell, cell->version > 0 ? cell->value : NULL, cell->value_len,
+                          j->value);
+    if (j->len > 0)
         change(j);
     else
-        fail(j, HF_EINVAL, "the cell holds no number, or the sum is too great");
+        hf__etcd_job_fail(j, HF_EINVAL,
+                          "the cell holds no number, or the sum is too great");
 }
 
 /* ---- reading ----------------------------------------------------------------------- */
 
 static void was_read(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_cell_job *j = q->with;
+    struct etcd_job *j = q->with;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
     if (rc < 0 || !j->query.cell)
-        end(j, rc, &err);
+        hf__etcd_job_end(j, rc, &err);
     else if (!tell(j, a->body))
-        fail(j, HF_EPROTO, "the cell is another program's");
+        hf__etcd_job_fail(j, HF_EPROTO, "the cell is another program's");
     else if (j->query.cell->verb == CELL_GET)
-        end(j, 0, NULL);
+        hf__etcd_job_end(j, 0, NULL);
     else
         sum(j);
 }
 
 static void read_it(void *with)
 {
-    struct etcd_cell_job *j = with;
+    struct etcd_job *j = with;
     struct etcd_call *q;
     Hf__Etcd__RangeRequest r;
 
     if (!j->query.cell) {
-        end(j, 0, NULL);
+        hf__etcd_job_end(j, 0, NULL);
         return;
     }
     if (j->query.cell->verb == CELL_PUT || j->query.cell->verb == CELL_DEL) {
         change(j);
         return;
     }
-    q = ask(j, was_read);
+    q = hf__etcd_job_ask(j, was_read);
     if (!q)
         return; /* it has ended */
     hf__etcd_range(&r, &j->key, NULL);
@@ -187,12 +132,12 @@ static void read_it(void *with)
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_cell_job *j = q->with;
+    struct etcd_job *j = q->with;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
     if (rc < 0) {
-        end(j, rc, &err);
+        hf__etcd_job_end(j, rc, &err);
         return;
     }
     j->lease = ((const Hf__Etcd__LeaseGrantResponse *)a->body)->id;
@@ -201,7 +146,7 @@ static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etc
 
 static void begin(void *with)
 {
-    struct etcd_cell_job *j = with;
+    struct etcd_job *j = with;
     const struct cell *cell = j->query.cell;
     struct etcd_call *q;
 
@@ -209,23 +154,19 @@ static void begin(void *with)
         read_it(j);
         return;
     }
-    q = ask(j, has_lease);
+    q = hf__etcd_job_ask(j, has_lease);
     if (q)
         hf__etcd_grant(j->e, q, cell->ttl_ms);
 }
 
 void hf__etcd_cell(struct store *s, struct cell *cell)
 {
-    struct etcd_cell_job *j = calloc(1, sizeof *j);
+    struct etcd_job *j = hf__etcd_job(s, NULL, cell);
 
-    if (!j) {
-        hf__query_refuse(NULL, cell, HF_ENOMEM, NULL, "no memory for a cell");
+    if (!j)
         return;
-    }
-    j->e = etcd_of(s);
     j->len = cell->verb == CELL_PUT ? cell->value_len : 0;
-    memcpy(j->next, cell->value, j->len);
+    memcpy(j->value, cell->value, j->len);
     hf__etcd_cell_key(&j->key, j->e, cell->name, cell->name_len);
-    hf__query_begin(&j->query, NULL, cell);
     hf__etcd_follow(j->e, NULL, cell, begin, j);
 }

@@ -67,7 +67,9 @@ static struct etcd *new_etcd(struct env *env)
         .most_cell_ttl_ms = MOST_TTL_MS,
         .name_max = HF_NAME_MAX,
         .starts_down = true,
+        .shares_lives = true,
     };
+    e->numbers = SLOTS;
     list_init(&e->dirty);
     list_init(&e->leases);
     list_init(&e->old);

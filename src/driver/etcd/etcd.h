@@ -5,7 +5,7 @@
  * line    a line in which this client has seats, as kit/ordered.h keeps it, and its keys
  * seat    one ticket of ours, as kit/ordered.h keeps it, and its key
  * watch   something that the server tells us the changes of
- * job     a look, a list or an eviction
+ * job     an eviction, or what is done with a cell
  *
  * Reading order: wire.h, key.c, txn.c, session.c, lease.c, kit/ordered.h, watch.c, line.c,
  * ticket.c, amend.c.
@@ -38,7 +38,7 @@ void hf__etcd_cell_key(struct etcd_key *, const struct etcd *, const char *name,
 void hf__etcd_epoch_key(struct etcd_key *, const struct etcd *, int64_t lease);
 void hf__etcd_key_add(struct etcd_key *, const char *, size_t);
 /* The name of a ticket's key in its line. */
-void hf__etcd_node(char node[64], int64_t lease, const unsigned char token[HF_TOKEN]);
+size_t hf__etcd_node(char *node, int64_t lease, uint64_t number); /* 40 bytes at most */
 /* The name of the line of a key below the base; false: it is none. */
 bool hf__etcd_line_name(const struct etcd *, const ProtobufCBinaryData *key, char *name,
                         size_t *ret_len);
@@ -143,16 +143,18 @@ void hf__etcd_give_back(struct etcd *, int64_t id); /* nothing was put on it; 0:
 
 /* ---- watches (watch.c) ------------------------------------------------------------- */
 
-struct etcd_watch {         /* of a line or of one of its tickets */
-    struct map_node node;   /* etcd.watches, by its id */
-    struct list all;        /* etcd_line.watches, or etcd.follows */
-    struct etcd_line *line; /* NULL: a follow */
-    int64_t seq;            /* of the ticket, whose entry has it as `own`; 0: of the line */
-    bool created;
+struct etcd_watch {              /* of a line or of one of its tickets */
+    struct map_node node;        /* etcd.watches, by its id */
+    struct etcd_line *line;      /* NULL: a follow */
+    struct ordered_entry *entry; /* the ticket, whose `own` is the id; NULL: all of them */
+    int64_t with;       /* the number of the next one, ours, which it also has; 0: none */
+    bool created, told; /* by the server; told: an event */
+    bool shows;         /* that one is there; see watch.c */
 };
 
 struct etcd_follow {
     struct etcd_watch watch;
+    struct list all;   /* etcd.follows */
     struct look *look; /* or */
     struct cell *cell;
     void (*go_on)(void *with); /* when it has been created */
@@ -162,8 +164,8 @@ struct etcd_follow {
 /* NULL: no memory, and the connection is given up. entry NULL: of the whole line */
 struct etcd_watch *hf__etcd_watch(struct etcd_line *, struct ordered_entry *);
 struct etcd_watch *hf__etcd_watch_of(const struct etcd *, int64_t id);
-struct ordered_entry *hf__etcd_watched_entry(const struct etcd_watch *); /* or NULL */
 void hf__etcd_watch_end(struct etcd_watch *);
+void hf__etcd_unwatch(struct ordered_line *, struct ordered_entry *);
 void hf__etcd_watched(struct etcd_conn *, const Hf__Etcd__WatchResponse *);
 void hf__etcd_watches_down(struct etcd *);
 /* Before it is read: the follow is watched. `go_on` is called now or later, not after
@@ -177,9 +179,8 @@ void hf__etcd_unfollow(struct etcd *, const struct look *, const struct cell *);
 struct etcd_line {
     struct ordered_line line;
     struct map_node node; /* etcd.lines */
-    struct list watches;  /* etcd_watch.all */
     struct etcd_watch *whole;
-    struct list to_create; /* etcd_seat.to_create: in the order of their joins */
+    struct list to_create; /* ordered_seat.queue: in the order of their joins */
     bool creating;         /* one of them is under way */
     bool list_due;         /* a list was asked for, and is not sent yet */
     size_t made;           /* tickets of ours since the last list */
@@ -187,20 +188,32 @@ struct etcd_line {
     char key[];
 };
 
+enum { SLOTS = 64 }; /* numbers that each connection uses again */
+
 struct etcd_seat {
     struct ordered_seat seat;
     struct etcd_lease *lease; /* NULL: not known */
     struct etcd_lease *moves; /* where an amend puts it; NULL: nowhere */
-    struct list to_create;    /* etcd_line.to_create */
-    int64_t moves_at;         /* that one must have been renewed since; see amend.c */
-    bool to_amend;            /* when the lease is there, and was renewed */
-    bool marked;
-    bool tries;      /* its create is to make nothing if it does not hold */
-    bool lists;      /* its create also reads the line */
-    int64_t mod;     /* the revision of its value, as last heard of */
-    int64_t since;   /* ms since 1970 */
-    int64_t gone_at; /* its key was missed then for the first time; 0: never */
+    int64_t key_lease;        /* in the name of its key */
+    uint64_t number;          /* likewise; 0: it has none yet */
+    bool chosen : 1;          /* that number, by this seat */
+    bool to_amend : 1;        /* when the lease is there, and was renewed */
+    bool marked : 1;
+    bool erased : 1; /* a plain delete was sent */
+    bool tries : 1;  /* its create is to make nothing if it does not hold */
+    bool lists : 1;  /* its create also reads the line */
 };
+
+struct etcd_ticket { /* lies in ticket.drv_all: of a seat that the core has not done with */
+    int64_t key_lease; /* these two also when it has no seat, for who looks for its key */
+    uint64_t number;
+    int64_t mod;      /* the revision of its value, as last heard of */
+    int64_t since;    /* ms since 1970 */
+    int64_t gone_at;  /* its key was missed then for the first time; 0: never */
+    int64_t moves_at; /* seat.moves must have been renewed since; see amend.c */
+};
+_Static_assert(sizeof(struct etcd_ticket) <= sizeof((struct ticket *)0)->drv_all,
+               "it lies there");
 
 extern const struct ordered_ops hf__etcd_ordered;
 
@@ -209,14 +222,22 @@ void hf__etcd_line_free(struct ordered_line *);
 void hf__etcd_line_list(struct ordered_line *, bool watch);
 void hf__etcd_line_list_due(struct etcd_line *); /* sends it if it is time */
 bool hf__etcd_line_watch(struct ordered_line *, struct ordered_entry *);
-/* Takes the tickets of an answer. */
+/* Takes the tickets of an answer, and `last`, which may be NULL. */
 void hf__etcd_line_listed(struct etcd_line *, const Hf__Etcd__RangeResponse *,
-                          int64_t revision, bool watch);
+                          struct ordered_entry *last, int64_t revision, bool watch);
 void hf__etcd_line_key_of(const struct etcd_line *, struct etcd_key *, const char *node,
                           size_t len);
-/* The tickets among the keys of a line; NULL: no memory */
+struct ordered_entry *hf__etcd_entry(const Hf__Etcd__KeyValue *,
+                                     const struct ticket_record *, size_t dir_len);
+/* The tickets among the keys of a line, and room for one more; NULL: no memory */
 struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *, size_t dir_len);
-void hf__etcd_line_event(struct etcd_watch *, const Hf__Etcd__Event *);
+/* shows: see watch.c */
+void hf__etcd_line_event(struct etcd_watch *, const Hf__Etcd__Event *, bool shows);
+/* What a watch of a line is about. The keys are room for it. */
+void hf__etcd_line_range(const struct etcd_watch *, Hf__Etcd__RangeRequest *,
+                         struct etcd_key *from, struct etcd_key *end);
+/* The next ticket is ours, waits, and nothing lies between their names: its number; or 0 */
+int64_t hf__etcd_line_pair(const struct etcd_line *, const struct ordered_entry *);
 void hf__etcd_line_watched(struct etcd_watch *); /* it has been created */
 void hf__etcd_line_refused(struct etcd_watch *);
 void hf__etcd_lines_down(struct etcd *);
@@ -232,17 +253,36 @@ struct etcd_call *hf__etcd_seat_call(struct etcd_seat *, etcd_answered *); /* pi
  * hf__etcd_result */
 struct etcd_seat *hf__etcd_seat_answered(struct etcd_conn *, struct etcd_call *,
                                          const struct etcd_answer *, int *rc, hf_error *);
+size_t hf__etcd_seat_name(const struct ordered_seat *, char name[ORDERED_NAME_MAX]);
 void hf__etcd_seat_key(const struct etcd_seat *, struct etcd_key *);
 size_t hf__etcd_seat_value(const struct etcd_seat *, char value[RECORD_MAX], int64_t ttl_s,
                            int64_t kept_ms);
 void hf__etcd_seat_not_made(struct etcd_seat *, int rc, const hf_error *);
+void hf__etcd_numbers_lost(struct etcd *); /* with the connection */
 void hf__etcd_create_next(struct etcd_line *);
 void hf__etcd_amend_now(struct etcd_seat *);
 void hf__etcd_join(struct store *, struct ticket *);
 void hf__etcd_leave(struct store *, struct ticket *);
 void hf__etcd_amend(struct store *, struct ticket *);
 
-/* ---- looking, cells (look.c, evict.c, cell.c) --------------------------------------- */
+/* ---- looking, cells (job.c, look.c, evict.c, cell.c) --------------------------------- */
+
+struct etcd_job { /* an eviction or a cell: several requests, one answer */
+    struct query query;
+    struct etcd *e;
+    struct etcd_key key;
+    int64_t lease; /* nothing was put on it yet; 0: none */
+    int64_t mod;   /* of the ticket */
+    unsigned tries;
+    size_t len; /* of what is written */
+    char value[RECORD_MAX];
+};
+
+/* NULL: no memory, and it was refused */
+struct etcd_job *hf__etcd_job(struct store *, struct look *, struct cell *);
+struct etcd_call *hf__etcd_job_ask(struct etcd_job *, etcd_answered *); /* NULL: ended */
+void hf__etcd_job_end(struct etcd_job *, int rc, const hf_error *);     /* frees it */
+void hf__etcd_job_fail(struct etcd_job *, int code, const char *text);
 
 void hf__etcd_look(struct store *, struct look *);
 void hf__etcd_evict(struct store *, struct look *);
@@ -261,7 +301,11 @@ struct etcd {
     bool old_release; /* an answer about a lease is not certain */
     bool seen;        /* it has been up */
     bool shut;
-    bool refused;     /* the last watch, for want of rights */
+    bool refused; /* the last watch, for want of rights */
+    bool keeps;   /* it keeps places: names are often taken */
+    /* The numbers of keys: SLOTS after the first are used again, by this connection; the
+     * other is the last that was chosen. See ticket.c */
+    uint64_t slots, numbers;
     uint64_t cluster; /* its number; 0: not known */
     bool raw;         /* names=raw */
     size_t base_len;  /* before the names of lines: "", or with a slash at its end */
@@ -274,8 +318,8 @@ struct etcd {
     struct ordered ordered;
     struct map lines, watches;
     uint64_t hash_key[2];
-    struct list follows; /* etcd_follow.watch.all */
-    int64_t watch_id;
+    struct list follows; /* etcd_follow.all */
+    uint32_t watch_id;
 };
 
 static inline struct etcd *etcd_of(struct store *s)
@@ -301,6 +345,11 @@ static inline struct etcd_line *etcd_line(struct ordered_line *l)
 static inline struct etcd_seat *etcd_seat(struct ordered_seat *s)
 {
     return container_of(s, struct etcd_seat, seat);
+}
+
+static inline struct etcd_ticket *etcd_ticket(const struct ticket *t)
+{
+    return (struct etcd_ticket *)(void *)(uintptr_t)t->drv_all;
 }
 
 static inline struct etcd_lease *etcd_lease_of(const struct life *l) /* a LIFE_WIDE */

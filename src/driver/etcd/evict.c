@@ -13,49 +13,15 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TRIES = 10, AHEAD_MAX = TXN_COMPARES - 1 };
 
-struct etcd_evict {
-    struct query query;
-    struct etcd *e;
-    unsigned tries;
-    struct etcd_key key;
-    int64_t mod;   /* of a kept one */
-    int64_t lease; /* that it is to be kept by */
-    size_t value_len;
-    char value[RECORD_MAX];
-};
-
-static void read_line(struct etcd_evict *);
-
-static void end(struct etcd_evict *j, int rc, const hf_error *err)
-{
-    hf__query_end(&j->query, rc, err);
-    free(j);
-}
-
-static void fail(struct etcd_evict *j, int code, const char *text)
-{
-    hf_error err;
-
-    end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
-}
-
-static struct etcd_call *ask(struct etcd_evict *j, etcd_answered *answer)
-{
-    struct etcd_call *q = hf__etcd_ask(&j->e->conn, answer, j);
-
-    if (!q)
-        fail(j, HF_ENOMEM, "no memory for an eviction");
-    return q;
-}
+static void read_line(struct etcd_job *);
 
 static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_evict *j = q->with;
+    struct etcd_job *j = q->with;
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
@@ -67,11 +33,11 @@ static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_ans
     if (changed && j->query.look && j->tries++ < TRIES)
         read_line(j);
     else if (changed)
-        fail(j, HF_EBUSYSTORE, "the ticket changes all the time");
+        hf__etcd_job_fail(j, HF_EBUSYSTORE, "the ticket changes all the time");
     else if (hf__etcd_no_lease(a))
-        fail(j, HF_ENOENT, "its lease is over");
+        hf__etcd_job_fail(j, HF_ENOENT, "its lease is over");
     else
-        end(j, rc, &err);
+        hf__etcd_job_end(j, rc, &err);
 }
 
 static void key_at(struct etcd_key *k, const Hf__Etcd__KeyValue *kv)
@@ -80,24 +46,24 @@ static void key_at(struct etcd_key *k, const Hf__Etcd__KeyValue *kv)
     hf__etcd_key_add(k, (const char *)kv->key.data, kv->key.len);
 }
 
-static void put(struct etcd_evict *j, int64_t lease)
+static void put(struct etcd_job *j, int64_t lease)
 {
-    struct etcd_call *q = ask(j, done);
+    struct etcd_call *q = hf__etcd_job_ask(j, done);
     struct etcd_txn txn;
 
     if (!q)
         return;
     hf__etcd_txn(&txn);
     hf__etcd_if_changed(&txn, &j->key, j->mod);
-    hf__etcd_put(&txn.then, &j->key, j->value, j->value_len, lease);
+    hf__etcd_put(&txn.then, &j->key, j->value, j->len, lease);
     hf__etcd_txn_send(j->e, &txn, q);
 }
 
 /* ahead: those that must be there. Another program's may have a key of any length. */
-static void delete (struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
+static void delete (struct etcd_job *j, const Hf__Etcd__RangeResponse *r,
                     struct ordered_span ahead, int64_t created)
 {
-    struct etcd_call *q = ask(j, done);
+    struct etcd_call *q = hf__etcd_job_ask(j, done);
     struct etcd_txn txn;
 
     if (!q)
@@ -115,25 +81,25 @@ static void delete (struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
 
 static void has_lease(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_evict *j = q->with;
+    struct etcd_job *j = q->with;
     const Hf__Etcd__LeaseGrantResponse *r = a ? a->body : NULL;
     char line[64], value[RECORD_MAX];
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
     if (rc < 0) {
-        end(j, rc, &err);
+        hf__etcd_job_end(j, rc, &err);
         return;
     }
     snprintf(line, sizeof line, "kept %" PRId64 "\n", etcd_wall_ms(j->e) + r->ttl * 1000);
-    rc = (int)hf__record_set(value, j->value, j->value_len, line);
-    j->value_len = (size_t)rc;
-    memcpy(j->value, value, j->value_len);
+    rc = (int)hf__record_set(value, j->value, j->len, line);
+    j->len = (size_t)rc;
+    memcpy(j->value, value, j->len);
     j->lease = r->id;
     put(j, r->id);
 }
 
-static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
+static void evict(struct etcd_job *j, const Hf__Etcd__RangeResponse *r,
                   struct ordered_entry **entries, size_t i, const struct ticket_record *rec)
 {
     const struct look *look = j->query.look;
@@ -146,20 +112,21 @@ static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
     key_at(&j->key, kv);
     j->mod = kv->mod_revision;
     if (look->keep_ms > 0 && (!keeps || kv->value.len > RECORD_MAX - 64)) {
-        fail(j, HF_ENOENT, "the ticket is no kept one");
+        hf__etcd_job_fail(j, HF_ENOENT, "the ticket is no kept one");
     } else if (look->keep_ms > 0) {
-        j->value_len = kv->value.len;
+        j->len = kv->value.len;
         memcpy(j->value, kv->value.data, kv->value.len);
-        q = ask(j, has_lease);
+        q = hf__etcd_job_ask(j, has_lease);
         if (q)
             hf__etcd_grant(j->e, q, look->keep_ms);
     } else if (look->now || rec->kept_ms > 0) {
         delete (j, r, ahead, kv->create_revision);
     } else if (rec->broken) {
-        end(j, 0, NULL);
-    } else if ((j->value_len = hf__record_set(j->value, kv->value.data, kv->value.len,
-                                              "broken\n")) == 0) {
-        fail(j, HF_ENOTSUP, "the ticket is another program's, which would not heed a mark");
+        hf__etcd_job_end(j, 0, NULL);
+    } else if ((j->len = hf__record_set(j->value, kv->value.data, kv->value.len,
+                                        "broken\n")) == 0) {
+        hf__etcd_job_fail(j, HF_ENOTSUP,
+                          "the ticket is another program's, which would not heed a mark");
     } else {
         if (!held)
             ahead = hf__ordered_whom(entries, i);
@@ -172,7 +139,7 @@ static void evict(struct etcd_evict *j, const Hf__Etcd__RangeResponse *r,
 
 static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
-    struct etcd_evict *j = q->with;
+    struct etcd_job *j = q->with;
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
     struct ordered_entry **entries = NULL;
     unsigned char token[HF_TOKEN];
@@ -182,7 +149,7 @@ static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
     if (rc < 0 || !j->query.look) {
-        end(j, rc, &err);
+        hf__etcd_job_end(j, rc, &err);
         return;
     }
     entries = hf__etcd_entries(r, j->key.len);
@@ -194,17 +161,17 @@ static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd
             break;
     }
     if (!entries)
-        fail(j, HF_ENOMEM, "no memory for an eviction");
+        hf__etcd_job_fail(j, HF_ENOMEM, "no memory for an eviction");
     else if (i == r->n_kvs)
-        fail(j, HF_ENOENT, "no such ticket in that line");
+        hf__etcd_job_fail(j, HF_ENOENT, "no such ticket in that line");
     else
         evict(j, r, entries, i, &rec);
     hf__ordered_entries_free(entries, r->n_kvs);
 }
 
-static void read_line(struct etcd_evict *j)
+static void read_line(struct etcd_job *j)
 {
-    struct etcd_call *q = ask(j, has_line);
+    struct etcd_call *q = hf__etcd_job_ask(j, has_line);
     Hf__Etcd__RangeRequest r;
     char end_of[KEY_MAX];
 
@@ -219,13 +186,8 @@ static void read_line(struct etcd_evict *j)
 
 void hf__etcd_evict(struct store *s, struct look *look)
 {
-    struct etcd_evict *j = calloc(1, sizeof *j);
+    struct etcd_job *j = hf__etcd_job(s, look, NULL);
 
-    if (!j) {
-        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for an eviction");
-        return;
-    }
-    j->e = etcd_of(s);
-    hf__query_begin(&j->query, look, NULL);
-    read_line(j);
+    if (j)
+        read_line(j);
 }

@@ -1,7 +1,7 @@
 /* key.c: keys: where a line, its tickets, a cell lie.
  *
- *   <base><name>/<lease in hex>.<token in hex>   a ticket; etcdctl and Go's Mutex make
- *                                                <base><name>/<lease in hex>
+ *   <base><name>/<lease in hex>.<number>         a ticket, see ticket.c. etcdctl and Go's
+ *                                                Mutex make <base><name>/<lease in hex>
  *   <base>/cell/<name>                           a cell
  *   <base>/client/<lease in hex>                 see lease.c
  *   <base>/ns/<namespace>/...                    the same three of a namespace
@@ -87,11 +87,9 @@ void hf__etcd_epoch_key(struct etcd_key *k, const struct etcd *e, int64_t lease)
     k->len += (size_t)sprintf(k->at + k->len, "%" PRIx64, (uint64_t)lease);
 }
 
-void hf__etcd_node(char node[64], int64_t lease, const unsigned char token[HF_TOKEN])
+size_t hf__etcd_node(char *node, int64_t lease, uint64_t number)
 {
-    int n = sprintf(node, "%" PRIx64 ".", (uint64_t)lease);
-
-    hf__hex(node + n, token, HF_TOKEN);
+    return (size_t)sprintf(node, "%" PRIx64 ".%" PRIu64, (uint64_t)lease, number);
 }
 
 bool hf__etcd_line_name(const struct etcd *e, const ProtobufCBinaryData *key, char *name,

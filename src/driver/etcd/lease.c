@@ -36,19 +36,19 @@ void hf__etcd_lease_free(struct etcd_lease *l)
     free(l);
 }
 
+static bool unused(const struct etcd_lease *l)
+{
+    return l->life->ntickets == 0 && l->seats == 0;
+}
+
 void hf__etcd_leases_tidy(struct etcd *e)
 {
     list_for_safe(n, &e->old) {
         struct etcd_lease *l = container_of(n, struct etcd_lease, node);
 
-        if (l->life->ntickets == 0 && l->seats == 0)
+        if (unused(l))
             hf__etcd_lease_free(l);
     }
-}
-
-static bool unused(const struct etcd_lease *l)
-{
-    return l->life->ntickets == 0 && l->seats == 0;
 }
 
 static struct etcd_lease *new_lease(struct etcd *e, int64_t ttl_s)
@@ -136,8 +136,7 @@ static void revoke(struct etcd *e, struct etcd_call *q, int64_t id)
     Hf__Etcd__LeaseRevokeRequest r = HF__ETCD__LEASE_REVOKE_REQUEST__INIT;
 
     r.id = id;
-    if (q)
-        hf__etcd_send(&e->conn, q, ETCD_LEASE_REVOKE, &r);
+    hf__etcd_send(&e->conn, q, ETCD_LEASE_REVOKE, &r);
 }
 
 static void given_back(struct etcd_conn *c, struct etcd_call *q,
@@ -250,8 +249,7 @@ void hf__etcd_lease_prove(struct etcd_lease *l)
     hf__etcd_epoch_key(&k, l->of, l->id);
     r.key = hf__etcd_bytes(k.at, k.len);
     r.lease = l->id;
-    if (q)
-        hf__etcd_send(&l->of->conn, q, ETCD_PUT, &r);
+    hf__etcd_send(&l->of->conn, q, ETCD_PUT, &r);
 }
 
 bool hf__etcd_lease_ready(struct etcd_lease *l)
@@ -312,7 +310,6 @@ static void alive(struct etcd_conn *c, struct etcd_call *q, const struct etcd_an
 void hf__etcd_lease_check(struct etcd_lease *l)
 {
     Hf__Etcd__LeaseKeepAliveRequest r = HF__ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
-    struct etcd_call *q;
 
     if (l->dead || l->id == 0)
         return;
@@ -321,9 +318,7 @@ void hf__etcd_lease_check(struct etcd_lease *l)
         return;
     }
     r.id = l->id;
-    q = ask(l, alive);
-    if (q)
-        hf__etcd_send(&l->of->conn, q, ETCD_KEEP_ALIVE, &r);
+    hf__etcd_send(&l->of->conn, ask(l, alive), ETCD_KEEP_ALIVE, &r);
 }
 
 void hf__etcd_renew(struct store *s, struct life *const *lives, size_t n)

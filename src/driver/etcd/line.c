@@ -52,7 +52,6 @@ struct etcd_line *hf__etcd_line(struct etcd *e, const char *name, size_t len)
         return NULL;
     line->key_len = k.len;
     memcpy(line->key, k.at, k.len);
-    list_init(&line->watches);
     list_init(&line->to_create);
     hf__map_insert(&e->lines, &line->node, hash);
     hf__ordered_line_init(&e->ordered, &line->line);
@@ -62,10 +61,9 @@ struct etcd_line *hf__etcd_line(struct etcd *e, const char *name, size_t len)
 void hf__etcd_line_free(struct ordered_line *l)
 {
     struct etcd_line *line = etcd_line(l);
-    struct list *n;
 
-    while ((n = list_first(&line->watches)) != NULL)
-        hf__etcd_watch_end(container_of(n, struct etcd_watch, all));
+    if (line->whole)
+        hf__etcd_watch_end(line->whole);
     hf__map_remove(&etcd_with(line)->lines, &line->node);
     free(line);
 }
@@ -95,12 +93,6 @@ static struct line_call *line_call(struct etcd_line *line, etcd_answered *answer
     return k;
 }
 
-static void unpin(struct etcd_line *line)
-{
-    line->line.pins--;
-    hf__ordered_line_drop(&line->line);
-}
-
 /* It says less than we know: asked again, a majority answers. */
 static bool too_old(struct etcd *e, const struct line_call *k, const struct etcd_answer *a)
 {
@@ -113,42 +105,33 @@ static bool too_old(struct etcd *e, const struct line_call *k, const struct etcd
 
 /* ---- lists ------------------------------------------------------------------------- */
 
+struct ordered_entry *hf__etcd_entry(const Hf__Etcd__KeyValue *kv,
+                                     const struct ticket_record *rec, size_t dir_len)
+{
+    const struct ordered_place place = { kv->create_revision, rec->kind, rec->weight,
+                                         rec->capacity };
+    struct ordered_entry *entry = hf__ordered_entry(
+        &place, (const char *)kv->key.data + dir_len, kv->key.len - dir_len);
+
+    if (entry)
+        entry->kept = rec->kept_ms > 0;
+    return entry;
+}
+
 struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *r, size_t dir_len)
 {
     struct ordered_entry **entries = calloc(r->n_kvs + 1, sizeof *entries);
     struct ticket_record rec;
-    size_t n = 0;
 
-    for (; entries && n < r->n_kvs; n++) {
-        const Hf__Etcd__KeyValue *kv = r->kvs[n];
-        struct ordered_place place = { .seq = kv->create_revision };
-
-        hf__record_read(&rec, kv->value.data, kv->value.len);
-        place.kind = rec.kind;
-        place.weight = rec.weight;
-        place.capacity = rec.capacity;
-        entries[n] = hf__ordered_entry(&place, (const char *)kv->key.data + dir_len,
-                                       kv->key.len - dir_len);
-        if (!entries[n])
-            break;
-        entries[n]->kept = rec.kept_ms > 0;
-    }
-    if (entries && n < r->n_kvs) {
-        hf__ordered_entries_free(entries, n);
-        return NULL;
+    for (size_t i = 0; entries && i < r->n_kvs; i++) {
+        hf__record_read(&rec, r->kvs[i]->value.data, r->kvs[i]->value.len);
+        entries[i] = hf__etcd_entry(r->kvs[i], &rec, dir_len);
+        if (!entries[i]) {
+            hf__ordered_entries_free(entries, i);
+            return NULL;
+        }
     }
     return entries;
-}
-
-/* Watches of tickets that are in the view no more. */
-static void tidy_watches(struct etcd_line *line)
-{
-    list_for_safe(n, &line->watches) {
-        struct etcd_watch *w = container_of(n, struct etcd_watch, all);
-
-        if (w != line->whole && !hf__etcd_watched_entry(w))
-            hf__etcd_watch_end(w);
-    }
 }
 
 /* A key of ours is missing, and it is not known why. A held one is lost in any case. One
@@ -163,19 +146,22 @@ static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_
         struct ordered_seat *s = container_of(at, struct ordered_seat, in_line);
         struct etcd_lease *l = etcd_seat(s)->lease;
         const struct ordered_entry *there;
+        char name[ORDERED_NAME_MAX];
 
         if ((s->state != SEAT_CREATED && s->state != SEAT_WAITING &&
              s->state != SEAT_HELD) ||
             s->fence > (uint64_t)revision)
             continue;
-        there = hf__ordered_find(&list, (int64_t)s->fence, s->name, strlen(s->name));
+        there =
+            hf__ordered_find(&list, (int64_t)s->fence, name, hf__etcd_seat_name(s, name));
         if (there && there->kept) {
             hf__etcd_seat_kept(etcd_seat(s));
         } else if (there || !l || l->dead) {
             continue;
         } else if (s->state == SEAT_HELD) {
             hf__etcd_lease_check(l);
-        } else if (etcd_seat(s)->gone_at == 0 || etcd_seat(s)->gone_at > l->alive_at) {
+        } else if (etcd_ticket(s->t)->gone_at == 0 ||
+                   etcd_ticket(s->t)->gone_at > l->alive_at) {
             hf__etcd_seat_missed(etcd_seat(s));
             any = true;
         }
@@ -184,24 +170,27 @@ static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_
 }
 
 void hf__etcd_line_listed(struct etcd_line *line, const Hf__Etcd__RangeResponse *r,
-                          int64_t revision, bool watch)
+                          struct ordered_entry *last, int64_t revision, bool watch)
 {
     struct ordered_entry **entries = hf__etcd_entries(r, line->key_len);
+    size_t n = r->n_kvs;
 
     line->line.pins++;
+    if (entries && last)
+        entries[n++] = last;
     if (!entries) {
+        free(last);
         hf__link_fail(&etcd_with(line)->conn.link, HF_ENOMEM, "no memory for a line");
     } else {
-        hf__ordered_sort(entries, r->n_kvs);
-        if (misses(line, entries, r->n_kvs, revision)) {
+        hf__ordered_sort(entries, n);
+        if (misses(line, entries, n, revision)) {
             line->line.lists -= line->line.lists > 0;
-            hf__ordered_entries_free(entries, r->n_kvs);
+            hf__ordered_entries_free(entries, n);
         } else {
-            hf__ordered_listed(&line->line, entries, r->n_kvs, (uint64_t)revision, watch);
-            tidy_watches(line);
+            hf__ordered_listed(&line->line, entries, n, (uint64_t)revision, watch);
         }
     }
-    unpin(line);
+    hf__ordered_line_unpin(&line->line);
 }
 
 static void listed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
@@ -214,10 +203,10 @@ static void listed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_a
     if (rc == 0 && too_old(e, k, a))
         send_list(k->line, k->watch, true);
     else if (rc == 0)
-        hf__etcd_line_listed(k->line, a->body, hf__etcd_revision(a), k->watch);
+        hf__etcd_line_listed(k->line, a->body, NULL, hf__etcd_revision(a), k->watch);
     else if (rc < 0 && rc != HF_EUNREACHABLE)
         hf__ordered_not_listed(&k->line->line, rc, k->watch);
-    unpin(k->line);
+    hf__ordered_line_unpin(&k->line->line);
 }
 
 static void send_list(struct etcd_line *line, bool watch, bool strict)
@@ -288,7 +277,8 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
                      const Hf__Etcd__KeyValue *kv)
 {
     struct etcd_seat *s = entry->seat ? etcd_seat(entry->seat) : NULL;
-    int64_t weight = entry->form.weight;
+    struct etcd_ticket *t = s ? etcd_ticket(s->seat.t) : NULL;
+    int64_t weight = entry->weight;
     struct ticket_record rec;
     bool broken = false;
 
@@ -296,14 +286,14 @@ static void is_there(struct etcd_line *line, struct ordered_entry *entry,
     line->line.pins++;       /* that may have been its last seat */
     if (rec.weight < weight) /* it only becomes less */
         weight = rec.weight;
-    if (s && kv->mod_revision >= s->mod) {
-        s->mod = kv->mod_revision;
+    if (s && kv->mod_revision >= t->mod) {
+        t->mod = kv->mod_revision;
         broken = s->marked = s->marked || rec.broken;
         if (rec.kept_ms > 0)
             hf__etcd_seat_kept(s);
     }
     hf__ordered_seen(&line->line, entry, broken ? SEEN_MARKED : SEEN_THERE, weight);
-    unpin(line);
+    hf__ordered_line_unpin(&line->line);
 }
 
 /* A holder is told at once: the next one may hold by now. */
@@ -320,74 +310,156 @@ static void is_gone(struct etcd_line *line, struct ordered_entry *entry)
         hf__etcd_lease_check(held); /* the others on it may have ended, too */
 }
 
+static bool is_named(const struct etcd_line *line, const struct ordered_entry *e,
+                     const ProtobufCBinaryData *key)
+{
+    return key->len == line->key_len + e->len &&
+           memcmp(key->data + line->key_len, e->name, e->len) == 0;
+}
+
+/* Of that creation. */
+static const Hf__Etcd__KeyValue *find_key(const struct etcd_line *line,
+                                          const Hf__Etcd__RangeResponse *r,
+                                          const struct ordered_entry *e)
+{
+    for (size_t i = 0; i < r->n_kvs; i++)
+        if (r->kvs[i]->create_revision == e->seq && is_named(line, e, &r->kvs[i]->key))
+            return r->kvs[i];
+    return NULL;
+}
+
+/* The other one of a pair, our own. */
+static const struct ordered_entry *other_of(const struct etcd_watch *w)
+{
+    const struct ordered_entry *next =
+        w->with != 0 ? hf__ordered_after(&w->line->line, w->entry) : NULL;
+
+    return next && next->seat && next->seq == w->with ? next : NULL;
+}
+
+static bool shows_other(const struct etcd_watch *w, const Hf__Etcd__RangeResponse *r)
+{
+    const struct ordered_entry *own = other_of(w);
+    const Hf__Etcd__KeyValue *kv = own ? find_key(w->line, r, own) : NULL;
+    const struct etcd_lease *lease = own ? etcd_seat(own->seat)->lease : NULL;
+
+    return kv && lease && kv->lease == lease->id;
+}
+
+/* By name, as the server sorts them. */
+static bool sorts_before(const struct ordered_entry *a, const struct ordered_entry *b)
+{
+    size_t n = a->len < b->len ? a->len : b->len;
+    int order = memcmp(a->name, b->name, n);
+
+    return order < 0 || (order == 0 && a->len < b->len);
+}
+
+int64_t hf__etcd_line_pair(const struct etcd_line *line, const struct ordered_entry *e)
+{
+    const struct ordered_entry *own = hf__ordered_after(&line->line, e);
+    bool first;
+
+    if (e->seat || e->len + line->key_len >= KEY_MAX || !own || !own->seat ||
+        own->seat->state != SEAT_WAITING)
+        return 0;
+    first = sorts_before(e, own);
+    for (size_t i = 0; i < line->line.n; i++) {
+        const struct ordered_entry *at = line->line.entries[i];
+
+        if (at != e && at != own && sorts_before(first ? e : own, at) &&
+            sorts_before(at, first ? own : e))
+            return 0;
+    }
+    return own->seq;
+}
+
+void hf__etcd_line_range(const struct etcd_watch *w, Hf__Etcd__RangeRequest *r,
+                         struct etcd_key *from, struct etcd_key *end)
+{
+    const struct ordered_entry *entry = w->entry, *last = entry ? other_of(w) : NULL;
+
+    if (last && sorts_before(last, entry)) {
+        entry = last;
+        last = w->entry;
+    }
+    hf__etcd_line_key_of(w->line, from, entry ? entry->name : "", entry ? entry->len : 0);
+    hf__etcd_range(r, from, entry ? NULL : end->at);
+    if (!last)
+        return;
+    hf__etcd_line_key_of(w->line, end, last->name, last->len);
+    hf__etcd_key_add(end, "", 1); /* the end is not in the range */
+    r->range_end = hf__etcd_bytes(end->at, end->len);
+}
+
 static void ticket_read(struct etcd_conn *c, struct etcd_call *q,
                         const struct etcd_answer *a)
 {
     struct line_call *k = container_of(q, struct line_call, call);
     const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
+    const Hf__Etcd__KeyValue *kv = NULL;
     struct etcd *e = etcd_at(c);
     struct etcd_watch *w = hf__etcd_watch_of(e, k->watch_id);
-    struct ordered_entry *entry;
+    struct ordered_entry *entry = w ? w->entry : NULL;
     hf_error err;
     int rc = a ? hf__etcd_query_result(e, a, &err) : 1;
 
-    entry = w ? hf__etcd_watched_entry(w) : NULL;
+    if (entry && rc == 0)
+        kv = find_key(k->line, r, entry);
     if (entry && rc == 0 && too_old(e, k, a)) {
         read_ticket(w, true);
-    } else if (entry && rc == 0 && r->n_kvs == 1 && r->kvs[0]->create_revision == w->seq) {
-        is_there(k->line, entry, r->kvs[0]);
+    } else if (kv) {
+        w->shows = shows_other(w, r);
+        is_there(k->line, entry, kv);
     } else if (entry && rc == 0) {
         hf__etcd_watch_end(w);
         is_gone(k->line, entry);
     } else if (entry && rc < 0 && rc != HF_EUNREACHABLE) {
         hf__etcd_line_refused(w);
     }
-    unpin(k->line);
+    hf__ordered_line_unpin(&k->line->line);
 }
 
 static void read_ticket(struct etcd_watch *w, bool strict)
 {
-    const struct ordered_entry *entry = hf__etcd_watched_entry(w);
-    struct line_call *k = entry ? line_call(w->line, ticket_read, strict) : NULL;
+    struct line_call *k = line_call(w->line, ticket_read, strict);
     Hf__Etcd__RangeRequest r;
-    struct etcd_key key;
+    struct etcd_key from, end;
 
     if (!k)
-        return; /* it is not in the view any more, or the connection is given up */
+        return; /* the connection is given up */
     k->watch_id = (int64_t)w->node.hash;
-    hf__etcd_line_key_of(w->line, &key, entry->name, entry->len);
-    hf__etcd_range(&r, &key, NULL);
+    hf__etcd_line_range(w, &r, &from, &end);
     r.serializable = !strict;
     hf__etcd_send(&etcd_with(w->line)->conn, &k->call, ETCD_RANGE, &r);
 }
 
 void hf__etcd_line_watched(struct etcd_watch *w)
 {
-    if (w == w->line->whole)
-        send_list(w->line, true, false);
-    else
+    if (w->entry)
         read_ticket(w, false);
+    else
+        send_list(w->line, true, false);
 }
 
 /* The rights to watch are missing. */
 void hf__etcd_line_refused(struct etcd_watch *w)
 {
     struct etcd_line *line = w->line;
-    struct ordered_entry *entry = hf__etcd_watched_entry(w);
-    bool whole = line->whole == w;
+    struct ordered_entry *entry = w->entry;
 
     hf__etcd_watch_end(w);
-    if (whole)
-        hf__ordered_not_listed(&line->line, HF_EAUTH, true);
-    else if (entry)
+    if (entry)
         hf__ordered_seen(&line->line, entry, SEEN_REFUSED, 0);
+    else
+        hf__ordered_not_listed(&line->line, HF_EAUTH, true);
 }
 
 /* One that is watched is only read: it is looked at again. */
 bool hf__etcd_line_watch(struct ordered_line *l, struct ordered_entry *entry)
 {
     struct etcd_line *line = etcd_line(l);
-    struct etcd_watch *w = entry->own;
+    struct etcd_watch *w = hf__etcd_watch_of(etcd_with(line), entry->own);
 
     if (entry->len > KEY_MAX - line->key_len)
         return false; /* another program's */
@@ -419,24 +491,31 @@ static void line_event(struct etcd_line *line, const Hf__Etcd__Event *ev)
         hf__ordered_line_changed(&line->line, false);
 }
 
-void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev)
+void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev, bool shows)
 {
     struct etcd_line *line = w->line;
-    struct ordered_entry *entry = hf__etcd_watched_entry(w);
+    struct ordered_entry *entry = w->entry;
+    const struct ordered_entry *own = NULL;
+    bool put = ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT;
 
-    if (w == line->whole) {
+    if (!entry) {
         line_event(line, ev);
         return;
     }
+    if (w->with != 0 && !is_named(line, entry, &ev->kv->key))
+        return; /* our own has a watch of its own; or it is somebody's between them */
     changed_at(line, ev);
-    if (ev->type == HF__ETCD__EVENT__EVENT_TYPE__PUT) {
-        if (entry)
-            is_there(line, entry, ev->kv);
-    } else {
-        hf__etcd_watch_end(w);
-        if (entry)
-            is_gone(line, entry);
+    if (put && ev->kv->create_revision == entry->seq) {
+        is_there(line, entry, ev->kv);
+        return;
     }
+    if (shows && !put)
+        own = other_of(w);
+    hf__etcd_watch_end(w);
+    if (own)
+        hf__ordered_ended(&line->line, entry, own->seat, (uint64_t)ev->kv->mod_revision);
+    else
+        is_gone(line, entry);
 }
 
 /* ---- leases and the connection ----------------------------------------------------- */
@@ -444,12 +523,13 @@ void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev)
 void hf__etcd_seat_missed(struct etcd_seat *s)
 {
     struct etcd *e = etcd_in(s->seat.of);
+    struct etcd_ticket *t = etcd_ticket(s->seat.t);
 
     s->seat.line->stale = true;
     hf__etcd_line_list_due(etcd_line(s->seat.line));
-    if (s->gone_at ==
-        0) /* what is sent from now on is enough, however often it is missed */
-        s->gone_at = etcd_now(e);
+    if (t->gone_at ==
+        0) /* a keep-alive from now on is enough, however often it is missed */
+        t->gone_at = etcd_now(e);
     if (!s->lease || s->lease->dead) {
         hf__ordered_list(s->seat.line);
         return;
@@ -473,8 +553,15 @@ static void each_seat(struct etcd_lease *l,
             if (s->lease == l || s->moves == l)
                 call(s, rc, err);
         }
-        unpin(line);
+        hf__ordered_line_unpin(&line->line);
     }
+}
+
+/* It waits in etcd_line.to_create. */
+static bool is_queued(const struct etcd_seat *s)
+{
+    return !list_empty(&s->seat.queue) &&
+           (s->seat.state == SEAT_CREATING || s->seat.state == SEAT_ABORTING);
 }
 
 /* What waits for it is refused. */
@@ -485,9 +572,9 @@ static void not_made(struct etcd_seat *s, int rc, const hf_error *err)
     s->to_amend = false;
     if (amends && s->seat.state == SEAT_HELD)
         ev_amended(s->seat.t, rc);
-    if (list_empty(&s->to_create))
+    if (!is_queued(s))
         return;
-    list_remove(&s->to_create);
+    list_remove(&s->seat.queue);
     hf__etcd_seat_not_made(s, rc, err);
 }
 
@@ -504,7 +591,7 @@ static void made(struct etcd_seat *s, int rc, const hf_error *err)
 
 static void lives(struct etcd_seat *s, int rc, const hf_error *err)
 {
-    if (s->gone_at != 0)
+    if (s->seat.t && etcd_ticket(s->seat.t)->gone_at != 0)
         hf__ordered_list(s->seat.line);
     made(s, rc, err);
 }
@@ -525,7 +612,7 @@ static void create_on(struct etcd *e)
         hf__etcd_create_next(line);
         if (line->line.stale && hf__ordered_line_waits(&line->line))
             hf__ordered_list(&line->line);
-        unpin(line);
+        hf__ordered_line_unpin(&line->line);
     }
 }
 
@@ -546,7 +633,7 @@ static void over(struct etcd_seat *s, int rc, const hf_error *err)
     seat->line->stale = true;
     if (s->to_amend && !s->lease->dead)
         made(s, rc, err); /* another one for it to go to */
-    else if (s->to_amend || !list_empty(&s->to_create))
+    else if (s->to_amend || is_queued(s))
         not_made(s, rc, err);
     else if (s->lease->dead && !s->moves)
         hf__ordered_step(seat, SEAT_SESSION_OVER, 0, NULL);
@@ -570,12 +657,10 @@ void hf__etcd_lines_down(struct etcd *e)
         line->watch = WATCH_NONE;
         for (size_t i = 0; i < line->n; i++)
             line->entries[i]->watch = WATCH_NONE;
-        list_for(k, &line->seats) {
-            struct etcd_seat *s = container_of(k, struct etcd_seat, seat.in_line);
-
-            s->to_amend = false;
-            list_remove(&s->to_create);
-        }
+        list_for(k, &line->seats)
+            container_of(k, struct etcd_seat, seat.in_line)->to_amend = false;
+        while (list_pop(&etcd_line(line)->to_create))
+            ;
         etcd_line(line)->creating = etcd_line(line)->list_due = false;
     }
     hf__ordered_down(&e->ordered);

@@ -28,25 +28,17 @@ static void show_one(const struct etcd *e, struct look *look, struct row *row,
     struct ticket_record rec;
 
     hf__record_read(&rec, kv->value.data, kv->value.len);
-    row->has_ticket = true;
+    hf__record_row(row, &rec);
     hf__etcd_token(row->token, &rec, entry->name, entry->len);
     row->fence = row->position > 0 ? 0 : (uint64_t)kv->create_revision;
     row->weight = rec.weight;
-    row->owner = rec.owner;
-    row->host = rec.host;
-    row->pid = rec.pid;
     row->age_ms = age(e, &rec);
-    row->expires_ms = rec.ttl_ms; /* if it died now; when it last renewed nobody can see */
     row->kept = rec.kept_ms > 0;
     if (row->kept) {
         row->expires_ms = rec.kept_ms - etcd_wall_ms(e);
         row->expires_ms = row->expires_ms > 0 ? row->expires_ms : 0;
     }
     row->joined = kv->create_revision;
-    row->broken = rec.broken;
-    row->note = rec.note;
-    row->hints = rec.hints;
-    row->hints_len = rec.hints_len;
     ev_row(look, row);
 }
 
@@ -77,6 +69,7 @@ static void show(struct etcd *e, struct look *look, const Hf__Etcd__RangeRespons
 static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
     struct query *query = &container_of(q, struct look_call, call)->query;
+    const Hf__Etcd__RangeResponse *r = a ? a->body : NULL;
     struct look *look = query->look;
     struct etcd *e = etcd_at(c);
     struct ordered_entry **entries;
@@ -86,15 +79,14 @@ static void has_line(struct etcd_conn *c, struct etcd_call *q, const struct etcd
 
     if (!look)
         return;
-    if (rc == 0 && ((const Hf__Etcd__RangeResponse *)a->body)->n_kvs > 0) {
+    if (rc == 0 && r->n_kvs > 0) {
         hf__etcd_line_key(&k, e, look->name, look->name_len);
-        entries = hf__etcd_entries(a->body, k.len);
+        entries = hf__etcd_entries(r, k.len);
         if (entries)
-            show(e, look, a->body, entries);
+            show(e, look, r, entries);
         else
             rc = hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");
-        hf__ordered_entries_free(entries,
-                                 ((const Hf__Etcd__RangeResponse *)a->body)->n_kvs);
+        hf__ordered_entries_free(entries, r->n_kvs);
     }
     hf__query_end(query, rc, &err);
 }
@@ -151,7 +143,6 @@ static void line_ends(struct lines *l)
 static void add_ticket(struct lines *l, const Hf__Etcd__KeyValue *kv)
 {
     char name[HF_NAME_MAX + 1];
-    struct ordered_place place;
     struct ordered_entry *entry;
     struct ticket_record rec;
     size_t len;
@@ -164,9 +155,7 @@ static void add_ticket(struct lines *l, const Hf__Etcd__KeyValue *kv)
         l->name_len = len;
     }
     hf__record_read(&rec, kv->value.data, kv->value.len);
-    place =
-        (struct ordered_place){ kv->create_revision, rec.kind, rec.weight, rec.capacity };
-    entry = hf__ordered_entry(&place, (const char *)kv->key.data, kv->key.len);
+    entry = hf__etcd_entry(kv, &rec, 0);
     if (!entry || !hf__ordered_insert(&l->line, entry)) {
         free(entry);
         hf__listing_no_memory(&l->l);
@@ -175,7 +164,14 @@ static void add_ticket(struct lines *l, const Hf__Etcd__KeyValue *kv)
     }
 }
 
-static void next_page(struct lines *);
+static void next_page(void *with);
+
+static void end_list(struct lines *l)
+{
+    line_ends(l);
+    hf__listing_end(&l->l);
+    free(l);
+}
 
 static void has_page(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
 {
@@ -197,22 +193,19 @@ static void has_page(struct etcd_conn *c, struct etcd_call *q, const struct etcd
         hf__etcd_key_add(&l->from, "", 1);
         next_page(l);
     } else {
-        line_ends(l);
-        hf__listing_end(&l->l);
-        free(l);
+        end_list(l);
     }
 }
 
-static void next_page(struct lines *l)
+static void next_page(void *with)
 {
+    struct lines *l = with;
     struct etcd_call *q = hf__etcd_ask(&l->e->conn, has_page, l);
     Hf__Etcd__RangeRequest r = HF__ETCD__RANGE_REQUEST__INIT;
 
     if (!q) {
         hf__listing_no_memory(&l->l);
-        line_ends(l);
-        hf__listing_end(&l->l);
-        free(l);
+        end_list(l);
         return;
     }
     r.key = hf__etcd_bytes(l->from.at, l->from.len);
@@ -222,24 +215,19 @@ static void next_page(struct lines *l)
     hf__etcd_send(&l->e->conn, q, ETCD_RANGE, &r);
 }
 
-static void first_page(void *with)
-{
-    next_page(with);
-}
-
 static void list(struct etcd *e, struct look *look)
 {
-    struct lines *l = calloc(1, sizeof *l);
+    struct lines *l;
 
-    if (!l || e->raw) {
-        free(l);
-        hf__query_refuse(look, NULL, e->raw ? HF_ENOTSUP : HF_ENOMEM, e->open.shown,
-                         e->raw ? "a list of lines: not with names=raw"
-                                : "no memory for a list");
+    if (e->raw) {
+        hf__query_refuse(look, NULL, HF_ENOTSUP, e->open.shown,
+                         "a list of lines: not with names=raw");
         return;
     }
+    l = hf__listing_new(sizeof *l, look);
+    if (!l)
+        return;
     l->e = e;
-    hf__listing_begin(&l->l, look);
     hf__etcd_line_key(&l->from, e, look->name, look->name_len);
     l->from.len--; /* the slash: any name that begins so */
     l->end_len = l->from.len > 0 ? l->from.len : 1;
@@ -247,7 +235,7 @@ static void list(struct etcd *e, struct look *look)
         hf__etcd_end_of(l->end, &l->from);
     else
         hf__etcd_key_add(&l->from, "", 1); /* all keys: "\0" to "\0" */
-    hf__etcd_follow(e, look, NULL, first_page, l);
+    hf__etcd_follow(e, look, NULL, next_page, l);
 }
 
 /* ---- verbs ------------------------------------------------------------------------- */

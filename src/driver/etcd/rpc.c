@@ -107,13 +107,13 @@ static unsigned char *pack(const ProtobufCMessage *m, size_t *ret_len)
 void hf__etcd_send(struct etcd_conn *c, struct etcd_call *q, enum etcd_rpc rpc,
                    const void *request)
 {
-    struct etcd_stream *s = &q->stream;
-
+    if (!q)
+        return;
     q->rpc = rpc;
     if (rpc == ETCD_KEEP_ALIVE)
         q->lease = ((const Hf__Etcd__LeaseKeepAliveRequest *)request)->id;
-    s->out = pack(request, &s->out_len);
-    s->last = true;
+    q->stream.out = pack(request, &q->stream.out_len);
+    q->stream.last = true;
     hf__link_send(&c->link, &q->call);
 }
 
@@ -127,12 +127,10 @@ void hf__etcd_tell_watch(struct etcd_conn *c, const Hf__Etcd__WatchRequest *requ
         return; /* what is watched there ends with the connection */
     out = pack(&request->base, &len);
     if (out)
-        rc = hf__etcd_write(c, ETCD_WATCHES, out, len);
+        rc = hf__etcd_write_later(c, ETCD_WATCHES, out, len);
     free(out);
     if (rc < 0)
         hf__link_fail(&c->link, rc, "no memory for a request");
-    else
-        hf__link_wrote(&c->link);
 }
 
 /* ---- answers --------------------------------------------------------------------- */

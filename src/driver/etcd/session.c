@@ -4,8 +4,9 @@
  *   settling:  a read that needs a majority -> the leases are proved (lease.c) -> up
  *
  * Settling makes sure that nothing of an older connection can come any more (G7): what it
- * may have left under way are creates, which compare their lease's epoch, and changes of a
- * ticket, which compare its revision. Only then the core hears UP and repeats them.
+ * may have left under way are creates, which compare their lease's epoch, changes of a
+ * ticket, which compare its revision, and deletes of names that are not used again. Only
+ * then the core hears UP and repeats them.
  *
  * An answer that leaves open whether a request was or will be carried out ("request timed
  * out", a leader that has changed, an internal error, none) gives the connection up. So
@@ -27,8 +28,6 @@
 #include <string.h>
 
 enum { LEAST_PATIENCE_MS = 500 };
-
-static void settle(struct etcd *);
 
 /* ---- what an answer says ----------------------------------------------------------- */
 
@@ -232,8 +231,7 @@ static void ask_status(struct etcd *e)
     struct etcd_call *q = hf__etcd_call(&e->conn, has_status, sizeof *q);
     Hf__Etcd__StatusRequest r = HF__ETCD__STATUS_REQUEST__INIT;
 
-    if (q)
-        hf__etcd_send(&e->conn, q, ETCD_STATUS, &r);
+    hf__etcd_send(&e->conn, q, ETCD_STATUS, &r);
 }
 
 /* ---- logging in -------------------------------------------------------------------- */
@@ -275,8 +273,7 @@ static void greet(struct link *k)
     r.name = e->open.login.user;
     r.password = password;
     q = hf__etcd_call(&e->conn, logged_in, sizeof *q);
-    if (q)
-        hf__etcd_send(&e->conn, q, ETCD_AUTHENTICATE, &r);
+    hf__etcd_send(&e->conn, q, ETCD_AUTHENTICATE, &r);
     explicit_bzero(password, sizeof password);
 }
 
@@ -288,6 +285,7 @@ static void down(struct link *k, const hf_error *err)
     struct env *env = e->store.env;
 
     e->store.awaits = false;
+    hf__etcd_numbers_lost(e);
     env->timer(env, &e->pulse, LOOP_NEVER);
     if (!e->shut)
         ev_store(&e->store, STORE_DOWN, err);

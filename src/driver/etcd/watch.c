@@ -5,7 +5,29 @@
  * before, the watch tells the rest. (A start that is not after the server's present
  * revision makes the watch a late one, which the server serves every 100 ms only.)
  *
- * Watches of one connection are not in order with each other, nor with reads. A watch ends
+ * Watches of one connection are not in order with each other, nor with reads. So the end of
+ * the ticket before ours does not say that our own key was there then, and it has to be
+ * read (kit/ordered.h, confirm); but one watch tells its events in the order of their
+ * revisions, and leaves none out. So where nothing lies between the two keys, by name, the
+ * watch of the other one is made of the range from one to the other (a pair), and read as a
+ * whole. Its first event, if that is the end of the other one, at E, shows our own key
+ * (`shows`):
+ *
+ *   - our key was there at the read, at R >= W, on our lease. Had it ended or been changed
+ *     between R and E, that would have been told first, or, if one transaction has ended
+ *     both, in the same message: a message with more than one event shows nothing.
+ *   - a watch that lags behind tells late, and in order. What may be lost, by faults of
+ *     releases before 3.4.35 and 3.5.16, is lost when history is compacted below a watch
+ *     that lags. A watch begins to lag with an event that the server cannot send, keeps
+ * that one, and tells it first. So the first event follows what was read without a gap. A
+ *     message of later than its event (header.revision > E) shows nothing.
+ *   - a server that ends the watch (compaction) does not tell an event of it.
+ *   - that the ticket before ours had only waited: hf__ordered_ended, by E.
+ *   - that our lease has ended: its keys have, too, which is an event of our own key; and
+ *     by our own clock before that (lease.c).
+ *
+ * Whoever joins between the two names is told to us, too, and then the read is made: that
+ * is a message more for two or three watches of a line, however long it is. A watch ends
  * with the key that it is about, with its line, or with `stop`; a connection takes all of
  * them with it. One that the server ends (`canceled`) is made anew by who needs it. */
 #include "driver/etcd/etcd.h"
@@ -30,7 +52,7 @@ static struct etcd *etcd_with(const struct etcd_watch *w)
     return etcd_of(f->look ? f->look->store : f->cell->store);
 }
 
-static struct etcd_watch *new_watch(struct etcd *e, struct list *all, size_t size)
+static struct etcd_watch *new_watch(struct etcd *e, size_t size)
 {
     struct etcd_watch *w = calloc(1, size);
 
@@ -38,26 +60,22 @@ static struct etcd_watch *new_watch(struct etcd *e, struct list *all, size_t siz
         hf__link_fail(&e->conn.link, HF_ENOMEM, "no memory for a watch");
         return NULL;
     }
-    hf__map_insert(&e->watches, &w->node, (uint64_t)++e->watch_id);
-    list_push(all, &w->all);
+    do
+        e->watch_id++;
+    while (e->watch_id == 0 || hf__etcd_watch_of(e, e->watch_id));
+    hf__map_insert(&e->watches, &w->node, e->watch_id);
     return w;
-}
-
-struct ordered_entry *hf__etcd_watched_entry(const struct etcd_watch *w)
-{
-    return w->seq > 0 ? hf__ordered_with(&w->line->line, w->seq, w) : NULL;
 }
 
 static void forget(struct etcd_watch *w)
 {
-    struct ordered_entry *entry = hf__etcd_watched_entry(w);
-
-    if (entry)
-        entry->own = NULL;
-    if (w->line && w->line->whole == w)
-        w->line->whole = NULL;
     hf__map_remove(&etcd_with(w)->watches, &w->node);
-    list_remove(&w->all);
+    if (!w->line)
+        list_remove(&container_of(w, struct etcd_follow, watch)->all);
+    else if (w->entry)
+        w->entry->own = 0;
+    else
+        w->line->whole = NULL;
     free(w);
 }
 
@@ -73,24 +91,28 @@ void hf__etcd_watch_end(struct etcd_watch *w)
     forget(w);
 }
 
+void hf__etcd_unwatch(struct ordered_line *line, struct ordered_entry *entry)
+{
+    hf__etcd_watch_end(hf__etcd_watch_of(etcd_in(line->of), entry->own));
+}
+
 /* ---- what is told ------------------------------------------------------------------ */
 
 /* Whoever needs it makes another one. */
 static void cancelled(struct etcd_watch *w)
 {
     const struct etcd_follow *f = container_of(w, struct etcd_follow, watch);
-    struct ordered_entry *entry = hf__etcd_watched_entry(w);
+    struct ordered_entry *entry = w->entry;
     struct etcd_line *line = w->line;
     struct look *look = line ? NULL : f->look;
     struct cell *cell = line ? NULL : f->cell;
-    bool whole = line && line->whole == w;
 
     forget(w);
-    if (whole)
-        hf__ordered_line_changed(&line->line, false);
-    else if (entry)
+    if (entry)
         hf__ordered_seen(&line->line, entry, SEEN_CHANGED, 0);
-    else if (look || cell)
+    else if (line)
+        hf__ordered_line_changed(&line->line, false);
+    else
         ev_changed(look, cell);
 }
 
@@ -100,6 +122,16 @@ static void changed(const struct etcd_watch *w)
 
     if (w->created)
         ev_changed(f->look, f->cell);
+}
+
+/* Once: whatever comes next may have a gap before it. */
+static bool shows(struct etcd_watch *w, const Hf__Etcd__WatchResponse *r)
+{
+    bool first = w->shows && !w->told && r->n_events == 1 && r->header &&
+                 r->header->revision == r->events[0]->kv->mod_revision;
+
+    w->told = true;
+    return first;
 }
 
 void hf__etcd_watched(struct etcd_conn *c, const Hf__Etcd__WatchResponse *r)
@@ -112,7 +144,7 @@ void hf__etcd_watched(struct etcd_conn *c, const Hf__Etcd__WatchResponse *r)
         struct etcd_watch *w = hf__etcd_watch_of(e, r->watch_id);
 
         if (w && w->line && r->events[i]->kv)
-            hf__etcd_line_event(w, r->events[i]);
+            hf__etcd_line_event(w, r->events[i], shows(w, r));
         else if (w && !w->line && i == 0)
             changed(w);
     }
@@ -155,22 +187,17 @@ static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         hf__etcd_line_watched(w);
 }
 
-static void send_watch(struct etcd_watch *w, const struct etcd_key *k, bool range)
+static void send_watch(struct etcd_watch *w, const Hf__Etcd__RangeRequest *of)
 {
     struct etcd_conn *c = &etcd_with(w)->conn;
     /* by its number: whatever becomes of it meanwhile */
     struct etcd_call *q = hf__etcd_ask(c, created, (void *)(uintptr_t)w->node.hash);
     Hf__Etcd__WatchCreateRequest create = HF__ETCD__WATCH_CREATE_REQUEST__INIT;
     Hf__Etcd__WatchRequest r = HF__ETCD__WATCH_REQUEST__INIT;
-    Hf__Etcd__RangeRequest of;
-    char end[KEY_MAX];
 
-    if (!q)
-        return;
     create.watch_id = (int64_t)w->node.hash;
-    hf__etcd_range(&of, k, range ? end : NULL);
-    create.key = of.key;
-    create.range_end = of.range_end;
+    create.key = of->key;
+    create.range_end = of->range_end;
     r.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CREATE_REQUEST;
     r.create_request = &create;
     hf__etcd_send(c, q, ETCD_WATCH, &r);
@@ -178,17 +205,20 @@ static void send_watch(struct etcd_watch *w, const struct etcd_key *k, bool rang
 
 struct etcd_watch *hf__etcd_watch(struct etcd_line *line, struct ordered_entry *entry)
 {
-    struct etcd_watch *w = new_watch(etcd_in(line->line.of), &line->watches, sizeof *w);
-    struct etcd_key k;
+    struct etcd_watch *w = new_watch(etcd_in(line->line.of), sizeof *w);
+    Hf__Etcd__RangeRequest of;
+    struct etcd_key from, end;
 
     if (!w)
         return NULL;
     w->line = line;
-    w->seq = entry ? entry->form.seq : 0;
-    if (entry)
-        entry->own = w;
-    hf__etcd_line_key_of(line, &k, entry ? entry->name : "", entry ? entry->len : 0);
-    send_watch(w, &k, !entry);
+    w->entry = entry;
+    if (entry) {
+        w->with = hf__etcd_line_pair(line, entry);
+        entry->own = (uint32_t)w->node.hash;
+    }
+    hf__etcd_line_range(w, &of, &from, &end);
+    send_watch(w, &of);
     return w;
 }
 
@@ -198,7 +228,7 @@ static struct etcd_follow *follow_of(struct etcd *e, const struct look *look,
                                      const struct cell *cell)
 {
     list_for(n, &e->follows) {
-        struct etcd_follow *f = container_of(n, struct etcd_follow, watch.all);
+        struct etcd_follow *f = container_of(n, struct etcd_follow, all);
 
         if (f->look == look && f->cell == cell)
             return f;
@@ -211,16 +241,18 @@ void hf__etcd_follow(struct etcd *e, struct look *look, struct cell *cell,
 {
     bool follows = look ? look->follow : cell->follow;
     struct etcd_watch *w = NULL;
+    Hf__Etcd__RangeRequest of;
     struct etcd_follow *f;
-    struct etcd_key k;
+    struct etcd_key k, end;
 
     if (follows && !follow_of(e, look, cell))
-        w = new_watch(e, &e->follows, sizeof *f);
+        w = new_watch(e, sizeof *f);
     if (!w) {
         call(with);
         return;
     }
     f = container_of(w, struct etcd_follow, watch);
+    list_push(&e->follows, &f->all);
     f->look = look;
     f->cell = cell;
     f->go_on = call;
@@ -231,7 +263,8 @@ void hf__etcd_follow(struct etcd *e, struct look *look, struct cell *cell,
         hf__etcd_line_key(&k, e, look->name, look->name_len);
     if (look && look->list)
         k.len--; /* the slash */
-    send_watch(w, &k, look != NULL);
+    hf__etcd_range(&of, &k, look ? end.at : NULL);
+    send_watch(w, &of);
 }
 
 /* What has not gone on finds that nobody waits for it. */
@@ -255,11 +288,14 @@ void hf__etcd_watches_down(struct etcd *e)
     list_for(at, &e->ordered.lines) {
         struct etcd_line *line = container_of(at, struct etcd_line, line.all);
 
-        while ((n = list_first(&line->watches)) != NULL)
-            forget(container_of(n, struct etcd_watch, all));
+        for (size_t i = 0; i < line->line.n; i++)
+            if (line->line.entries[i]->own)
+                forget(hf__etcd_watch_of(e, line->line.entries[i]->own));
+        if (line->whole)
+            forget(line->whole);
     }
     while ((n = list_first(&e->follows)) != NULL) {
-        struct etcd_follow *f = container_of(n, struct etcd_follow, watch.all), was = *f;
+        struct etcd_follow *f = container_of(n, struct etcd_follow, all), was = *f;
 
         forget(&f->watch);
         go_on(&was); /* it is not answered */

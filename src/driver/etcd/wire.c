@@ -15,13 +15,28 @@
  * they are large so that an answer of some MB does not wait for a round trip per 64 KiB.
  * More streams than the server allows are kept back by nghttp2.
  *
+ * Pings: a server of gRPC sends one with whatever it receives, unless one is unanswered, to
+ * estimate the bandwidth. Answered at once, each request would be two messages to and fro,
+ * and two wake-ups of each side. So the answer waits for PING_US: then a busy connection
+ * sees ten of them in a second. One that asks whether we are alive has seconds. What is
+ * said about a watch that has ended waits for a moment, too, or for the next request:
+ * nobody waits for it, but somebody does for the grant that came with the end.
+ *
  * Goes wrong: bytes that are no HTTP/2, or missing memory, give the connection up. */
 #include "driver/etcd/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAM_WINDOW = 1 << 20, CONN_WINDOW = 4 << 20, OUT_FIRST = 256, HEADERS = 10 };
+enum {
+    STREAM_WINDOW = 1 << 20,
+    CONN_WINDOW = 4 << 20,
+    OUT_FIRST = 256,
+    OUT_KEPT = 4096, /* a larger buffer is given back when it is empty */
+    HEADERS = 10,
+    PING_US = 100000,
+    MOMENT_US = 1000
+};
 
 static struct etcd_conn *conn_at(const struct link *k)
 {
@@ -91,6 +106,34 @@ static int on_chunk(nghttp2_session *session, uint8_t flags, int32_t id,
     return 0;
 }
 
+static void send_at(struct etcd_conn *c, int64_t at)
+{
+    if (!timer_armed(&c->later) || c->later.node.key > at)
+        c->link.env->timer(c->link.env, &c->later, at);
+}
+
+static int64_t now_of(const struct etcd_conn *c)
+{
+    return c->link.env->now(c->link.env);
+}
+
+static int answer_ping(struct etcd_conn *c)
+{
+    c->ping_at = 0;
+    return nghttp2_submit_ping(c->session, NGHTTP2_FLAG_ACK, c->ping);
+}
+
+/* One is kept; a server that does not wait for the answer gets the others at once. */
+static int on_ping(struct etcd_conn *c, const nghttp2_ping *ping)
+{
+    int rc = c->ping_at > 0 ? answer_ping(c) : 0;
+
+    memcpy(c->ping, ping->opaque_data, sizeof c->ping);
+    c->ping_at = now_of(c) + PING_US;
+    send_at(c, c->ping_at);
+    return rc;
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
     struct etcd_conn *c = user;
@@ -98,6 +141,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
     if (frame->hd.type == NGHTTP2_GOAWAY)
         c->leaving = true;
+    if (frame->hd.type == NGHTTP2_PING && !(frame->hd.flags & NGHTTP2_FLAG_ACK))
+        return on_ping(c, &frame->ping);
     if ((frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) ||
         !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
@@ -122,6 +167,16 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *u
     return 0;
 }
 
+static void drop_out(struct etcd_stream *s)
+{
+    s->out_at = s->out_len = 0;
+    if (s->out_room <= OUT_KEPT)
+        return;
+    free(s->out);
+    s->out = NULL;
+    s->out_room = 0;
+}
+
 static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t size,
                        uint32_t *flags, nghttp2_data_source *source, void *user)
 {
@@ -142,7 +197,7 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_
     memcpy(buf, s->out + s->out_at, n);
     s->out_at += n;
     if (s->out_at == s->out_len) {
-        s->out_at = s->out_len = 0;
+        drop_out(s);
         if (s->last)
             *flags |= NGHTTP2_DATA_FLAG_EOF;
     }
@@ -233,6 +288,13 @@ static int append(struct etcd_stream *s, const void *bytes, size_t n)
     return 0;
 }
 
+static void resume(struct etcd_conn *c, struct etcd_stream *s)
+{
+    if (s->idle && s->id != 0)
+        nghttp2_session_resume_data(c->session, s->id);
+    s->idle = false;
+}
+
 int hf__etcd_write(struct etcd_conn *c, enum etcd_shared which, const void *bytes, size_t n)
 {
     struct etcd_stream *s = &c->shared[which];
@@ -242,10 +304,28 @@ int hf__etcd_write(struct etcd_conn *c, enum etcd_shared which, const void *byte
         return rc;
     if (s->id == 0 && !s->ended)
         return submit(c, s, which == ETCD_ALIVE ? ETCD_KEEP_ALIVE : ETCD_WATCH, 0);
-    if (s->idle)
-        nghttp2_session_resume_data(c->session, s->id);
-    s->idle = false;
+    resume(c, s);
     return 0;
+}
+
+int hf__etcd_write_later(struct etcd_conn *c, enum etcd_shared which, const void *bytes,
+                         size_t n)
+{
+    send_at(c, now_of(c) + MOMENT_US);
+    return append(&c->shared[which], bytes, n);
+}
+
+static void is_due(struct timer *t)
+{
+    struct etcd_conn *c = container_of(t, struct etcd_conn, later);
+
+    if (c->ping_at > now_of(c))
+        send_at(c, c->ping_at);
+    else if (c->ping_at > 0 && answer_ping(c) < 0)
+        hf__link_fail(&c->link, HF_ENOMEM, "no memory for an answer");
+    resume(c, &c->shared[ETCD_WATCHES]);
+    hf__link_wrote(&c->link);
+    hf__link_flush(c->link.dirty);
 }
 
 /* ---- the transport --------------------------------------------------------------- */
@@ -261,6 +341,7 @@ static int send_call(struct link *k, struct link_call *call)
         return HF_ENOMEM;
     if (c->leaving)
         return HF_EUNREACHABLE;
+    resume(c, &c->shared[ETCD_WATCHES]);
     if (q->rpc != ETCD_WATCH && q->rpc != ETCD_KEEP_ALIVE) {
         rc = submit(c, &q->stream, q->rpc, q->limit_ms ? q->limit_ms : k->on->limit_ms(k));
         c->unary += rc == 0;
@@ -332,6 +413,7 @@ static void stream_reset(struct etcd_stream *s)
 /* Before anybody is told: calls are freed then. */
 static void forget(struct etcd_conn *c)
 {
+    c->link.env->timer(c->link.env, &c->later, LOOP_NEVER);
     nghttp2_session_del(c->session);
     c->session = NULL;
     while (list_pop(&c->fresh))
@@ -340,6 +422,7 @@ static void forget(struct etcd_conn *c)
         stream_reset(&c->shared[i]);
     c->unary = 0;
     c->leaving = c->no_memory = false;
+    c->ping_at = 0;
 }
 
 static int begin_session(struct etcd_conn *c)
@@ -349,17 +432,25 @@ static int begin_session(struct etcd_conn *c)
         { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW },
     };
     nghttp2_session_callbacks *on;
-    int rc = nghttp2_session_callbacks_new(&on);
+    nghttp2_option *option;
+    int rc = nghttp2_option_new(&option);
 
     if (rc < 0)
         return rc;
+    nghttp2_option_set_no_auto_ping_ack(option, 1);
+    rc = nghttp2_session_callbacks_new(&on);
+    if (rc < 0) {
+        nghttp2_option_del(option);
+        return rc;
+    }
     nghttp2_session_callbacks_set_on_begin_headers_callback(on, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(on, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(on, on_chunk);
     nghttp2_session_callbacks_set_on_frame_recv_callback(on, on_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(on, on_close);
-    rc = nghttp2_session_client_new(&c->session, on, c);
+    rc = nghttp2_session_client_new2(&c->session, on, c, option);
     nghttp2_session_callbacks_del(on);
+    nghttp2_option_del(option);
     if (rc == 0)
         rc = nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings,
                                      sizeof settings / sizeof *settings);
@@ -389,32 +480,20 @@ static void close_conn(struct link *k)
 {
     struct etcd_conn *c = conn_at(k);
 
-    hf__stream_close(&c->stream);
+    hf__wire_close(k);
     forget(c);
-}
-
-static bool read_conn(struct link *k)
-{
-    return hf__stream_read(&conn_at(k)->stream);
 }
 
 static const struct link_transport transport = { open_conn, close_conn, send_call,
-                                                 flush_session, read_conn };
-
-static void on_up(struct stream *stream)
-{
-    hf__link_opened(&container_of(stream, struct etcd_conn, stream)->link);
-}
+                                                 flush_session, hf__wire_read };
 
 static void on_down(struct stream *stream, const hf_error *err)
 {
-    struct etcd_conn *c = container_of(stream, struct etcd_conn, stream);
-
-    forget(c);
-    hf__link_lost(&c->link, err);
+    forget(container_of(stream, struct etcd_conn, stream));
+    hf__wire_down(stream, err);
 }
 
-static const struct stream_events stream_events = { on_up, on_data, on_down };
+static const struct stream_events stream_events = { hf__wire_up, on_data, on_down };
 
 /* ---- life ------------------------------------------------------------------------ */
 
@@ -436,12 +515,14 @@ void hf__etcd_conn_init(struct etcd_conn *c, struct env *env, const struct link_
 {
     memset(c, 0, sizeof *c);
     list_init(&c->fresh);
+    timer_init(&c->later, is_due);
     for (int i = 0; i < ETCD_SHARED; i++) {
         list_init(&c->shared[i].fresh);
         list_init(&c->waits[i]);
     }
     hf__stream_init(&c->stream, env, &stream_events);
     hf__link_init(&c->link, env, &transport, on, dirty, connect_ms);
+    hf__wire_join(&c->link, &c->stream);
 }
 
 void hf__etcd_conn_done(struct etcd_conn *c)

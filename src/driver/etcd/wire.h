@@ -31,8 +31,7 @@
 #define HF_DRIVER_ETCD_WIRE_H
 
 #include "etcd.pb-c.h"
-#include "kit/link.h"
-#include "net/stream.h"
+#include "kit/wire.h"
 #include "proto/grpc.h"
 
 #include <nghttp2/nghttp2.h>
@@ -100,6 +99,9 @@ struct etcd_conn {
     bool leaving;             /* GOAWAY has come */
     bool no_memory;           /* in a callback of the session */
     char *token;              /* of Authenticate, sent with everything; NULL: none */
+    int64_t ping_at;          /* when the server's ping is answered; 0: it is */
+    uint8_t ping[8];          /* what it says */
+    struct timer later;       /* armed: something is to be sent then */
     struct etcd_stream shared[ETCD_SHARED];
     struct list waits[ETCD_SHARED]; /* etcd_call.waits, the oldest first */
 };
@@ -116,11 +118,11 @@ int hf__etcd_set_token(struct etcd_conn *, const char *); /* NULL: none. 0, HF_E
 
 /* size: of the driver's struct, zeroed. NULL: no memory; the connection is given up. */
 struct etcd_call *hf__etcd_call(struct etcd_conn *, etcd_answered *, size_t size);
-/* The request is copied. */
+/* The request is copied. Takes NULL: what there was no memory to ask for. */
 void hf__etcd_send(struct etcd_conn *, struct etcd_call *, enum etcd_rpc,
                    const void *request);
-/* Cancels a watch or asks for progress: not a call. Servers do not answer about a watch
- * that they do not have, nor tell progress while one lags behind. */
+/* Cancels a watch: not a call, and not sent at once. Servers do not answer about a watch
+ * that they do not have. */
 void hf__etcd_tell_watch(struct etcd_conn *, const Hf__Etcd__WatchRequest *);
 
 /* An answer that is no success, as an error of ours; those of an RPC are its caller's. */
@@ -140,5 +142,7 @@ static inline bool hf__etcd_is_shared(const struct etcd_conn *c,
 /* The driver has its answer: what the stream still says is nobody's. */
 void hf__etcd_detach(struct etcd_conn *, struct etcd_stream *);
 int hf__etcd_write(struct etcd_conn *, enum etcd_shared, const void *, size_t);
+/* With the next request, or by a timer; the stream is open. */
+int hf__etcd_write_later(struct etcd_conn *, enum etcd_shared, const void *, size_t);
 
 #endif

@@ -223,7 +223,7 @@ void hf__local_hear(struct local *ls, const struct note *n)
         }
         break;
     case INBOX_MARKED:
-        if (t->life == &t->own)
+        if (t->life == t->own)
             ev_marked(t);
         break;
     case INBOX_EVICTED:

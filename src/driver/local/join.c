@@ -486,7 +486,7 @@ void hf__local_leave(struct store *store, struct ticket *t)
     bool waits = hf__local_defer_has(t, &join_verb); /* for the gate */
 
     hf__local_defer_drop_ticket(t);
-    t->own.drv[0] = 0; /* nor is it to be renewed: see renew.c */
+    t->own->drv[0] = 0; /* nor is it to be renewed: see renew.c */
     if (waits && t->drv[1] == 0 && hf__local_ticket_find(ls, t->token) != t)
         ev_left(t, 0); /* that join never ran, and no other has */
     else

@@ -109,8 +109,8 @@ static void send_part(struct batch *b, size_t from, size_t to)
     for (size_t i = from; i < to; i++)
         if (b->results[i] == 0)
             ev_alive(b->lives[i], b->now, b->lives[i]->ttl_ms);
-        else if (b->results[i] == HF_EBUSY)
-            ev_marked(container_of(b->lives[i], struct ticket, own));
+        else if (b->results[i] == HF_EBUSY && life_ticket(b->lives[i]))
+            ev_marked(life_ticket(b->lives[i]));
         else
             ev_dead(b->lives[i]);
 }
@@ -292,8 +292,8 @@ static size_t take_late(struct local *ls, struct life **lives)
         for (struct map_node *m = ls->tickets.slots[i]; m; m = m->next) {
             struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (t->life == &t->own && t->own.drv[0] && !t->own.dead)
-                lives[n++] = &t->own;
+            if (t->life == t->own && t->own->drv[0] && !t->own->dead)
+                lives[n++] = t->own;
         }
     list_for(w, &ls->all_waits)
         if (container_of(w, struct wait, all)->late)

@@ -40,14 +40,14 @@ static void off_wait(struct local *ls, struct ticket *t)
 
     if (!l || l->kind != LIFE_WAIT)
         return;
-    hf__hang(t, &t->own);
+    hf__hang(t, t->own);
     hf__local_wait_drop(ls, l);
 }
 
 void hf__local_ticket_out(struct local *ls, struct ticket *t)
 {
     hf__local_defer_drop_ticket(t);
-    t->own.drv[0] = 0;
+    t->own->drv[0] = 0;
     hf__seat_out(&ls->tickets, t);
     hf__local_post_clear(ls, t->drv_ptr);
     t->drv_ptr = NULL;
@@ -63,8 +63,8 @@ void hf__local_ticket_granted(struct local *ls, struct ticket *t, uint64_t fence
     hf__local_post_clear(ls, t->drv_ptr);
     t->drv_ptr = NULL;
     off_wait(ls, t);
-    if (t->life != &t->own)
-        hf__hang(t, &t->own);
+    if (t->life != t->own)
+        hf__hang(t, t->own);
     ev_granted(t, fence, sent_at);
 }
 

@@ -1,4 +1,4 @@
-/* conn.c: one connection: MariaDB Connector/C as the transport of a link (kit/link.h).
+/* conn.c: one connection: MariaDB Connector/C, not blocking, as the library of a sql_conn.
  *
  * The library does one thing at a time on a connection, and stops in the middle of it, on
  * a stack of its own, when the socket is not ready: a step. begin() starts one, proceed()
@@ -14,133 +14,69 @@
  * to 2999) is none: nobody knows. KILL QUERY may leave a transaction open: so ROLLBACK
  * comes first, before anything else can be sent.
  *
- * Calls that wait for their turn are in `backlog`. Joins come last: many of them must not
- * keep renewals and looks waiting.
- *
  * Closing: a step is never abandoned, because memory that is only known on its stack would
- * be lost. Its socket is shut down, and the step goes on until it has failed.
- *
- * Names are looked up by src/net, because the library would block the loop for it. Only if
- * the server's certificate is to be verified the library gets the name itself, and looks it
- * up once more: it has no other way to learn which name the certificate must have. */
+ * be lost. Its socket is shut down, and the step goes on until it has failed. */
 #include "driver/mysql/mysql.h"
 
-#include <arpa/inet.h>
-#include <endian.h>
 #include <errmsg.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <mysqld_error.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-enum { NUMBERS_MAX = 3 + SQL_RENEW_MOST, STACK = 256 * 1024, ROWS_KEPT = 16 * 1024 };
-enum { IDLE = -1, ENDS_MOST = 1000 };
-
-static const char *const texts[MY_VERBS] = {
-    [SQL_JOIN] = "CALL holdfast_join(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    [SQL_WAIT] = "CALL holdfast_wait(?,?,?,?,?)",
-    [SQL_LEAVE] = "CALL holdfast_leave(?,?,?,?)",
-    [SQL_RENEW] = "CALL holdfast_renew(?,?,?,?)",
-    [SQL_AMEND] = "CALL holdfast_amend(?,?,?,?,?,?,?,?)",
-    [SQL_LOOK] = "CALL holdfast_look(?,?,?,?,?,?)",
-    [SQL_LIST] = "CALL holdfast_list(?,?,?,?,?)",
-    [SQL_CELL] = "CALL holdfast_cell_do(?,?,?,?,?,?,?,?,?,?)",
-    [SQL_EVICT] = "CALL holdfast_evict(?,?,?,?)",
-    [SQL_KEEP] = "CALL holdfast_keep(?,?,?,?,?)",
-    [SQL_SWEEP] = "CALL holdfast_sweep(?)",
-    [MY_HELLO] = "SELECT VERSION(), @@read_only OR @@innodb_read_only,"
-                 " @@innodb_flush_log_at_trx_commit,"
-                 " (SELECT COUNT(*) FROM information_schema.global_variables"
-                 "  WHERE variable_name='WSREP_ON' AND variable_value='ON'),"
-                 " IS_USED_LOCK(CONCAT('hf_s_', HEX(@holdfast_client := ?))),"
-                 " @holdfast_wake := ?",
-    [MY_END] = "KILL ?",
-    [MY_OWN] = "SELECT GET_LOCK(CONCAT('hf_s_', HEX(@holdfast_client)), ? / 1000)",
-    [MY_SHAPE] = "SELECT MAX(version), (SELECT COUNT(*) FROM information_schema.routines"
-                 " WHERE routine_schema=DATABASE() AND routine_name IN ('holdfast_join',"
-                 "'holdfast_wait','holdfast_leave','holdfast_renew','holdfast_amend','"
-                 "holdfast_look',"
-                 "'holdfast_list','holdfast_cell_do','holdfast_evict','holdfast_keep',"
-                 "'holdfast_sweep')) FROM holdfast_format",
-    [MY_MAKE] = "SELECT GET_LOCK(CONCAT('holdfast_', DATABASE()), 0)",
-    [MY_MADE] = "SELECT RELEASE_LOCK(CONCAT('holdfast_', DATABASE()))",
-    [MY_AWAIT] = "CALL holdfast_await(?,?,?,?,?)",
-    [MY_NOTICES] = "CALL holdfast_notices(?)",
-};
-
-static struct my_conn *conn_at(const struct link *k)
-{
-    return container_of(k, struct my_conn, link);
-}
-
-static struct env *env_of(const struct my_conn *c)
-{
-    return c->of->sql.store.env;
-}
+enum { IDLE = -1, ENDS_MOST = 1000, ROWS_KEPT = 16 * 1024 };
 
 /* ---- errors ---------------------------------------------------------------------- */
 
-/* UNDONE: because of others or of a limit; it is sent again. GONE: the session ends, the
- * server has become read-only, or the schema has gone: another connection finds out. */
-enum { UNDONE = 1, GONE = 2 };
-
 struct error_kind {
-    unsigned error;
-    int code, what;
+    int code;
+    enum sql_fate fate;
+    unsigned errors[9]; /* 0 behind the last one */
 };
 
-static struct error_kind kind_of(unsigned error)
+static const struct error_kind *kind_of(unsigned error)
 {
     static const struct error_kind kinds[] = {
-        { ER_ACCESS_DENIED_ERROR, HF_EAUTH, 0 },
-        { ER_DBACCESS_DENIED_ERROR, HF_EAUTH, 0 },
-        { ER_TABLEACCESS_DENIED_ERROR, HF_EAUTH, 0 },
-        { ER_COLUMNACCESS_DENIED_ERROR, HF_EAUTH, 0 },
-        { ER_PROCACCESS_DENIED_ERROR, HF_EAUTH, 0 },
-        { ER_SPECIFIC_ACCESS_DENIED_ERROR, HF_EAUTH, 0 },
-        { ER_MUST_CHANGE_PASSWORD_LOGIN, HF_EAUTH, 0 },
-        { ER_HOST_NOT_PRIVILEGED, HF_EAUTH, 0 },
-        { ER_ACCESS_DENIED_NO_PASSWORD_ERROR, HF_EAUTH, 0 },
-        { ER_BAD_DB_ERROR, HF_EINVAL, 0 },
-        { ER_DISK_FULL, HF_EFULL, 0 },
-        { ER_OUTOFMEMORY, HF_EFULL, 0 },
-        { ER_OUT_OF_RESOURCES, HF_EFULL, 0 },
-        { ER_RECORD_FILE_FULL, HF_EFULL, 0 },
-        { ER_NOT_KEYFILE, HF_EDAMAGED, 0 },
-        { ER_CRASHED_ON_USAGE, HF_EDAMAGED, 0 },
-        { ER_INDEX_CORRUPT, HF_EDAMAGED, 0 },
-        { ER_CON_COUNT_ERROR, HF_EUNREACHABLE, 0 },
-        { ER_TOO_MANY_USER_CONNECTIONS, HF_EUNREACHABLE, 0 },
-        { ER_USER_LIMIT_REACHED, HF_EUNREACHABLE, 0 },
-        { ER_HOST_IS_BLOCKED, HF_EUNREACHABLE, 0 },
-        { ER_LOCK_DEADLOCK, HF_EPROTO, UNDONE },
-        { ER_LOCK_WAIT_TIMEOUT, HF_EPROTO, UNDONE },
-        { ER_QUERY_INTERRUPTED, HF_EPROTO, UNDONE },
-        { ER_STATEMENT_TIMEOUT, HF_EPROTO, UNDONE },
-        { ER_CHECKREAD, HF_EPROTO, UNDONE },
-        { ER_UNKNOWN_STMT_HANDLER, HF_EPROTO, UNDONE },
-        { ER_NEED_REPREPARE, HF_EPROTO, UNDONE },
-        { ER_SERVER_SHUTDOWN, HF_EUNREACHABLE, GONE },
-        { ER_CONNECTION_KILLED, HF_EUNREACHABLE, GONE },
-        { ER_OPTION_PREVENTS_STATEMENT, HF_EUNREACHABLE, GONE },
-        { ER_READ_ONLY_MODE, HF_EUNREACHABLE, GONE },
-        { ER_NO_SUCH_TABLE, HF_EPROTO, GONE },
-        { ER_SP_DOES_NOT_EXIST, HF_EPROTO, GONE },
+        { HF_EAUTH,
+          SQL_REFUSED,
+          { ER_ACCESS_DENIED_ERROR, ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR,
+            ER_COLUMNACCESS_DENIED_ERROR, ER_PROCACCESS_DENIED_ERROR,
+            ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_MUST_CHANGE_PASSWORD_LOGIN,
+            ER_HOST_NOT_PRIVILEGED, ER_ACCESS_DENIED_NO_PASSWORD_ERROR } },
+        { HF_EINVAL, SQL_REFUSED, { ER_BAD_DB_ERROR } },
+        { HF_EFULL,
+          SQL_REFUSED,
+          { ER_DISK_FULL, ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES, ER_RECORD_FILE_FULL } },
+        { HF_EDAMAGED,
+          SQL_REFUSED,
+          { ER_NOT_KEYFILE, ER_CRASHED_ON_USAGE, ER_INDEX_CORRUPT } },
+        { HF_EUNREACHABLE,
+          SQL_REFUSED,
+          { ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED,
+            ER_HOST_IS_BLOCKED } },
+        { HF_EPROTO, SQL_LOCKED, { ER_LOCK_WAIT_TIMEOUT } },
+        { HF_EPROTO,
+          SQL_UNDONE,
+          { ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED, ER_STATEMENT_TIMEOUT, ER_CHECKREAD,
+            ER_UNKNOWN_STMT_HANDLER, ER_NEED_REPREPARE } },
+        { HF_EUNREACHABLE,
+          SQL_GONE,
+          { ER_SERVER_SHUTDOWN, ER_CONNECTION_KILLED, ER_OPTION_PREVENTS_STATEMENT,
+            ER_READ_ONLY_MODE } },
+        { HF_EPROTO, SQL_GONE, { ER_NO_SUCH_TABLE, ER_SP_DOES_NOT_EXIST } },
     };
+    static const struct error_kind of_library = { HF_EUNREACHABLE, SQL_GONE, { 0 } };
+    static const struct error_kind other = { HF_EPROTO, SQL_REFUSED, { 0 } };
+    enum { ERRORS = sizeof kinds->errors / sizeof *kinds->errors };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].error == error)
-            return kinds[i];
-    if (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) /* of the library */
-        return (struct error_kind){ error, HF_EUNREACHABLE, GONE };
-    return (struct error_kind){ error, HF_EPROTO, 0 };
+        for (size_t j = 0; j < ERRORS && kinds[i].errors[j]; j++)
+            if (kinds[i].errors[j] == error)
+                return &kinds[i];
+    return error >= CR_MIN_ERROR && error <= CR_MAX_ERROR ? &of_library : &other;
 }
 
 /* While we greet, tables that are missing are made. */
@@ -151,11 +87,11 @@ static bool ends_session(const struct my_conn *c)
     if ((c->error == ER_QUERY_INTERRUPTED || c->error == ER_STATEMENT_TIMEOUT) && c->call &&
         c->call->type->verb == SQL_CELL)
         return true;
-    return kind_of(c->error).what == GONE &&
+    return kind_of(c->error)->fate == SQL_GONE &&
            (!c->call || c->call->type->verb < SQL_VERBS || c->error != ER_NO_SUCH_TABLE);
 }
 
-static void keep_error(struct my_conn *c, unsigned error, const char *text)
+void hf__mysql_keep_error(struct my_conn *c, unsigned error, const char *text)
 {
     c->error = error ? error : CR_UNKNOWN_ERROR;
     hf__escape(c->error_text, sizeof c->error_text, text, strlen(text));
@@ -163,7 +99,7 @@ static void keep_error(struct my_conn *c, unsigned error, const char *text)
 
 static void make_error(const struct my_conn *c, hf_error *err)
 {
-    hf__fail(err, kind_of(c->error).code, 0, c->of->sql.shown, "%s (%u)", c->error_text,
+    hf__fail(err, kind_of(c->error)->code, 0, c->c.sql->shown, "%s (%u)", c->error_text,
              c->error);
 }
 
@@ -171,10 +107,8 @@ static void make_error(const struct my_conn *c, hf_error *err)
 
 static MYSQL_STMT *stmt_of(const struct my_conn *c)
 {
-    return c->stmts[c->call->type->verb];
+    return c->stmts[c->verb];
 }
-
-static int begin_connect(struct my_conn *);
 
 /* 0: it has ended; else what is waited for. */
 static int begin(struct my_conn *c, enum my_step step)
@@ -185,9 +119,9 @@ static int begin(struct my_conn *c, enum my_step step)
     c->step = step;
     switch (step) {
     case STEP_CONNECT:
-        return begin_connect(c);
+        return hf__mysql_connect_start(c);
     case STEP_PREPARE:
-        text = texts[c->call->type->verb];
+        text = hf__sql_text(&c->c, c->verb);
         return mysql_stmt_prepare_start(&c->ret, stmt_of(c), text, strlen(text));
     case STEP_EXECUTE:
         return mysql_stmt_execute_start(&c->ret, stmt_of(c));
@@ -196,7 +130,7 @@ static int begin(struct my_conn *c, enum my_step step)
     case STEP_NEXT:
         return mysql_stmt_next_result_start(&c->ret, stmt_of(c));
     case STEP_QUERY:
-        text = hf__mysql_script(c->call, &len);
+        text = hf__mysql_script(mysql_of(c->c.sql), &len);
         return mysql_real_query_start(&c->ret, c->my, text, len);
     case STEP_ROLLBACK:
         return mysql_real_query_start(&c->ret, c->my, "ROLLBACK", 8);
@@ -207,52 +141,42 @@ static int begin(struct my_conn *c, enum my_step step)
 
 static int proceed(struct my_conn *c, int events)
 {
-    switch (c->step) {
-    case STEP_CONNECT:
+    static int (*const conts[])(int *, MYSQL_STMT *, int) = {
+        [STEP_PREPARE] = mysql_stmt_prepare_cont,
+        [STEP_EXECUTE] = mysql_stmt_execute_cont,
+        [STEP_FETCH] = mysql_stmt_fetch_cont,
+        [STEP_NEXT] = mysql_stmt_next_result_cont,
+    };
+
+    if (c->step == STEP_CONNECT)
         return mysql_real_connect_cont(&c->connected, c->my, events);
-    case STEP_PREPARE:
-        return mysql_stmt_prepare_cont(&c->ret, stmt_of(c), events);
-    case STEP_EXECUTE:
-        return mysql_stmt_execute_cont(&c->ret, stmt_of(c), events);
-    case STEP_FETCH:
-        return mysql_stmt_fetch_cont(&c->ret, stmt_of(c), events);
-    case STEP_NEXT:
-        return mysql_stmt_next_result_cont(&c->ret, stmt_of(c), events);
-    case STEP_QUERY:
-    case STEP_ROLLBACK:
+    if (c->step == STEP_QUERY || c->step == STEP_ROLLBACK)
         return mysql_real_query_cont(&c->ret, c->my, events);
-    default:
-        return 0;
-    }
+    return conts[c->step](&c->ret, stmt_of(c), events);
 }
 
 /* ---- closing --------------------------------------------------------------------- */
 
-/* The library reads it until the step has ended. */
-static void forget_password(struct my_conn *c)
+static int socket_of(const struct sql_conn *k)
 {
-    if (c->password)
-        explicit_bzero(c->password, PASSWORD_MAX + 1);
-    free(c->password);
-    c->password = NULL;
+    MYSQL *my = container_of(k, struct my_conn, c)->my;
+
+    return my ? (int)mysql_get_socket(my) : -1;
 }
 
-static void close_my(struct link *k)
+static void close_my(struct sql_conn *k)
 {
-    struct my_conn *c = conn_at(k);
-    struct env *env = env_of(c);
+    struct my_conn *c = my_conn_of(k);
 
-    env->unwatch(env, &c->watch);
-    env->timer(env, &c->connect_timer, LOOP_NEVER);
-    hf__resolve_cancel(c->resolve);
-    c->resolve = NULL;
+    if (k == k->sql->commands)
+        hf__mysql_fast_down(mysql_of(k->sql));
     if (c->step != STEP_NONE) {
-        shutdown((int)mysql_get_socket(c->my), SHUT_RDWR);
+        shutdown(socket_of(k), SHUT_RDWR);
         for (int i = 0; i < ENDS_MOST; i++)
             if (proceed(c, MYSQL_WAIT_READ | MYSQL_WAIT_WRITE | MYSQL_WAIT_EXCEPT) == 0)
                 break;
     }
-    forget_password(c);
+    hf__mysql_forget_password(c);
     if (c->my)
         mysql_close(c->my);
     for (size_t i = 0; i < MY_VERBS; i++) {
@@ -263,18 +187,14 @@ static void close_my(struct link *k)
     c->my = c->connected = NULL;
     c->step = STEP_NONE;
     c->call = NULL;
-    c->prepared = 0;
     c->error = 0;
-    c->up = c->begun = c->busy = c->running = false;
+    c->begun = c->running = false;
 }
 
-/* Not inside open, close and send. */
-static void lost(struct my_conn *c, const hf_error *err)
+static void done_my(struct sql_conn *k)
 {
-    hf_error copy = *err;
-
-    close_my(&c->link);
-    hf__link_lost(&c->link, &copy);
+    free(my_conn_of(k)->args);
+    hf__mysql_forget_rows(&my_conn_of(k)->rows);
 }
 
 static void lost_by_error(struct my_conn *c)
@@ -282,427 +202,79 @@ static void lost_by_error(struct my_conn *c)
     hf_error err;
 
     make_error(c, &err);
-    if (c->up || err.code == HF_EPROTO)
+    if (c->c.up || err.code == HF_EPROTO)
         err.code = HF_EUNREACHABLE; /* the next greeting tells if we are refused for good */
-    lost(c, &err);
+    hf__sql_conn_lost(&c->c, &err);
 }
 
-static void run(struct my_conn *, int events);
+/* ---- calls ----------------------------------------------------------------------- */
 
-/* It is time to begin, or too late. */
-static void connect_fired(struct timer *t)
+static int send_my(struct sql_conn *k, struct sql_call *q, struct sql_args *a)
 {
-    struct my_conn *c = container_of(t, struct my_conn, connect_timer);
-    struct env *env = env_of(c);
-    hf_error err;
+    struct my_conn *c = my_conn_of(k);
+    int rc;
 
-    if (c->my && c->step == STEP_NONE) {
-        env->timer(env, &c->connect_timer, c->connect_by);
-        run(c, begin(c, STEP_CONNECT));
-        hf__mysql_flush(c->of);
-        return;
-    }
-    hf__fail(&err, HF_EUNREACHABLE, 0, c->of->sql.shown, "no connection within %lld ms",
-             (long long)c->of->sql.open.connect_ms);
-    lost(c, &err);
-    hf__mysql_flush(c->of);
-}
-
-/* ---- opening --------------------------------------------------------------------- */
-
-static void set_tls(const struct my_conn *c)
-{
-    const struct mysql *m = c->of;
-    my_bool yes = 1;
-
-    if (m->tls == TLS_OFF)
-        return;
-    if (m->ssl_ca)
-        mysql_options(c->my, MYSQL_OPT_SSL_CA, m->ssl_ca);
-    if (m->ssl_cert)
-        mysql_options(c->my, MYSQL_OPT_SSL_CERT, m->ssl_cert);
-    if (m->ssl_key)
-        mysql_options(c->my, MYSQL_OPT_SSL_KEY, m->ssl_key);
-    if (m->tls != TLS_IF_OFFERED)
-        mysql_options(c->my, MYSQL_OPT_SSL_ENFORCE, &yes);
-    if (m->tls == TLS_VERIFY)
-        mysql_options(c->my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-}
-
-/* A limit of the server must not end an idle session, nor keep an open transaction of a
- * client that has stopped. */
-static void set_options(struct my_conn *c)
-{
-    static const char *const first[] = {
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "SET SESSION autocommit=1, wait_timeout=31536000, max_statement_time=0,"
-        " idle_transaction_timeout=5, idle_write_transaction_timeout=5,"
-        " innodb_lock_wait_timeout=10, lock_wait_timeout=10, group_concat_max_len=1048576",
-    };
-    unsigned int no = 0;
-    size_t stack = STACK;
-
-    mysql_options(c->my, MYSQL_OPT_NONBLOCK, &stack);
-    mysql_options(c->my, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    mysql_options(c->my, MYSQL_OPT_LOCAL_INFILE, &no);
-    mysql_options4(c->my, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "holdfast");
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-        mysql_options(c->my, MYSQL_INIT_COMMAND, first[i]);
-}
-
-static int begin_connect(struct my_conn *c)
-{
-    struct mysql *m = c->of;
-    const struct sockaddr_storage *at = &m->address.at;
-    const char *host = c->ip;
-    hf_error err;
-
-    c->connected = NULL;
-    c->password = malloc(PASSWORD_MAX + 1);
-    if (!c->password || hf__login_password(&m->sql.open.login, c->password, &err) < 0) {
-        keep_error(c, ER_ACCESS_DENIED_ERROR, c->password ? err.text : "no memory");
-        return 0;
-    }
-    set_options(c);
-    if (m->socket)
-        host = NULL;
-    else if (at->ss_family == AF_INET6)
-        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)at)->sin6_addr, c->ip,
-                  sizeof c->ip);
-    else
-        inet_ntop(AF_INET, &((const struct sockaddr_in *)at)->sin_addr, c->ip,
-                  sizeof c->ip);
-    set_tls(c);
-    if (m->tls == TLS_VERIFY && m->host)
-        host = m->host->host;
-    return mysql_real_connect_start(&c->connected, c->my, host, m->sql.open.login.user,
-                                    c->password, m->database, m->host ? m->host->port : 0,
-                                    m->socket, CLIENT_MULTI_RESULTS);
-}
-
-/* It begins in a turn of the loop: here it may not fail yet. */
-static int start(struct my_conn *c, hf_error *err)
-{
-    struct env *env = env_of(c);
-
-    c->my = mysql_init(NULL);
-    if (!c->my)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a connection");
-    c->error = 0;
-    env->timer(env, &c->connect_timer, env->now(env));
-    return 0;
-}
-
-/* Another one each time: one of them may be dead. */
-static void choose(struct mysql *m, struct addresses *list)
-{
-    m->address = list->a[m->turn / m->sql.open.nhosts % list->n];
-    m->turn++;
-    free(list);
-}
-
-static void looked_up(void *user, struct addresses *list, const hf_error *why)
-{
-    struct my_conn *c = user;
-    hf_error err = *why;
-    int rc = list ? 0 : why->code;
-
-    c->resolve = NULL;
-    if (list)
-        choose(c->of, list);
-    else
-        c->of->turn++;
+    c->verb = hf__mysql_shorten(c, q->type->verb, a);
+    rc = hf__mysql_bind(c, c->verb, a);
     if (rc == 0)
-        rc = start(c, &err);
-    if (rc < 0)
-        lost(c, &err);
-    hf__mysql_flush(c->of);
-}
-
-static int open_my(struct link *k, int64_t ms, hf_error *err)
-{
-    struct my_conn *c = conn_at(k);
-    struct mysql *m = c->of;
-    struct env *env = env_of(c);
-    struct addresses *list;
-    int rc = 0;
-
-    c->connect_by = env->now(env) + ms * 1000;
-    if (c == &m->commands && !m->socket) { /* the others go where it went */
-        m->host = &m->sql.open.hosts[m->turn % m->sql.open.nhosts];
-        rc = hf__resolve_numeric(&list, m->host->host, m->host->port);
-        if (rc == 0)
-            choose(m, list);
-    }
-    if (rc == 0)
-        return start(c, err);
-    if (rc != HF_ENOENT)
-        return hf__fail(err, rc, 0, NULL, "no memory for a connection");
-    rc = hf__resolve_begin(&c->resolve, env, m->host->host, m->host->port, looked_up, c,
-                           err);
-    if (rc == 0)
-        env->timer(env, &c->connect_timer, c->connect_by);
+        c->call = q;
     return rc;
 }
 
-/* ---- sending --------------------------------------------------------------------- */
-
-static size_t size_of(const struct sql_arg *a)
+static bool has_news(const struct my_conn *c)
 {
-    return a->kind == SQL_INT ? sizeof a->number : a->kind == SQL_INTS ? 8 * a->n : a->n;
+    unsigned verb = c->call->type->verb;
+
+    return !c->error && c->rows.rows == 1 && c->rows.columns == 2 &&
+           (verb < SQL_VERBS || verb >= MY_AWAIT);
 }
 
-static void put_arg(char *to, const struct sql_arg *a)
-{
-    const int64_t *n = a->at;
-
-    if (a->kind == SQL_INT)
-        memcpy(to, &a->number, sizeof a->number);
-    else if (a->kind == SQL_BYTES && a->n > 0)
-        memcpy(to, a->at, a->n);
-    for (size_t i = 0; a->kind == SQL_INTS && i < a->n; i++) {
-        uint64_t big = htobe64((uint64_t)n[i]);
-
-        memcpy(to + 8 * i, &big, sizeof big);
-    }
-}
-
-/* Copied: what they point to does not stay until the statement is prepared. */
-static int copy_args(struct my_conn *c, const struct sql_args *a)
-{
-    size_t need = 0, at = 0;
-    char *bytes;
-
-    for (size_t i = 0; i < a->n; i++)
-        need += size_of(&a->at[i]);
-    if (need >= c->args_room) {
-        bytes = realloc(c->args, 2 * need + 1);
-        if (!bytes)
-            return HF_ENOMEM;
-        c->args = bytes;
-        c->args_room = 2 * need + 1;
-    }
-    memset(c->binds, 0, sizeof c->binds);
-    for (size_t i = 0; i < a->n; i++) {
-        MYSQL_BIND *b = &c->binds[i];
-
-        put_arg(c->args + at, &a->at[i]);
-        b->buffer = c->args + at;
-        b->buffer_type = a->at[i].kind == SQL_INT ? MYSQL_TYPE_LONGLONG : MYSQL_TYPE_BLOB;
-        b->buffer_length = c->lengths[i] = size_of(&a->at[i]);
-        b->length = &c->lengths[i];
-        at += size_of(&a->at[i]);
-    }
-    c->nargs = a->n;
-    return 0;
-}
-
-static int send_my(struct link *k, struct link_call *call)
-{
-    struct my_conn *c = conn_at(k);
-    struct sql_call *q = container_of(call, struct sql_call, call);
-    struct sql_args a = { .n = 0 };
-    int rc;
-
-    q->type->build(&c->of->sql, q, &a);
-    if (a.nothing)
-        return HF_ENOENT;
-    rc = copy_args(c, &a);
-    if (rc < 0)
-        return rc;
-    c->call = q;
-    c->busy = true;
-    return 0;
-}
-
-void hf__mysql_send(struct my_conn *c, struct sql_call *q)
-{
-    if (c->busy && link_open(&c->link))
-        list_push(&c->backlog[q->type->verb != SQL_JOIN], &q->call.node);
-    else
-        hf__link_send(&c->link, &q->call);
-}
-
-/* NULL: there is none. */
-static struct sql_call *next_in_backlog(struct my_conn *c)
-{
-    struct list *n = list_pop(&c->backlog[1]);
-
-    if (!n)
-        n = list_pop(&c->backlog[0]);
-    return n ? container_of(n, struct sql_call, call.node) : NULL;
-}
-
-static void send_more(struct my_conn *c)
-{
-    struct sql_call *q;
-
-    while (!c->busy && (q = next_in_backlog(c)) != NULL)
-        hf__link_send(&c->link, &q->call);
-}
-
-/* ---- answers --------------------------------------------------------------------- */
-
-static const void *reply_bytes(const struct sql_reply *r, size_t row, size_t column,
-                               size_t *n)
-{
-    const struct my_rows *rows = r->own;
-    const struct my_span *at;
-
-    *n = 0;
-    if (row >= rows->rows || column >= rows->columns)
-        return "";
-    at = &rows->spans[row * rows->columns + column];
-    *n = at->len;
-    return rows->bytes + at->at;
-}
-
-/* Every value has a NUL behind it. */
-static int64_t reply_number(const struct sql_reply *r, size_t row, size_t column)
-{
-    size_t n;
-
-    return strtoll(reply_bytes(r, row, column, &n), NULL, 10);
-}
-
-static bool make_room(struct my_rows *r, size_t bytes)
-{
-    void *p;
-
-    if (r->used + bytes + 1 > r->room) {
-        p = realloc(r->bytes, 2 * (r->used + bytes + 1));
-        if (!p)
-            return false;
-        r->bytes = p;
-        r->room = 2 * (r->used + bytes + 1);
-    }
-    if ((r->rows + 1) * r->columns > r->nspans) {
-        p = realloc(r->spans, 2 * (r->rows + 1) * r->columns * sizeof *r->spans);
-        if (!p)
-            return false;
-        r->spans = p;
-        r->nspans = 2 * (r->rows + 1) * r->columns;
-    }
-    return true;
-}
-
-static bool read_value(struct my_rows *r, MYSQL_STMT *stmt, unsigned column,
-                       unsigned long len)
-{
-    struct my_span *span;
-    MYSQL_BIND b = { .buffer_type = MYSQL_TYPE_BLOB, .buffer_length = len };
-
-    if (!make_room(r, len))
-        return false;
-    b.buffer = r->bytes + r->used;
-    if (len > 0 && mysql_stmt_fetch_column(stmt, &b, column, 0) != 0)
-        return false;
-    span = &r->spans[r->rows * r->columns + column];
-    span->at = r->used;
-    span->len = len;
-    r->bytes[r->used + len] = '\0';
-    r->used += len + 1;
-    return true;
-}
-
-/* Only the lengths are asked for: values are read when there is room for them. */
-static bool bind_row(struct my_conn *c)
-{
-    MYSQL_BIND binds[COLUMNS_MAX];
-
-    c->rows.columns = mysql_stmt_field_count(stmt_of(c));
-    if (c->rows.columns > COLUMNS_MAX)
-        return false;
-    memset(binds, 0, sizeof binds);
-    for (size_t i = 0; i < c->rows.columns; i++) {
-        binds[i].buffer_type = MYSQL_TYPE_BLOB;
-        binds[i].length = &c->lengths_of[i];
-        binds[i].is_null = &c->nulls[i];
-    }
-    return mysql_stmt_bind_result(stmt_of(c), binds) == 0;
-}
-
-/* Numbers become texts. */
-static bool read_row(struct my_conn *c)
-{
-    for (unsigned i = 0; i < c->rows.columns; i++)
-        if (!read_value(&c->rows, stmt_of(c), i, c->nulls[i] ? 0 : c->lengths_of[i]))
-            return false;
-    c->rows.rows++;
-    return true;
-}
-
-/* "1,2,3" */
-static size_t read_numbers(const char *text, int64_t *numbers)
-{
-    size_t n = 0;
-    char *end;
-
-    while (*text && n < NUMBERS_MAX) {
-        numbers[n++] = strtoll(text, &end, 10);
-        if (end == text)
-            return 0;
-        text = *end == ',' ? end + 1 : end;
-    }
-    return n;
-}
-
-static bool has_news(const struct my_conn *c, const struct sql_call *q)
-{
-    return c->rows.rows == 1 && c->rows.columns == 2 &&
-           (q->type->verb < SQL_VERBS || (int)q->type->verb >= MY_AWAIT);
-}
-
-static void forget_rows(struct my_conn *c)
-{
-    free(c->rows.bytes);
-    free(c->rows.spans);
-    memset(&c->rows, 0, sizeof c->rows);
-}
-
-/* What it was is over, for good or bad. */
+/* What it was is over, for good or bad. What is asked for meanwhile has to wait: `flying`.
+ */
 static void answered(struct my_conn *c)
 {
-    struct sql_call *q = c->call;
     struct sql_reply reply = { .own = &c->rows };
-    int64_t numbers[NUMBERS_MAX];
-    const char *news = NULL;
-    size_t len = 0;
+    unsigned asked = c->call->type->verb;
+    bool news = has_news(c);
+    int64_t numbers[MY_NUMBERS];
+    const char *text;
+    size_t len;
 
     c->begun = false;
     c->call = NULL;
-    hf__link_answered(&c->link);
-    if (c->error && q->type->verb < SQL_VERBS && kind_of(c->error).what == UNDONE) {
-        if (c->error == ER_UNKNOWN_STMT_HANDLER)
-            c->prepared = 0;
-        c->busy = false;
-        hf__sql_later(&c->of->sql, q, SQL_LATER_US);
-        return;
-    }
+    if (c->error == ER_UNKNOWN_STMT_HANDLER)
+        c->c.prepared = 0;
     if (c->error) {
         make_error(c, &reply.err);
-        reply.code = reply.err.code;
+        reply.fate = kind_of(c->error)->fate;
     } else {
         reply.rows = c->rows.rows;
-        if (has_news(c, q)) {
-            reply.n = read_numbers(c->rows.bytes + c->rows.spans[0].at, numbers);
-            reply.numbers = numbers;
-            news = reply_bytes(&reply, 0, 1, &len);
-        }
     }
-    hf__sql_answer(&c->of->sql, q, &reply);
-    if (news && link_open(&c->link))
-        hf__mysql_news(c->of, news, len);
+    if (news) {
+        reply.n = hf__mysql_numbers(c->rows.bytes + c->rows.spans[0].at, numbers);
+        reply.numbers = numbers;
+        if (asked == SQL_JOIN && reply.n > 0)
+            hf__mysql_joined(c, numbers[0]);
+    } else if (!c->error && c->verb != asked) {
+        reply.n =
+            hf__mysql_short_answer(c, mysql_stmt_insert_id(c->stmts[c->verb]), numbers);
+        reply.numbers = numbers;
+    }
+    hf__sql_conn_answered(&c->c, &reply);
+    if (news && link_open(&c->c.link)) {
+        text = hf__mysql_bytes(&reply, 0, 1, &len);
+        hf__mysql_news(mysql_of(c->c.sql), text, len);
+    }
     if (c->rows.room > ROWS_KEPT)
-        forget_rows(c);
-    c->busy = false;
+        hf__mysql_forget_rows(&c->rows);
+    c->c.flying = 0;
 }
 
 /* ---- what follows a step --------------------------------------------------------- */
 
 static int execute(struct my_conn *c)
 {
-    unsigned verb = c->call->type->verb;
+    unsigned verb = c->verb;
 
     c->begun = true;
     c->error = 0;
@@ -712,10 +284,10 @@ static int execute(struct my_conn *c)
     if (!c->stmts[verb])
         c->stmts[verb] = mysql_stmt_init(c->my);
     if (!c->stmts[verb]) {
-        keep_error(c, CR_OUT_OF_MEMORY, "no memory for a statement");
+        hf__mysql_keep_error(c, CR_OUT_OF_MEMORY, "no memory for a statement");
         return IDLE;
     }
-    if (!(c->prepared & 1u << verb))
+    if (!(c->c.prepared & 1u << verb))
         return begin(c, STEP_PREPARE);
     mysql_stmt_bind_param(stmt_of(c), c->binds);
     return begin(c, STEP_EXECUTE);
@@ -724,19 +296,19 @@ static int execute(struct my_conn *c)
 static int failed(struct my_conn *c)
 {
     if (c->step == STEP_ROLLBACK) { /* a transaction may be open: not with this one */
-        keep_error(c, CR_SERVER_LOST, mysql_error(c->my));
+        hf__mysql_keep_error(c, CR_SERVER_LOST, mysql_error(c->my));
         return IDLE;
     }
     if (c->step == STEP_QUERY)
-        keep_error(c, mysql_errno(c->my), mysql_error(c->my));
+        hf__mysql_keep_error(c, mysql_errno(c->my), mysql_error(c->my));
     else
-        keep_error(c, mysql_stmt_errno(stmt_of(c)), mysql_stmt_error(stmt_of(c)));
+        hf__mysql_keep_error(c, mysql_stmt_errno(stmt_of(c)), mysql_stmt_error(stmt_of(c)));
     return ends_session(c) ? IDLE : begin(c, STEP_ROLLBACK);
 }
 
 static int no_room(struct my_conn *c)
 {
-    keep_error(c, CR_OUT_OF_MEMORY, "no memory for an answer");
+    hf__mysql_keep_error(c, CR_OUT_OF_MEMORY, "no memory for an answer");
     return IDLE;
 }
 
@@ -745,26 +317,44 @@ static int more(struct my_conn *c)
     return mysql_stmt_more_results(stmt_of(c)) ? begin(c, STEP_NEXT) : IDLE;
 }
 
+/* A short way has found no row: the long one, at once. */
+static int long_way(struct my_conn *c)
+{
+    struct sql_args a = { .n = 0 };
+
+    hf__mysql_missed(c);
+    c->verb = c->call->type->verb;
+    c->call->type->build(c->c.sql, c->call, &a);
+    return hf__mysql_bind(c, c->verb, &a) < 0 ? no_room(c) : execute(c);
+}
+
 /* Rows of the first result that has any. */
 static int executed(struct my_conn *c)
 {
+    if (c->verb != c->call->type->verb)
+        return mysql_stmt_affected_rows(stmt_of(c)) == 1 ? IDLE : long_way(c);
+    if (hf__mysql_locks_row(c, c->verb)) /* the fence is all that it answers */
+        return mysql_stmt_affected_rows(stmt_of(c)) != 1 ||
+                       hf__mysql_put_number(&c->rows, mysql_stmt_insert_id(stmt_of(c)))
+                   ? IDLE
+                   : no_room(c);
     if (mysql_stmt_field_count(stmt_of(c)) == 0 || c->rows.columns > 0)
         return more(c);
-    return bind_row(c) ? begin(c, STEP_FETCH) : no_room(c);
+    return hf__mysql_bind_row(c, stmt_of(c)) ? begin(c, STEP_FETCH) : no_room(c);
 }
 
 static int fetched(struct my_conn *c)
 {
     if (c->ret == MYSQL_NO_DATA)
         return more(c);
-    return read_row(c) ? begin(c, STEP_FETCH) : no_room(c);
+    return hf__mysql_read_row(c, stmt_of(c)) ? begin(c, STEP_FETCH) : no_room(c);
 }
 
 static int connect_ended(struct my_conn *c)
 {
-    forget_password(c);
+    hf__mysql_forget_password(c);
     if (!c->connected && !c->error)
-        keep_error(c, mysql_errno(c->my), mysql_error(c->my));
+        hf__mysql_keep_error(c, mysql_errno(c->my), mysql_error(c->my));
     return IDLE;
 }
 
@@ -777,7 +367,7 @@ static int ended(struct my_conn *c)
     case STEP_PREPARE:
         if (c->ret != 0)
             return failed(c);
-        c->prepared |= 1u << c->call->type->verb;
+        c->c.prepared |= 1u << c->verb;
         return execute(c);
     case STEP_EXECUTE:
         return c->ret != 0 ? failed(c) : executed(c);
@@ -792,33 +382,24 @@ static int ended(struct my_conn *c)
 
 static int watch(struct my_conn *c, int events)
 {
-    struct env *env = env_of(c);
-    uint32_t e = 0;
-
     c->events = events;
-    if (events & MYSQL_WAIT_READ)
-        e |= EPOLLIN;
-    if (events & MYSQL_WAIT_WRITE)
-        e |= EPOLLOUT;
-    if (events & MYSQL_WAIT_EXCEPT)
-        e |= EPOLLPRI;
-    return env->watch(env, &c->watch, (int)mysql_get_socket(c->my), e);
+    return hf__sql_conn_watch(&c->c, (events & MYSQL_WAIT_READ ? EPOLLIN : 0u) |
+                                         (events & MYSQL_WAIT_WRITE ? EPOLLOUT : 0u) |
+                                         (events & MYSQL_WAIT_EXCEPT ? EPOLLPRI : 0u));
 }
 
 static void connected(struct my_conn *c)
 {
-    struct env *env = env_of(c);
-
-    env->timer(env, &c->connect_timer, LOOP_NEVER);
-    c->up = true;
-    hf__link_opened(&c->link);
+    sql_env(&c->c)->timer(sql_env(&c->c), &c->c.timer, LOOP_NEVER);
+    c->c.up = true;
+    if (c->c.session)
+        hf__mysql_keep_alive(socket_of(&c->c));
+    hf__link_opened(&c->c.link);
 }
 
 /* Goes on until the socket must be waited for, or nothing is left to do. */
 static void run(struct my_conn *c, int events)
 {
-    struct env *env = env_of(c);
-
     c->running = true; /* what follows may flush */
     for (;;) {
         while (events == 0)
@@ -826,37 +407,56 @@ static void run(struct my_conn *c, int events)
         if (events > 0)
             break;
         c->step = STEP_NONE;
-        if (c->error && (!c->up || ends_session(c))) {
+        if (c->error && (!c->c.up || ends_session(c))) {
             lost_by_error(c);
             return;
         }
-        if (!c->up)
+        if (!c->c.up)
             connected(c);
         else if (c->begun)
             answered(c);
-        send_more(c);
-        if (!c->up)
+        hf__sql_conn_more(&c->c);
+        if (!c->c.up)
             return; /* given up meanwhile */
-        if (!c->call || !link_open(&c->link)) {
+        if (!c->call || !link_open(&c->c.link)) {
             events = MYSQL_WAIT_READ; /* nothing should come */
             break;
         }
         events = execute(c);
     }
     c->running = false;
-    if (!c->up) /* the library opens and closes sockets as it likes: the number may stay */
-        env->unwatch(env, &c->watch);
     if (watch(c, events) < 0) {
-        keep_error(c, CR_OUT_OF_MEMORY, "a socket cannot be watched");
+        hf__mysql_keep_error(c, CR_OUT_OF_MEMORY, "a socket cannot be watched");
         lost_by_error(c);
     }
 }
 
-static void flush_my(struct link *k)
+/* The library closes and opens sockets as it likes while it connects, and the number may
+ * stay: so it is not watched then. */
+static void go_on(struct my_conn *c, int events)
 {
-    struct my_conn *c = conn_at(k);
+    if (!c->c.up)
+        sql_env(&c->c)->unwatch(sql_env(&c->c), &c->c.watch);
+    run(c, proceed(c, events));
+}
 
-    if (c->up && !c->running && c->step == STEP_NONE && c->call && !c->begun)
+/* It is time to begin, or too late. */
+static bool due(struct sql_conn *k)
+{
+    struct my_conn *c = my_conn_of(k);
+
+    if (!c->my || c->step != STEP_NONE)
+        return false;
+    sql_env(k)->timer(sql_env(k), &k->timer, c->connect_by);
+    run(c, begin(c, STEP_CONNECT));
+    return true;
+}
+
+static void flush_my(struct sql_conn *k)
+{
+    struct my_conn *c = my_conn_of(k);
+
+    if (!c->running && c->step == STEP_NONE && c->call && !c->begun)
         run(c, execute(c));
 }
 
@@ -864,23 +464,23 @@ static void flush_my(struct link *k)
  * to say by itself. */
 static void unasked(struct my_conn *c)
 {
-    struct env *env = env_of(c);
+    struct env *env = sql_env(&c->c);
     char byte;
-    ssize_t n = recv((int)mysql_get_socket(c->my), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = recv(socket_of(&c->c), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
     if (n < 0 && errno == EAGAIN)
         return;
     if (n > 0 && mysql_get_ssl_cipher(c->my)) {
-        env->unwatch(env, &c->watch);
+        env->unwatch(env, &c->c.watch);
         return;
     }
-    keep_error(c, CR_SERVER_GONE_ERROR, "the server has ended the connection");
+    hf__mysql_keep_error(c, CR_SERVER_GONE_ERROR, "the server has ended the connection");
     lost_by_error(c);
 }
 
-static void on_ready(struct watch *w, uint32_t events)
+static void ready_my(struct sql_conn *k, uint32_t events)
 {
-    struct my_conn *c = container_of(w, struct my_conn, watch);
+    struct my_conn *c = my_conn_of(k);
     int e = 0;
 
     if (events & (EPOLLERR | EPOLLHUP))
@@ -894,143 +494,45 @@ static void on_ready(struct watch *w, uint32_t events)
     if (c->step == STEP_NONE)
         unasked(c);
     else
-        run(c, proceed(c, e & c->events));
-    hf__mysql_flush(c->of);
+        go_on(c, e & c->events);
 }
 
-static bool read_my(struct link *k)
+static void read_my(struct sql_conn *k)
 {
-    struct my_conn *c = conn_at(k);
-    struct link_call *before = hf__link_oldest(k);
+    struct my_conn *c = my_conn_of(k);
     struct pollfd p = { .events = POLLIN };
 
-    if (!c->up || c->step == STEP_NONE || !(c->events & MYSQL_WAIT_READ))
-        return false;
-    p.fd = (int)mysql_get_socket(c->my);
+    if (c->step == STEP_NONE || !(c->events & MYSQL_WAIT_READ))
+        return;
+    p.fd = socket_of(k);
     if (poll(&p, 1, 0) > 0)
-        run(c, proceed(c, MYSQL_WAIT_READ));
-    return c->up && hf__link_oldest(k) != before;
-}
-
-static const struct link_transport transport = { open_my, close_my, send_my, flush_my,
-                                                 read_my };
-
-/* ---- what the link tells --------------------------------------------------------- */
-
-static int64_t limit_ms(const struct link *k)
-{
-    return conn_at(k)->limit_ms;
-}
-
-static void greet(struct link *k)
-{
-    conn_at(k)->greet(conn_at(k));
-}
-
-static void down(struct link *k, const hf_error *err)
-{
-    struct mysql *m = conn_at(k)->of;
-    hf_error last = *err;
-
-    if (k != &m->commands.link) {
-        hf__mysql_waker_lost(conn_at(k));
-        return;
-    }
-    m->unended = m->unended || (m->sql.up && !m->owned);
-    m->owned = m->making = false;
-    hf__mysql_wake_down(m, err);
-    if (m->sql.served && last.code != HF_EVERSION) /* what refuses us now may pass */
-        last.code = HF_EUNREACHABLE;
-    hf__sql_down(&m->sql, &last);
-}
-
-static void unanswered(struct link *k, struct link_call *call)
-{
-    hf__sql_answer(&conn_at(k)->of->sql, container_of(call, struct sql_call, call), NULL);
-}
-
-static void link_lost(struct link *k, const hf_error *err)
-{
-    struct my_conn *c = conn_at(k);
-    struct sql_call *q;
-
-    (void)err;
-    while ((q = next_in_backlog(c)) != NULL)
-        hf__sql_answer(&c->of->sql, q, NULL);
-}
-
-static const struct link_events events = { limit_ms, greet, down, unanswered, link_lost };
-
-/* ---- for the other files and ../sql ---------------------------------------------- */
-
-void hf__mysql_conn_init(struct my_conn *c, struct mysql *m,
-                         void (*greeting)(struct my_conn *))
-{
-    c->of = m;
-    c->greet = greeting;
-    c->limit_ms = m->sql.open.connect_ms;
-    list_init(&c->backlog[0]);
-    list_init(&c->backlog[1]);
-    watch_init(&c->watch, on_ready);
-    timer_init(&c->connect_timer, connect_fired);
-    hf__link_init(&c->link, m->sql.store.env, &transport, &events, &m->dirty,
-                  m->sql.open.connect_ms);
-    c->link.where = m->sql.shown;
-    c->link.choices =
-        2 * m->sql.open.nhosts; /* a name may have an address of each family */
-}
-
-void hf__mysql_conn_done(struct my_conn *c)
-{
-    struct link_call *call;
-    struct sql_call *q;
-
-    if (!c->of)
-        return;
-    hf__link_done(&c->link);
-    while ((call = hf__link_take(&c->link)) != NULL)
-        free(container_of(call, struct sql_call, call));
-    while ((q = next_in_backlog(c)) != NULL)
-        free(q);
-    free(c->args);
-    forget_rows(c);
-}
-
-/* The socket is the parent's: what the library says at its end must not reach the server.
- */
-void hf__mysql_conn_forked(struct my_conn *c)
-{
-    int fd = c->my ? (int)mysql_get_socket(c->my) : -1, null;
-
-    hf__resolve_forked(c->resolve);
-    c->resolve = NULL;
-    if (fd < 0)
-        return;
-    null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null >= 0) {
-        dup3(null, fd, O_CLOEXEC);
-        close(null);
-    } else {
-        close(fd);
-    }
-}
-
-void hf__mysql_flush(struct mysql *m)
-{
-    hf__scripted_flush(&m->sql.scripted);
-    hf__link_flush(&m->dirty);
-}
-
-static void wire_send(struct sql *s, struct sql_call *q)
-{
-    hf__mysql_send(&mysql_of(s)->commands, q);
-}
-
-static void wire_listen(struct sql *s)
-{
-    hf__mysql_notices(mysql_of(s));
+        go_on(c, MYSQL_WAIT_READ);
 }
 
 const struct sql_wire hf__mysql_wire = {
-    .send = wire_send, .number = reply_number, .bytes = reply_bytes, .listen = wire_listen
+    .driver = &hf__driver_mysql,
+    .size = sizeof(struct mysql),
+    .conn_size = sizeof(struct my_conn),
+    .texts = hf__mysql_texts,
+    .most = 1,
+    .turns = 2, /* a name may have an address of each family */
+    .locked_us = SQL_LATER_US,
+    .read_url = hf__mysql_read_url,
+    .begin = hf__mysql_begin,
+    .end = hf__mysql_end,
+    .listen = hf__mysql_listen,
+    .attach = hf__mysql_attach_greet,
+    .down = hf__mysql_down,
+    .open = hf__mysql_connect,
+    .found = hf__mysql_found,
+    .due = due,
+    .ready = ready_my,
+    .send = send_my,
+    .flush = flush_my,
+    .read = read_my,
+    .close = close_my,
+    .done = done_my,
+    .socket = socket_of,
+    .number = hf__mysql_number,
+    .bytes = hf__mysql_bytes,
 };

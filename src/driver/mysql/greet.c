@@ -20,46 +20,11 @@
 
 #include <mysqld_error.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MAKING_US = 50000, VERSION_LEAST = 1006 };
+enum { FORMAT = 2, PROCEDURES = 26, MAKING_US = 50000, VERSION_LEAST = 1006 };
 enum server_column { VERSION, READ_ONLY, FLUSH, GALERA, OLD };
 enum { WARN_FLUSH = 1, WARN_GALERA = 2, WARN_NO_END = 4 };
-
-static void warn(struct mysql *m, unsigned which, const char *text)
-{
-    if (!(m->warned & which))
-        hf__sql_warn(&m->sql, "%s", text);
-    m->warned |= which;
-}
-
-static void no_args(struct sql *s, struct sql_call *q, struct sql_args *a)
-{
-    (void)s;
-    (void)q;
-    (void)a;
-}
-
-static void say(struct mysql *m, const struct sql_type *type)
-{
-    struct sql_call *q = hf__sql_call(type, sizeof *q);
-
-    if (q)
-        hf__mysql_send(&m->commands, q);
-    else
-        hf__link_fail(&m->commands.link, HF_ENOMEM, "no memory for a connection");
-}
-
-/* Of an answer that is no good one. */
-static void refused(struct mysql *m, const struct sql_reply *reply)
-{
-    hf_error err;
-
-    if (hf__sql_refusal(&m->sql, reply, &err) == HF_EPROTO)
-        err.code = HF_EUNREACHABLE;
-    hf__link_break(&m->commands.link, &err);
-}
 
 /* ---- the connection before this one ---------------------------------------------- */
 
@@ -70,17 +35,11 @@ static void answer_own(struct sql *s, struct sql_call *q, const struct sql_reply
     (void)q;
     if (!reply)
         return;
-    m->owned = reply->code == 0 && reply->rows == 1 && s->wire->number(reply, 0, 0) == 1;
+    m->owned = reply->code == 0 && reply->rows == 1 && sql_number_at(reply, 0, 0) == 1;
     if (!m->owned)
-        warn(m, WARN_NO_END,
-             "an old connection could not be ended: giving up after a lost connection "
-             "takes one ttl");
-    if (!m->owned || m->unended || (m->warned & WARN_GALERA))
-        echo_up(&s->echo, sql_now(s)); /* joins of it may still come to be executed */
+        hf__sql_warn_once(s, WARN_NO_END, SQL_NO_END);
+    hf__sql_greeted(s, !m->owned || m->unended || (s->warned & WARN_GALERA));
     m->unended = false;
-    s->echo.lost_ms = 0;
-    hf__link_up(&m->commands.link);
-    hf__sql_up(s);
     if (s->scripted.seats.count > 0)
         hf__sql_listen(s);
 }
@@ -93,20 +52,15 @@ static void build_own(struct sql *s, struct sql_call *q, struct sql_args *a)
 
 static void own(struct mysql *m)
 {
-    static const struct sql_type type = { (enum sql_verb)MY_OWN, build_own, answer_own };
+    static const struct sql_type type = { MY_OWN, build_own, answer_own };
 
-    say(m, &type);
+    hf__sql_conn_say(m->sql.commands, &type);
 }
-
-struct end_call {
-    struct sql_call q;
-    int64_t session;
-};
 
 static void build_end(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    (void)s;
-    sql_int(a, container_of(q, struct end_call, q)->session);
+    (void)q;
+    sql_int(a, mysql_of(s)->old);
 }
 
 /* It may have gone by itself. */
@@ -119,49 +73,73 @@ static void answer_end(struct sql *s, struct sql_call *q, const struct sql_reply
 
 static void settle(struct mysql *m)
 {
-    static const struct sql_type type = { (enum sql_verb)MY_END, build_end, answer_end };
-    struct sql_call *q;
+    static const struct sql_type type = { MY_END, build_end, answer_end };
 
-    hf__link_settle(&m->commands.link);
-    if (m->old == 0) {
+    hf__link_settle(&m->sql.commands->link);
+    if (m->old == 0)
         own(m);
+    else
+        hf__sql_conn_say(m->sql.commands, &type);
+}
+
+/* ---- a session of a ticket ------------------------------------------------------- */
+
+/* A replica has user locks of its own: nobody on the primary would see them. */
+static void answer_attach(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
+{
+    enum { REPLICA, ID, OWNED, SESSION };
+
+    (void)s;
+    if (!hf__sql_is_row(q->on, reply))
+        return;
+    if (sql_number_at(reply, 0, REPLICA) || sql_number_at(reply, 0, OWNED) != 1) {
+        hf__sql_conn_refused(q->on, reply);
         return;
     }
-    q = hf__sql_call(&type, sizeof(struct end_call));
-    if (!q) {
-        hf__link_fail(&m->commands.link, HF_ENOMEM, "no memory for a connection");
-        return;
-    }
-    container_of(q, struct end_call, q)->session = m->old;
-    hf__mysql_send(&m->commands, q);
+    hf__link_up(&q->on->link);
+    hf__sql_session_up(q->on->session, sql_number_at(reply, 0, ID),
+                       sql_number_at(reply, 0, SESSION));
+}
+
+/* The session's name is drawn here. Numbers that a server gives begin anew when it is
+ * started, UUID_SHORT() too if it is started twice within a second: then an old session
+ * that is to be ended would have the name of a new one, which may hold. */
+static void build_attach(struct sql *s, struct sql_call *q, struct sql_args *a)
+{
+    uint64_t name;
+
+    (void)q;
+    s->store.env->random(s->store.env, &name, sizeof name);
+    sql_int(a, (int64_t)(name >> 1));
+}
+
+void hf__mysql_attach_greet(struct sql_conn *c)
+{
+    static const struct sql_type attach = { MY_ATTACH, build_attach, answer_attach };
+
+    hf__sql_conn_say(c, &attach);
 }
 
 /* ---- the schema ------------------------------------------------------------------ */
 
-static void ask_shape(struct mysql *);
+static void answer_shape(struct sql *, struct sql_call *, const struct sql_reply *);
+static const struct sql_type shape = { MY_SHAPE, NULL, answer_shape };
 
 static void answer_made(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    (void)q;
+    mysql_of(s)->making = false;
     if (reply)
-        ask_shape(mysql_of(s));
+        hf__sql_conn_say(q->on, &shape);
 }
 
 /* The parts of schema.sql end with a line of "$$"; the first line is for the tool of an
  * administrator. */
 #define END_OF_PART "\n$$\n"
 
-struct script_call {
-    struct sql_call q;
-    const char *at;
-};
-
-const char *hf__mysql_script(const struct sql_call *q, size_t *ret_len)
+const char *hf__mysql_script(const struct mysql *m, size_t *ret_len)
 {
-    const char *at = container_of(q, struct script_call, q)->at;
-
-    *ret_len = (size_t)(strstr(at, END_OF_PART) - at);
-    return at;
+    *ret_len = (size_t)(strstr(m->script, END_OF_PART) - m->script);
+    return m->script;
 }
 
 static void make(struct mysql *, const char *at);
@@ -170,124 +148,88 @@ static void answer_script(struct sql *s, struct sql_call *q, const struct sql_re
 {
     struct mysql *m = mysql_of(s);
 
-    (void)q;
     if (!reply)
         return;
     if (reply->code == HF_EAUTH)
-        hf__link_fail(&m->commands.link, HF_EAUTH,
+        hf__link_fail(&q->on->link, HF_EAUTH,
                       "there are no tables of holdfast, and this user may not make them "
-                      "(%s): what an administrator runs is printed by 'holdfast schema'",
+                      "(%s): " SQL_TO_ADMINISTRATOR,
                       reply->err.text);
     else if (reply->code < 0)
-        hf__link_fail(&m->commands.link, HF_EUNREACHABLE,
-                      "the schema could not be made: %s", reply->err.text);
+        hf__link_fail(&q->on->link, HF_EUNREACHABLE, "the schema could not be made: %s",
+                      reply->err.text);
     else
-        make(m, strstr(container_of(q, struct script_call, q)->at, END_OF_PART) +
-                    strlen(END_OF_PART));
+        make(m, strstr(m->script, END_OF_PART) + strlen(END_OF_PART));
 }
+
+static const struct sql_type made = { MY_MADE, NULL, answer_made };
 
 static void make(struct mysql *m, const char *at)
 {
-    static const struct sql_type type = { (enum sql_verb)MY_SCRIPT, no_args,
-                                          answer_script };
-    static const struct sql_type made = { (enum sql_verb)MY_MADE, no_args, answer_made };
-    struct sql_call *q;
+    static const struct sql_type part = { MY_SCRIPT, NULL, answer_script };
 
     m->made = true;
-    if (!strstr(at, END_OF_PART)) {
-        say(m, &made);
-        return;
-    }
-    q = hf__sql_call(&type, sizeof(struct script_call));
-    if (!q) {
-        hf__link_fail(&m->commands.link, HF_ENOMEM, "no memory for a connection");
-        return;
-    }
-    container_of(q, struct script_call, q)->at = at;
-    hf__mysql_send(&m->commands, q);
+    m->script = at;
+    hf__sql_conn_say(m->sql.commands, strstr(at, END_OF_PART) ? &part : &made);
 }
 
 static void answer_make(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct mysql *m = mysql_of(s);
-    struct sql_call *again;
 
-    if (!reply)
+    if (!hf__sql_is_row(q->on, reply))
         return;
-    if (reply->code < 0 || reply->rows != 1) {
-        refused(m, reply);
-        return;
-    }
-    m->making = s->wire->number(reply, 0, 0) == 1;
-    if (m->making) {
-        ask_shape(m); /* somebody may have made it meanwhile */
-        return;
-    }
-    again = hf__sql_call(q->type, sizeof *again);
-    if (again)
-        hf__sql_later(s, again, MAKING_US); /* another client is at it */
+    m->making = sql_number_at(reply, 0, 0) == 1;
+    if (m->making)
+        hf__sql_conn_say(q->on, &shape); /* somebody may have made it meanwhile */
     else
-        hf__link_fail(&m->commands.link, HF_ENOMEM, "no memory for a connection");
+        hf__sql_say_later(s, &shape, MAKING_US); /* another client is at it */
 }
 
+/* Whoever has the lock gives it back, also if there was nothing to make: others wait. */
 static void answer_shape(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    static const struct sql_type lock = { (enum sql_verb)MY_MAKE, no_args, answer_make };
+    static const struct sql_type lock = { MY_MAKE, NULL, answer_make };
     struct mysql *m = mysql_of(s);
-    int64_t version = 0;
+    bool none = reply && m->commands.error == ER_NO_SUCH_TABLE;
 
-    (void)q;
-    if (!reply)
+    if (!none && !hf__sql_is_row(q->on, reply))
         return;
-    if (reply->code == 0 && reply->rows == 1) {
-        version = s->wire->number(reply, 0, 0); /* 0: it is not complete */
-    } else if (m->commands.error != ER_NO_SUCH_TABLE) {
-        refused(m, reply);
-        return;
-    }
-    if (version == 0 && !m->making)
-        say(m, &lock);
-    else if (version == 0 && !m->made)
+    none = none || sql_number_at(reply, 0, 0) == 0; /* 0: it is not complete */
+    if (none && !m->made && !m->making)
+        hf__sql_conn_say(q->on, &lock);
+    else if (none && !m->made)
         make(m, strchr(hf__mysql_schema, '\n') + 1);
-    else if (version != FORMAT)
-        hf__link_fail(&m->commands.link, HF_EVERSION,
-                      "the schema has version %lld, and this is for version %d",
-                      (long long)version, FORMAT);
-    else if (s->wire->number(reply, 0, 1) < SQL_SWEEP + 1) /* a procedure for each */
-        hf__link_fail(&m->commands.link, HF_EVERSION,
-                      "procedures of holdfast are missing: run what 'holdfast schema' "
-                      "prints");
-    else
+    else if (m->making)
+        hf__sql_conn_say(q->on, &made);
+    else if (hf__sql_is_shape(q->on, reply, FORMAT, PROCEDURES))
         settle(m);
-}
-
-static void ask_shape(struct mysql *m)
-{
-    static const struct sql_type shape = { (enum sql_verb)MY_SHAPE, no_args, answer_shape };
-
-    say(m, &shape);
 }
 
 /* ---- who is there ---------------------------------------------------------------- */
 
-static bool unfit(struct mysql *m, const struct sql_reply *reply)
+static bool unfit(struct sql_conn *c, const struct sql_reply *reply)
 {
-    struct sql *s = &m->sql;
-    int passing = s->served || s->open.nhosts > 1 ? HF_EUNREACHABLE : HF_ENOTSUP;
-    const char *version;
     unsigned major = 0, minor = 0;
     size_t n;
+    const char *version = sql_bytes_at(reply, 0, VERSION, &n);
 
-    version = s->wire->bytes(reply, 0, VERSION, &n);
     if (!strstr(version, "MariaDB"))
-        hf__link_fail(&m->commands.link, HF_ENOTSUP,
-                      "it is MySQL %s: only MariaDB is supported", version);
+        hf__link_fail(&c->link, HF_ENOTSUP, "it is MySQL %s: only MariaDB is supported",
+                      version);
     else if (sscanf(version, "%u.%u", &major, &minor) != 2 ||
              major * 100 + minor < VERSION_LEAST)
-        hf__link_fail(&m->commands.link, HF_ENOTSUP,
+        hf__link_fail(&c->link, HF_ENOTSUP,
                       "MariaDB %s is too old: 10.6 or later is needed", version);
-    else if (s->wire->number(reply, 0, READ_ONLY))
-        hf__link_fail(&m->commands.link, passing, "it is read-only");
+    else if (sql_number_at(reply, 0, READ_ONLY))
+        hf__link_fail(&c->link, hf__sql_passing(c->sql), "it is read-only");
+    else if (sql_number_at(reply, 0, GALERA) && sql_has_sessions(c->sql))
+        hf__link_fail(&c->link, HF_ENOTSUP,
+                      "it is a Galera cluster: locks of a session are each node's own");
+    else if (sql_number_at(reply, 0, GALERA) && mysql_of(c->sql)->fast)
+        hf__link_fail(&c->link, HF_ENOTSUP,
+                      "it is a Galera cluster: crash=fast needs user locks, which are each "
+                      "node's own");
     else
         return false;
     return true;
@@ -304,36 +246,44 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
 {
     struct mysql *m = mysql_of(s);
 
-    (void)q;
-    if (!reply)
+    if (!hf__sql_is_row(q->on, reply) || unfit(q->on, reply))
         return;
-    if (reply->code < 0 || reply->rows != 1) {
-        refused(m, reply);
-        return;
-    }
-    if (unfit(m, reply))
-        return;
-    if (s->wire->number(reply, 0, FLUSH) != 1)
-        warn(m, WARN_FLUSH,
-             "innodb_flush_log_at_trx_commit is not 1: a crash may take back what was "
-             "granted");
-    if (s->wire->number(reply, 0, GALERA)) {
-        warn(m, WARN_GALERA,
-             "it is a Galera cluster: who waits looks from time to time, and giving up "
-             "after "
-             "a lost connection takes one ttl");
+    if (sql_number_at(reply, 0, FLUSH) != 1)
+        hf__sql_warn_once(
+            &m->sql, WARN_FLUSH,
+            "innodb_flush_log_at_trx_commit is not 1: a crash may take back what was "
+            "granted");
+    if (sql_number_at(reply, 0, GALERA)) {
+        hf__sql_warn_once(
+            &m->sql, WARN_GALERA,
+            "it is a Galera cluster: who waits looks from time to time, and giving up "
+            "after a lost connection takes one ttl");
         m->polls = true;
         s->heard = false;
     }
-    m->old = s->wire->number(reply, 0, OLD);
+    m->old = sql_number_at(reply, 0, OLD);
     m->made = false;
-    ask_shape(m);
+    hf__sql_conn_say(q->on, &shape);
 }
 
-void hf__mysql_greet(struct my_conn *c)
+void hf__mysql_greet(struct sql_conn *c)
 {
-    static const struct sql_type hello = { (enum sql_verb)MY_HELLO, build_hello,
-                                           answer_hello };
+    static const struct sql_type hello = { MY_HELLO, build_hello, answer_hello };
 
-    say(c->of, &hello);
+    hf__mysql_fast_up(mysql_of(c->sql));
+    hf__sql_conn_say(c, &hello);
+}
+
+void hf__mysql_down(struct sql_conn *c, const hf_error *err)
+{
+    struct mysql *m = mysql_of(c->sql);
+
+    if (c != c->sql->commands) {
+        hf__mysql_waker_lost(c);
+        return;
+    }
+    m->unended = m->unended || (m->sql.up && !m->owned);
+    m->owned = m->making = false;
+    hf__mysql_wake_down(m, err);
+    hf__mysql_session_gone(m);
 }

@@ -10,8 +10,9 @@
  *   an answer: "w" TOKEN FRONT line now --> a waker: CALL holdfast_await
  *   its answer: "g" TOKEN ...: it holds;  "w" ...: the next one;  neither: nobody waits
  *
- * What others revoke is written to a table, where each client looks every NOTICE_US while
- * it has tickets that wait, or has held one for half a second.
+ * What others revoke, and whom they let in by that, is written to a table, where each
+ * client looks every NOTICE_US while it has tickets that wait, or has held one for half a
+ * second.
  *
  * A wake is only a reason to look: that a ticket holds is read from its row, after the
  * commit that granted it. A wake that is lost is found by the safety look (G4). */
@@ -51,24 +52,14 @@ static void look_fired(struct timer *t)
     m->nlookers = 0;
     for (size_t i = 0; i < n; i++)
         hf__scripted_told(&m->sql.scripted, m->lookers[i], TOLD_LOOK, 0, 0);
-    hf__mysql_flush(m);
+    hf__sql_flush(&m->sql.store);
 }
 
 /* ---- wakers ---------------------------------------------------------------------- */
 
-struct await_call {
-    struct sql_call q;
-    struct waker *w;
-};
-
-static struct waker *waker_of(struct sql_call *q)
-{
-    return container_of(q, struct await_call, q)->w;
-}
-
 static void build_await(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct waker *w = waker_of(q);
+    const struct waker *w = q->about;
 
     sql_bytes(a, s->client, SQL_CLIENT);
     sql_bytes(a, w->front, HF_TOKEN);
@@ -77,33 +68,38 @@ static void build_await(struct sql *s, struct sql_call *q, struct sql_args *a)
     sql_int(a, AWAIT_S);
 }
 
-/* What it says has come as news. */
+/* Its reads may have been done before the last one joined. */
+static void waited(struct mysql *m, struct waker *w, bool failed)
+{
+    if (failed)
+        look_later(m, w->token);
+    if (w->joined)
+        look_later(m, w->later);
+    w->line = 0;
+    w->joined = false;
+}
+
+/* What it says comes as news. */
 static void answer_await(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct waker *w = waker_of(q);
-
-    w->line = 0;
-    if (!reply || reply->code < 0)
-        look_later(mysql_of(s), w->token);
+    waited(mysql_of(s), q->about, !reply || reply->code < 0);
 }
 
 static void await(struct waker *w)
 {
-    static const struct sql_type type = { (enum sql_verb)MY_AWAIT, build_await,
-                                          answer_await };
-    struct sql_call *q = hf__sql_call(&type, sizeof(struct await_call));
+    static const struct sql_type type = { MY_AWAIT, build_await, answer_await };
+    struct sql_call *q = hf__sql_call(&type, w);
 
     if (!q) {
         w->line = 0; /* the safety look finds it */
         return;
     }
-    container_of(q, struct await_call, q)->w = w;
-    hf__mysql_send(&w->conn, q);
+    hf__sql_conn_send(&w->conn.c, q);
 }
 
-static void greet(struct my_conn *c)
+static void greet(struct sql_conn *c)
 {
-    struct waker *w = container_of(c, struct waker, conn);
+    struct waker *w = container_of(c, struct waker, conn.c);
 
     hf__link_up(&c->link);
     if (w->line != 0)
@@ -120,9 +116,12 @@ static void wait_for(struct mysql *m, const unsigned char *token,
     for (size_t i = 0; i < MY_WAKERS; i++) {
         struct waker *x = &m->wakers[i];
 
-        if (x->line == line)
-            return; /* it is waited for */
-        if (x->line == 0 && (!w || (x->conn.up && !w->conn.up)))
+        if (x->line == line) { /* it is waited for */
+            x->joined = true;
+            memcpy(x->later, token, HF_TOKEN);
+            return;
+        }
+        if (x->line == 0 && (!w || (x->conn.c.up && !w->conn.c.up)))
             w = x;
     }
     if (!w || !front) {
@@ -133,10 +132,10 @@ static void wait_for(struct mysql *m, const unsigned char *token,
     w->since = since;
     memcpy(w->token, token, HF_TOKEN);
     memcpy(w->front, front, HF_TOKEN);
-    if (w->conn.up)
+    if (w->conn.c.up)
         await(w);
     else
-        hf__link_start(&w->conn.link);
+        hf__link_start(&w->conn.c.link);
 }
 
 /* ---- what others have revoked ---------------------------------------------------- */
@@ -161,20 +160,15 @@ static void answer_notices(struct sql *s, struct sql_call *q, const struct sql_r
 
 static void notice_fired(struct timer *t)
 {
-    static const struct sql_type type = { (enum sql_verb)MY_NOTICES, build_notices,
-                                          answer_notices };
+    static const struct sql_type type = { MY_NOTICES, build_notices, answer_notices };
     struct mysql *m = container_of(t, struct mysql, notice_timer);
-    struct sql_call *q = hf__sql_call(&type, sizeof *q);
 
-    if (m->sql.scripted.seats.count == 0 || !m->sql.up) {
+    if (m->sql.scripted.seats.count == 0 || !m->sql.up)
         m->sql.listens = false; /* until the next one */
-        free(q);
-    } else if (q) {
-        hf__mysql_send(&m->commands, q);
-        hf__mysql_flush(m);
-    } else {
+    else if (hf__sql_ask(&m->sql, &type, NULL))
+        hf__sql_flush(&m->sql.store);
+    else
         hf__mysql_notices(m);
-    }
 }
 
 void hf__mysql_notices(struct mysql *m)
@@ -182,6 +176,12 @@ void hf__mysql_notices(struct mysql *m)
     struct env *env = m->sql.store.env;
 
     env->timer(env, &m->notice_timer, sql_now(&m->sql) + NOTICE_US);
+}
+
+void hf__mysql_listen(struct sql *s)
+{
+    if (s->mode == SQL_LINE)
+        hf__mysql_notices(mysql_of(s));
 }
 
 /* ---- news ------------------------------------------------------------------------ */
@@ -227,37 +227,34 @@ void hf__mysql_wake_init(struct mysql *m)
     timer_init(&m->look_timer, look_fired);
     timer_init(&m->notice_timer, notice_fired);
     for (size_t i = 0; i < MY_WAKERS; i++) {
-        hf__mysql_conn_init(&m->wakers[i].conn, m, greet);
-        m->wakers[i].conn.limit_ms += 1000 * AWAIT_S;
+        hf__sql_conn_init(&m->wakers[i].conn.c, &m->sql, greet);
+        m->wakers[i].conn.c.limit_ms += 1000 * AWAIT_S;
     }
 }
 
-void hf__mysql_wake_done(struct mysql *m)
+void hf__mysql_wake_done(struct sql *s)
 {
-    for (size_t i = 0; i < MY_WAKERS; i++)
-        hf__mysql_conn_done(&m->wakers[i].conn);
-    m->sql.store.env->timer(m->sql.store.env, &m->look_timer, LOOP_NEVER);
-    m->sql.store.env->timer(m->sql.store.env, &m->notice_timer, LOOP_NEVER);
-    free(m->lookers);
+    s->store.env->timer(s->store.env, &mysql_of(s)->look_timer, LOOP_NEVER);
+    s->store.env->timer(s->store.env, &mysql_of(s)->notice_timer, LOOP_NEVER);
+    free(mysql_of(s)->lookers);
 }
 
 /* It may have been refused, and others cannot wait for it. */
-void hf__mysql_waker_lost(struct my_conn *c)
+void hf__mysql_waker_lost(struct sql_conn *c)
 {
-    struct waker *w = container_of(c, struct waker, conn);
+    struct waker *w = container_of(c, struct waker, conn.c);
 
     c->link.wanted = false;
-    if (w->line != 0)
-        look_later(c->of, w->token);
-    w->line = 0;
+    waited(mysql_of(c->sql), w, w->line != 0);
 }
 
 /* After UP everybody looks, and is told anew whom to wait for. */
 void hf__mysql_wake_down(struct mysql *m, const hf_error *err)
 {
     for (size_t i = 0; i < MY_WAKERS; i++) {
-        m->wakers[i].conn.link.wanted = false;
+        m->wakers[i].conn.c.link.wanted = false;
         m->wakers[i].line = 0;
-        hf__link_break(&m->wakers[i].conn.link, err);
+        m->wakers[i].joined = false;
+        hf__link_break(&m->wakers[i].conn.c.link, err);
     }
 }

@@ -27,7 +27,7 @@ static int known_options(char text[KEYWORDS_TEXT], hf_error *err)
     size_t n = (size_t)snprintf(text, KEYWORDS_TEXT, "%s", OPTIONS);
 
     if (!all)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+        return hf__sql_no_memory(err);
     for (PQconninfoOption *o = all; o->keyword && n < KEYWORDS_TEXT; o++)
         if (!is_ours(o->keyword))
             n += (size_t)snprintf(text + n, KEYWORDS_TEXT - n, " %s", o->keyword);
@@ -35,87 +35,20 @@ static int known_options(char text[KEYWORDS_TEXT], hf_error *err)
     return 0;
 }
 
-static bool is_option(const char *key)
-{
-    return strcmp(key, "wake") == 0 || strcmp(key, "password_file") == 0 ||
-           strcmp(key, "mode") == 0;
-}
-
-static int read_params(struct postgres *p, const struct url *url, hf_error *err)
-{
-    p->path = strdup(url->path[0] == '/' ? url->path + 1 : url->path);
-    p->params = calloc(url->nparams + 1, sizeof *p->params);
-    if (!p->path || !p->params)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    p->dbname = p->path[0] ? p->path : NULL;
-    for (size_t i = 0; i < url->nparams; i++) {
-        struct url_param *to = &p->params[p->nparams];
-
-        if (is_option(url->params[i].key))
-            continue;
-        p->nparams++;
-        to->key = strdup(url->params[i].key);
-        to->value = strdup(url->params[i].value);
-        if (!to->key || !to->value)
-            return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    }
-    return 0;
-}
-
 static int read_wake(struct postgres *p, const struct url *url, hf_error *err)
 {
-    const char *wake = hf__url_param(url, "wake"), *host = hf__url_param(url, "host");
+    const char *host = hf__url_param(url, "host");
+    int rc = hf__sql_read_wake(url, &p->polls, err);
 
-    if (wake && strcmp(wake, "poll") != 0)
-        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: wake=%s: only poll is known",
-                        wake);
-    p->polls = wake != NULL;
-    p->sql.heard = !wake;
-    if (host && (url->nhosts > 0 || host[0] != '/'))
-        return hf__fail(err, HF_EINVAL, 0, url->shown,
-                        "URL: host= is the folder of a socket; a server stands before the "
-                        "path");
-    return 0;
+    p->sql.heard = !p->polls;
+    if (rc == 0 && host && (url->nhosts > 0 || host[0] != '/'))
+        rc = hf__fail(err, HF_EINVAL, 0, url->shown,
+                      "URL: host= is the folder of a socket; a server stands before the "
+                      "path");
+    return rc;
 }
 
 /* ---- hosts that the URL does not name -------------------------------------------- */
-
-/* What libpq would take from a service file, the environment and its defaults; NULL, and
- * `err` says why. It tells that only of a connection: one that is refused at once, because
- * a value makes no sense. */
-static PQconninfoOption *ask_libpq(const struct postgres *p, hf_error *err)
-{
-    const char **keys = calloc(2 * (p->nparams + 2), sizeof *keys);
-    const char **values = keys ? keys + p->nparams + 2 : NULL;
-    PQconninfoOption *all = NULL;
-    PGconn *c = NULL;
-    bool taken = false;
-
-    for (size_t i = 0; keys && i < p->nparams; i++) {
-        keys[i] = p->params[i].key;
-        values[i] = p->params[i].value;
-    }
-    if (keys) {
-        keys[p->nparams] = "sslmode";
-        values[p->nparams] = "none of these";
-        c = PQconnectStartParams(keys, values, 0);
-        all = PQconninfo(c);
-    }
-    for (const PQconninfoOption *o = all; o && o->keyword; o++)
-        taken |= strcmp(o->keyword, "sslmode") == 0 && o->val && strchr(o->val, ' ');
-    if (!all) {
-        hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    } else if (!taken) {
-        const char *text = PQerrorMessage(c);
-
-        hf__fail(err, HF_EINVAL, 0, p->sql.shown, "%.*s", (int)strcspn(text, "\n"), text);
-        PQconninfoFree(all);
-        all = NULL;
-    }
-    PQfinish(c);
-    free(keys);
-    return all;
-}
 
 static const char *value_of(const PQconninfoOption *all, const char *key)
 {
@@ -145,7 +78,7 @@ static int add_host(struct opening *o, const char *host, const char *port, hf_er
     if (h)
         h->host = strdup(host);
     if (!h || !h->host)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+        return hf__sql_no_memory(err);
     h->port = (uint16_t)(port[0] ? strtoul(port, NULL, 10) : PORT);
     snprintf(h->shown, sizeof h->shown, "%s:%u", host, (unsigned)h->port);
     o->nhosts++;
@@ -153,7 +86,7 @@ static int add_host(struct opening *o, const char *host, const char *port, hf_er
 }
 
 /* Names are to be looked up by us. Addresses and sockets libpq finds without blocking. */
-static int read_hosts(struct postgres *p, const struct url *url, hf_error *err)
+static int read_hosts(struct sql *s, const struct url *url, hf_error *err)
 {
     PQconninfoOption *all;
     const char *hosts, *ports;
@@ -162,7 +95,7 @@ static int read_hosts(struct postgres *p, const struct url *url, hf_error *err)
 
     if (url->nhosts > 0 || hf__url_param(url, "host"))
         return 0;
-    all = ask_libpq(p, err);
+    all = hf__postgres_settings(s, err);
     if (!all)
         return err->code;
     hosts = value_of(all, "host");
@@ -173,14 +106,15 @@ static int read_hosts(struct postgres *p, const struct url *url, hf_error *err)
         more = strchr(hosts, ',') != NULL;
         next_word(&hosts, host, sizeof host);
         next_word(&ports, port, sizeof port);
-        rc = add_host(&p->sql.open, host, port, err);
+        rc = add_host(&s->open, host, port, err);
     }
     PQconninfoFree(all);
     return rc;
 }
 
-static int read_url(struct postgres *p, const struct url *url, hf_error *err)
+int hf__postgres_read_url(struct sql *s, const struct url *url, hf_error *err)
 {
+    struct postgres *p = postgres_of(s);
     char known[KEYWORDS_TEXT];
     const struct opening_rules rules = { .params = known,
                                          .port = PORT,
@@ -190,96 +124,41 @@ static int read_url(struct postgres *p, const struct url *url, hf_error *err)
     int rc = known_options(known, err);
 
     if (rc == 0)
-        rc = hf__opening_read(&p->sql.open, url, p->sql.store.env, &rules, err);
-    p->sql.shown = p->sql.open.shown;
+        rc = hf__opening_read(&s->open, url, s->store.env, &rules, err);
+    s->shown = s->open.shown;
     if (rc == 0)
         rc = read_wake(p, url, err);
     if (rc == 0)
-        rc = hf__sql_read_mode(&p->sql, url, "advisory", err);
+        rc = hf__sql_read_mode(s, url, "advisory", err);
     if (rc == 0)
-        rc = read_params(p, url, err);
-    if (rc == 0)
-        rc = read_hosts(p, url, err);
+        rc = read_hosts(s, url, err);
     return rc;
 }
 
 /* ---- opening and closing --------------------------------------------------------- */
 
-static void free_postgres(struct postgres *p)
+void hf__postgres_begin(struct sql *s)
 {
-    struct env *env = p->sql.store.env;
+    struct postgres *p = postgres_of(s);
 
-    hf__postgres_conn_done(&p->commands);
-    hf__postgres_conn_done(&p->messages);
-    hf__sql_sessions_forget(&p->sql);
-    hf__postgres_bury(p);
-    env->timer(env, &p->hello_timer, LOOP_NEVER);
-    for (size_t i = 0; i < p->nparams; i++) {
-        if (p->params[i].value)
-            explicit_bzero(p->params[i].value, strlen(p->params[i].value));
-        free(p->params[i].key);
-        free(p->params[i].value);
-    }
-    free(p->params);
-    free(p->path);
-    hf__sql_done(&p->sql);
-    free(p);
+    memcpy(p->channel, "hf_", 3);
+    hf__hex(p->channel + 3, s->client, SQL_CLIENT);
+    s->commands = &p->commands.c;
+    hf__sql_conn_init(s->commands, s, hf__postgres_greet);
+    hf__sql_conn_init(&p->messages.c, s, hf__postgres_listen_greet);
+    p->messages.c.spare = true;
+    timer_init(&p->hello_timer, hf__postgres_hello_fired);
+}
+
+void hf__postgres_end(struct sql *s)
+{
+    s->store.env->timer(s->store.env, &postgres_of(s)->hello_timer, LOOP_NEVER);
 }
 
 static int postgres_open(struct store **ret, const struct url *url, struct env *env,
                          hf_error *err)
 {
-    struct postgres *p = calloc(1, sizeof *p);
-    int rc;
-
-    if (!p)
-        return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
-    p->sql.store.driver = &hf__driver_postgres;
-    p->sql.wire = &hf__postgres_wire;
-    list_init(&p->dirty);
-    timer_init(&p->hello_timer, hf__postgres_hello_fired);
-    rc = hf__sql_init(&p->sql, url, env);
-    if (rc < 0)
-        hf__fail(err, rc, 0, NULL, "no memory for a store");
-    if (rc == 0)
-        rc = read_url(p, url, err);
-    if (rc < 0) {
-        free_postgres(p);
-        return rc;
-    }
-    memcpy(p->channel, "hf_", 3);
-    hf__hex(p->channel + 3, p->sql.client, SQL_CLIENT);
-    hf__postgres_conn_init(&p->commands, p, hf__postgres_greet);
-    hf__postgres_conn_init(&p->messages, p, hf__postgres_listen_greet);
-    hf__link_start(&p->commands.link);
-    *ret = &p->sql.store;
-    return 0;
-}
-
-static void postgres_close(struct store *s)
-{
-    struct postgres *p = postgres_of(sql_of(s));
-    struct list *n;
-
-    while ((n = list_first(&p->sql.looks)) != NULL)
-        hf__sql_stop(s, container_of(n, struct look, drv_node), NULL);
-    while ((n = list_first(&p->sql.cells)) != NULL)
-        hf__sql_stop(s, NULL, container_of(n, struct cell, drv_node));
-    hf__postgres_flush(p);
-    free_postgres(p);
-}
-
-static void postgres_flush(struct store *s)
-{
-    hf__postgres_flush(postgres_of(sql_of(s)));
-}
-
-static void postgres_forked(struct store *s)
-{
-    hf__postgres_conn_forked(&postgres_of(sql_of(s))->commands);
-    hf__postgres_conn_forked(&postgres_of(sql_of(s))->messages);
-    list_for(n, &sql_of(s)->sessions)
-        hf__postgres_conn_forked(&container_of(n, struct pg_attached, ses.all)->conn);
+    return hf__sql_open(&hf__postgres_wire, ret, url, env, err);
 }
 
 static void postgres_detail(char *text, size_t size)
@@ -290,15 +169,6 @@ static void postgres_detail(char *text, size_t size)
              version % 10000);
 }
 
-/* An identifier, as SQL quotes it. */
-static void add_user(struct text *t, const char *user)
-{
-    hf__text_add(t, "\"");
-    for (; *user; user++)
-        hf__text_add(t, *user == '"' ? "\"\"" : "%c", *user);
-    hf__text_add(t, "\"");
-}
-
 static char *postgres_admin(const struct url *url, hf_error *err)
 {
     static const char *const grants[] = {
@@ -307,36 +177,22 @@ static char *postgres_admin(const struct url *url, hf_error *err)
         "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA holdfast TO ",
     };
     struct text t = { 0 };
-    char *made;
 
     hf__text_add(&t, "%s", hf__postgres_schema);
     for (size_t i = 0; url->user && url->user[0] && i < sizeof grants / sizeof *grants;
          i++) {
         hf__text_add(&t, "%s", grants[i]);
-        add_user(&t, url->user);
+        hf__sql_quote(&t, '"', url->user);
         hf__text_add(&t, ";\n");
     }
-    made = hf__text_take(&t);
-    if (!made)
-        hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a text");
-    return made;
+    return hf__sql_admin_text(&t, err);
 }
 
 const struct hf_driver hf__driver_postgres = {
     .name = "postgres",
     .schemes = "postgres postgresql",
     .open = postgres_open,
-    .close = postgres_close,
-    .join = hf__sql_join,
-    .leave = hf__sql_leave,
-    .amend = hf__sql_amend,
-    .renew = hf__sql_renew,
-    .look = hf__sql_look,
-    .cell = hf__sql_cell,
-    .evict = hf__sql_evict,
-    .stop = hf__sql_stop,
-    .flush = postgres_flush,
-    .forked = postgres_forked,
+    SQL_DRIVER,
     .detail = postgres_detail,
     .admin = postgres_admin,
 };

@@ -39,69 +39,16 @@ enum hello_column {
     MADE,
     BEING_MADE
 };
-#define TO_ADMINISTRATOR "what an administrator runs is printed by 'holdfast schema'"
-
 enum { WARN_FSYNC = 1, WARN_POOLER = 2, WARN_NO_END = 4, WARN_SILENT = 8 };
-
-static void warn(struct postgres *p, unsigned which, const char *text)
-{
-    if (!(p->warned & which))
-        hf__sql_warn(&p->sql, "%s", text);
-    p->warned |= which;
-}
-
-static void no_args(struct sql *s, struct sql_call *q, struct sql_args *a)
-{
-    (void)s;
-    (void)q;
-    (void)a;
-}
-
-static void say(struct pg_conn *c, const struct sql_type *type)
-{
-    struct sql_call *q = hf__sql_call(type, sizeof *q);
-
-    if (q)
-        hf__postgres_send(c, q);
-    else
-        hf__link_fail(&c->link, HF_ENOMEM, "no memory for a connection");
-}
-
-struct attach_call {
-    struct sql_call q;
-    struct pg_conn *c;
-};
-
-/* Of an answer that is no good one. */
-static void refused(struct sql *s, struct pg_conn *c, const struct sql_reply *reply)
-{
-    hf_error err;
-
-    if (hf__sql_refusal(s, reply, &err) == HF_EPROTO)
-        err.code = HF_EUNREACHABLE;
-    if (err.code == HF_EAUTH)
-        hf__link_fail(&c->link, HF_EAUTH, "%s: " TO_ADMINISTRATOR, err.text);
-    else
-        hf__link_break(&c->link, &err);
-}
 
 /* ---- the connection before this one ---------------------------------------------- */
 
-static void finish(struct postgres *p)
+static void finish(struct postgres *p, bool echoes)
 {
     p->old.pid = 0;
-    p->sql.echo.lost_ms = 0;
-    hf__link_up(&p->commands.link);
-    if (p->sql.listens && !p->polls)
-        hf__link_start(&p->messages.link);
-    hf__sql_up(&p->sql);
-}
-
-/* Joins of the old connection may still come to be executed. */
-static void echoes(struct postgres *p)
-{
-    if (p->sql.echo.lost_ms > 0)
-        echo_up(&p->sql.echo, sql_now(&p->sql));
+    hf__sql_greeted(&p->sql, echoes);
+    if (p->sql.listens)
+        hf__postgres_listen(&p->sql);
 }
 
 static void build_end(struct sql *s, struct sql_call *q, struct sql_args *a)
@@ -119,148 +66,109 @@ static void end_old(struct postgres *);
 static void answer_end(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct postgres *p = postgres_of(s);
+    bool there = reply && reply->rows > 0 && sql_number_at(reply, 0, 0) == 0;
 
     (void)q;
     if (!reply)
         return;
-    if (reply->code == 0 && reply->rows > 0 && s->wire->number(reply, 0, 0) == 0 &&
-        p->ends++ < ENDS_MOST) {
+    if (there && p->ends++ < ENDS_MOST) {
         end_old(p); /* it was just going by itself, perhaps */
         return;
     }
-    if (reply->code < 0 || (reply->rows > 0 && s->wire->number(reply, 0, 0) == 0)) {
-        echoes(p);
-        warn(p, WARN_NO_END,
-             "an old connection could not be ended: giving up after a lost connection "
-             "takes one ttl");
-    }
-    finish(p);
+    if (there || reply->code < 0)
+        hf__sql_warn_once(s, WARN_NO_END, SQL_NO_END);
+    finish(p, there || reply->code < 0);
 }
 
 static void end_old(struct postgres *p)
 {
     static const struct sql_type end = { SQL_END, build_end, answer_end };
 
-    say(&p->commands, &end);
+    hf__sql_conn_say(p->sql.commands, &end);
 }
 
 static void settle(struct postgres *p)
 {
     if (p->old.pid != 0 && p->commands.direct) {
-        hf__link_settle(&p->commands.link);
+        hf__link_settle(&p->sql.commands->link);
         p->ends = 0;
         end_old(p);
-        return;
+    } else {
+        finish(p, true);
     }
-    echoes(p);
-    finish(p);
 }
 
 /* ---- the schema ------------------------------------------------------------------ */
 
 static void answer_shape(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct postgres *p = postgres_of(s);
-    int64_t version;
-
-    (void)q;
-    if (!reply)
-        return;
-    if (reply->code < 0 || reply->rows != 1) {
-        refused(s, &p->commands, reply);
-        return;
-    }
-    version = s->wire->number(reply, 0, 0);
-    if (version != FORMAT)
-        hf__link_fail(&p->commands.link, HF_EVERSION,
-                      "the schema holdfast has version %lld, and this is for version %d",
-                      (long long)version, FORMAT);
-    else if (s->wire->number(reply, 0, 1) < FUNCTIONS)
-        hf__link_fail(&p->commands.link, HF_EVERSION,
-                      "functions of the schema holdfast are missing: run what 'holdfast "
-                      "schema' prints");
-    else
-        settle(p);
+    if (hf__sql_is_row(q->on, reply) && hf__sql_is_shape(q->on, reply, FORMAT, FUNCTIONS))
+        settle(postgres_of(s));
 }
 
-static void ask_shape(struct pg_conn *c)
+static void ask_shape(struct sql_conn *c)
 {
-    static const struct sql_type shape = { (enum sql_verb)PG_SHAPE, no_args, answer_shape };
+    static const struct sql_type shape = { PG_SHAPE, NULL, answer_shape };
 
-    say(c, &shape);
+    hf__sql_conn_say(c, &shape);
 }
 
 void hf__postgres_made(struct pg_conn *c, const char *state, const char *why)
 {
     if (!state)
-        ask_shape(c);
+        ask_shape(&c->c);
     else if (strcmp(state, "42501") == 0)
-        hf__link_fail(&c->link, HF_EAUTH,
+        hf__link_fail(&c->c.link, HF_EAUTH,
                       "there is no schema holdfast, and this user may not make it "
-                      "(%s): " TO_ADMINISTRATOR,
+                      "(%s): " SQL_TO_ADMINISTRATOR,
                       why);
     else
-        hf__link_fail(&c->link, HF_EUNREACHABLE, "the schema could not be made: %s (%s)",
+        hf__link_fail(&c->c.link, HF_EUNREACHABLE, "the schema could not be made: %s (%s)",
                       why, state);
 }
 
 /* ---- who is there ---------------------------------------------------------------- */
 
-static bool unfit(struct postgres *p, const struct sql_reply *reply)
+static bool unfit(struct sql_conn *c, const struct sql_reply *reply)
 {
-    struct sql *s = &p->sql;
-    int64_t version = s->wire->number(reply, 0, VERSION);
-    int passing = s->served || s->open.nhosts > 1 ? HF_EUNREACHABLE : HF_ENOTSUP;
+    int64_t version = sql_number_at(reply, 0, VERSION);
 
     if (version < VERSION_LEAST)
-        hf__link_fail(&p->commands.link, HF_ENOTSUP,
+        hf__link_fail(&c->link, HF_ENOTSUP,
                       "PostgreSQL %lld is too old: 14 or later is needed",
                       (long long)version / 10000);
-    else if (s->wire->number(reply, 0, RECOVERY))
-        hf__link_fail(&p->commands.link, passing,
+    else if (sql_number_at(reply, 0, RECOVERY))
+        hf__link_fail(&c->link, hf__sql_passing(c->sql),
                       "it is a replica: locks need the primary server");
-    else if (s->wire->number(reply, 0, READ_ONLY))
-        hf__link_fail(&p->commands.link, passing, "it is read-only");
+    else if (sql_number_at(reply, 0, READ_ONLY))
+        hf__link_fail(&c->link, hf__sql_passing(c->sql), "it is read-only");
     else
         return false;
     return true;
 }
 
-/* Another client is at it: they need not all do it, one after the other. */
-static void hello_again(struct sql *s, const struct sql_type *type)
+/* A user that may not see when its session began could not find it again, either. */
+static bool is_direct(struct sql_conn *c, const struct sql_reply *reply)
 {
-    struct sql_call *q = hf__sql_call(type, sizeof *q);
-
-    if (q)
-        hf__sql_later(s, q, MAKING_US);
-    else
-        hf__link_fail(&postgres_of(s)->commands.link, HF_ENOMEM,
-                      "no memory for a connection");
+    return PQbackendPID(pg_conn_of(c)->pg) == (int)sql_number_at(reply, 0, PID) &&
+           sql_number_at(reply, 0, STARTED) != 0;
 }
 
 static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct postgres *p = postgres_of(s);
-    struct pg_conn *c = &p->commands;
+    struct sql_conn *c = s->commands;
 
-    if (!reply)
+    if (!hf__sql_is_row(c, reply) || unfit(c, reply))
         return;
-    if (reply->code < 0 || reply->rows != 1) {
-        refused(s, c, reply);
-        return;
-    }
-    if (unfit(p, reply))
-        return;
-    if (s->wire->number(reply, 0, BEING_MADE)) {
-        hello_again(s, q->type);
+    if (sql_number_at(reply, 0, BEING_MADE)) { /* they need not all do it, in turn */
+        hf__sql_say_later(s, q->type, MAKING_US);
         return;
     }
-    /* A user that may not see when its session began could not find it again, either. */
-    c->direct = PQbackendPID(c->pg) == (int)s->wire->number(reply, 0, PID) &&
-                s->wire->number(reply, 0, STARTED) != 0;
-    if (c->direct) {
-        p->session.pid = s->wire->number(reply, 0, PID);
-        p->session.started = s->wire->number(reply, 0, STARTED);
+    p->commands.direct = is_direct(c, reply);
+    if (p->commands.direct) {
+        p->session.pid = sql_number_at(reply, 0, PID);
+        p->session.started = sql_number_at(reply, 0, STARTED);
     } else if (sql_has_sessions(s)) {
         hf__link_fail(
             &c->link, HF_ENOTSUP,
@@ -268,58 +176,50 @@ static void answer_hello(struct sql *s, struct sql_call *q, const struct sql_rep
             "with this mode= neither may be so");
         return;
     } else {
-        warn(p, WARN_POOLER,
-             "there is a pooler between, or this user may not see its own sessions: giving "
-             "up after a lost connection takes one ttl");
+        hf__sql_warn_once(
+            s, WARN_POOLER,
+            "there is a pooler between, or this user may not see its own sessions: giving "
+            "up after a lost connection takes one ttl");
     }
-    if (s->wire->number(reply, 0, NO_FSYNC) || s->wire->number(reply, 0, NO_PAGES))
-        warn(p, WARN_FSYNC,
-             "fsync or full_page_writes is off: a crash may take back what was granted");
-    if (s->wire->number(reply, 0, MADE))
+    if (sql_number_at(reply, 0, NO_FSYNC) || sql_number_at(reply, 0, NO_PAGES))
+        hf__sql_warn_once(
+            s, WARN_FSYNC,
+            "fsync or full_page_writes is off: a crash may take back what was granted");
+    if (sql_number_at(reply, 0, MADE))
         ask_shape(c);
     else
-        hf__postgres_make(c);
+        hf__postgres_make(&p->commands);
 }
 
-void hf__postgres_greet(struct pg_conn *c)
+void hf__postgres_greet(struct sql_conn *c)
 {
-    static const struct sql_type hello = { (enum sql_verb)PG_HELLO, no_args, answer_hello };
+    static const struct sql_type hello = { PG_HELLO, NULL, answer_hello };
 
-    say(c, &hello);
+    hf__sql_conn_say(c, &hello);
 }
 
 /* ---- sessions of tickets --------------------------------------------------------- */
 
 static void answer_attach(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct pg_conn *c = container_of(q, struct attach_call, q)->c;
-
-    if (!reply)
+    (void)s;
+    if (!hf__sql_is_row(q->on, reply))
         return;
-    if (reply->code < 0 || reply->rows != 1 ||
-        s->wire->number(reply, 0, PID) != PQbackendPID(c->pg) ||
-        s->wire->number(reply, 0, STARTED) == 0) {
-        refused(s, c, reply);
+    if (!is_direct(q->on, reply)) {
+        hf__sql_conn_refused(q->on, reply);
         return;
     }
-    c->direct = true;
-    hf__link_up(&c->link);
-    hf__sql_session_up(&c->attached->ses, s->wire->number(reply, 0, PID),
-                       s->wire->number(reply, 0, STARTED));
+    pg_conn_of(q->on)->direct = true;
+    hf__link_up(&q->on->link);
+    hf__sql_session_up(q->on->session, sql_number_at(reply, 0, PID),
+                       sql_number_at(reply, 0, STARTED));
 }
 
-void hf__postgres_attach_greet(struct pg_conn *c)
+void hf__postgres_attach_greet(struct sql_conn *c)
 {
-    static const struct sql_type attach = { (enum sql_verb)PG_ATTACH, no_args,
-                                            answer_attach };
-    struct sql_call *q = hf__sql_call(&attach, sizeof(struct attach_call));
+    static const struct sql_type attach = { PG_ATTACH, NULL, answer_attach };
 
-    if (!q) {
-        hf__link_fail(&c->link, HF_ENOMEM, "no memory for a connection");
-        return;
-    }
-    container_of(q, struct attach_call, q)->c = c;
-    hf__postgres_send(c, q);
+    hf__sql_conn_say(c, &attach);
 }
 
 /* ---- messages -------------------------------------------------------------------- */
@@ -333,48 +233,46 @@ static void build_notify(struct sql *s, struct sql_call *q, struct sql_args *a)
     sql_bytes(a, "h", 1);
 }
 
-static void answer_notify(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
-{
-    (void)s;
-    (void)q;
-    (void)reply; /* it is heard, or it is not */
-}
-
 /* A message to ourselves: whatever was sent before it has come, too, when it comes. */
-void hf__postgres_test(struct postgres *p)
+static void test(struct postgres *p)
 {
-    static const struct sql_type notify = { (enum sql_verb)PG_NOTIFY, build_notify,
-                                            answer_notify };
+    static const struct sql_type notify = { PG_NOTIFY, build_notify, NULL };
     struct env *env = p->sql.store.env;
 
     if (timer_armed(&p->hello_timer))
         return;
     env->timer(env, &p->hello_timer, sql_now(&p->sql) + HELLO_US);
     p->sql.store.awaits = true; /* so that somebody reads it */
-    say(&p->commands, &notify);
+    hf__sql_conn_say(p->sql.commands, &notify);
 }
 
 static void answer_listen(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct postgres *p = postgres_of(s);
-
-    (void)q;
-    if (!reply)
-        return;
-    if (reply->code < 0) {
-        refused(s, &p->messages, reply);
-        return;
+    if (reply && reply->code < 0) {
+        hf__sql_conn_refused(q->on, reply);
+    } else if (reply) {
+        hf__link_up(&q->on->link);
+        test(postgres_of(s));
     }
-    hf__link_up(&p->messages.link);
-    hf__postgres_test(p);
 }
 
-void hf__postgres_listen_greet(struct pg_conn *c)
+void hf__postgres_listen_greet(struct sql_conn *c)
 {
-    static const struct sql_type listen = { (enum sql_verb)PG_LISTEN, no_args,
-                                            answer_listen };
+    static const struct sql_type listen = { PG_LISTEN, NULL, answer_listen };
 
-    say(c, &listen);
+    hf__sql_conn_say(c, &listen);
+}
+
+void hf__postgres_listen(struct sql *s)
+{
+    struct postgres *p = postgres_of(s);
+
+    if (p->polls || !s->up)
+        return;
+    if (p->messages.c.link.state == LINK_UP)
+        test(p);
+    else
+        hf__link_start(&p->messages.c.link);
 }
 
 static void end_test(struct postgres *p)
@@ -406,7 +304,7 @@ void hf__postgres_notified(struct postgres *p, const char *text)
 
 /* Until it is up again, if ever, whoever waits looks. If the other one is down, too, both
  * are opened again, and this is asked anew. */
-void hf__postgres_unheard(struct postgres *p)
+static void unheard(struct postgres *p)
 {
     end_test(p);
     p->heard = false;
@@ -414,17 +312,33 @@ void hf__postgres_unheard(struct postgres *p)
         hf__sql_hears(&p->sql, false);
 }
 
+void hf__postgres_down(struct sql_conn *c, const hf_error *err)
+{
+    struct postgres *p = postgres_of(c->sql);
+
+    if (c == &p->messages.c) {
+        unheard(p);
+        return;
+    }
+    if (p->old.pid == 0)
+        p->old = p->session;
+    p->session.pid = 0;
+    p->messages.c.link.wanted = false; /* until it is up again */
+    hf__link_break(&p->messages.c.link, err);
+}
+
 void hf__postgres_hello_fired(struct timer *t)
 {
     struct postgres *p = container_of(t, struct postgres, hello_timer);
 
     if (p->heard) {
-        hf__link_fail(&p->messages.link, HF_EUNREACHABLE, "no message comes any more");
+        hf__link_fail(&p->messages.c.link, HF_EUNREACHABLE, "no message comes any more");
     } else {
-        warn(p, WARN_SILENT,
-             "no message comes through, as behind a transaction pooler: who waits looks "
-             "from time to time");
+        hf__sql_warn_once(
+            &p->sql, WARN_SILENT,
+            "no message comes through, as behind a transaction pooler: who waits looks "
+            "from time to time");
         settled(p, false);
     }
-    hf__postgres_flush(p);
+    hf__sql_flush(&p->sql.store);
 }

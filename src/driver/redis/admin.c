@@ -17,8 +17,9 @@ static const char of_lines[] =
 static const char of_cluster[] = " +cluster|slots +asking";
 static const char of_shards[] = "+spublish +ssubscribe +sunsubscribe";
 static const char of_redlock[] =
-    "-@all +auth +select +evalsha +eval +script|load +get +set +del +pexpire +pttl +type"
-    " +publish +subscribe +unsubscribe +info +config|get +client|id +client|kill"
+    "-@all +auth +select +evalsha +eval +script|load +get +set +del +hmget +hset +pexpire"
+    " +pttl +type +publish +subscribe +unsubscribe +info +config|get +client|id "
+    "+client|kill"
     " +client|setname +command|info";
 
 /* As redis-cli reads a word. */

@@ -108,7 +108,6 @@ int hf__redis_read_opening(struct redis *r, const struct url *url, const char *p
                                          .tls_schemes = "rediss:// or redlocks://" };
     int rc = hf__opening_read(&r->open, url, r->store.env, &rules, err);
 
-    r->shown = r->open.shown;
     return rc < 0 ? rc : check_login(&r->open.login, url, err);
 }
 

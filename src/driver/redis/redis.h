@@ -14,16 +14,16 @@
 #define HF_REDIS_H
 
 #include "driver/redis/script.h"
-#include "kit/link.h"
 #include "kit/opening.h"
 #include "kit/owner_record.h"
 #include "kit/query.h"
 #include "kit/scripted.h"
-#include "net/stream.h"
+#include "kit/wire.h"
 #include "net/tls.h"
 #include "seam/seam.h"
 
 #include <hiredis/hiredis.h>
+#include <string.h>
 
 struct redis;
 struct node;
@@ -95,7 +95,6 @@ struct redis_call {
     void *about; /* the type's own: it stays until the answer */
     unsigned bucket;
     struct node *at; /* the node it was sent to; NULL: it waits to be sent */
-    int64_t sent_at; /* call.sent_at of that sending */
     bool hopped;     /* it was sent on to another node, without a pause */
     bool text;       /* send the script itself, not its name */
     bool divisible;  /* TRYAGAIN is an answer: it can be asked in parts */
@@ -156,7 +155,14 @@ int hf__redis_reply_error(const struct redis *, const redisReply *, hf_error *);
 bool hf__redis_reply_apart(struct redis *, const redisReply *);
 int64_t hf__redis_reply_number(const redisReply *,
                                size_t i); /* of an array; 0 if it is none */
+const char *hf__redis_reply_text(const redisReply *, size_t i); /* NULL if it is none */
 bool hf__redis_reply_is(const redisReply *, size_t i, const char *text);
+
+static inline bool reply_starts(const redisReply *reply, const char *word) /* an error */
+{
+    return reply && reply->type == REDIS_REPLY_ERROR &&
+           strncmp(reply->str, word, strlen(word)) == 0;
+}
 
 static inline enum line_kind reply_kind(const redisReply *reply) /* its first */
 {
@@ -323,8 +329,7 @@ struct redis {
     struct store store;
     enum topology topology;
     struct opening open;
-    const char *shown; /* of it */
-    char *master;      /* its name, under Sentinel */
+    char *master; /* its name, under Sentinel */
     struct login sentinel_login;
     int64_t db;
     char prefix[PREFIX_MAX];
@@ -351,7 +356,6 @@ struct redis {
     struct list debts;  /* redlock: keys to delete on nodes unreachable at release */
     bool bucket_wanted[BUCKETS]; /* in a cluster: somebody waits or has waited there */
     bool unheard[BUCKETS];       /* a server has ended our subscription there */
-    bool sharded;                /* of the node for which a command is being built */
     struct sentinel *sentinel;
     struct cluster *cluster;
     struct command command; /* reused */

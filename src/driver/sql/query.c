@@ -31,7 +31,7 @@ static void ask(struct sql *s, const struct sql_type *type, struct look *look,
                 struct cell *cell)
 {
     size_t len = look ? look->name_len : cell->name_len;
-    struct sql_call *q = hf__sql_call(type, sizeof(struct query_call) + len + 1);
+    struct sql_call *q = hf__sql_call_of(type, sizeof(struct query_call) + len + 1);
 
     if (!q) {
         hf__query_refuse(look, cell, HF_ENOMEM, NULL, "no memory for a request");
@@ -43,10 +43,13 @@ static void ask(struct sql *s, const struct sql_type *type, struct look *look,
     hf__sql_send(s, q);
 }
 
-static void name_args(const struct sql *s, struct sql_args *a, const struct query_call *k)
+/* The first arguments; false: nobody asks any more. */
+static bool name_args(const struct sql *s, struct sql_args *a, const struct query_call *k)
 {
+    a->nothing = !query_wanted(&k->query);
     sql_bytes(a, s->ns, s->ns_len);
     sql_bytes(a, k->name, k->name_len);
+    return !a->nothing;
 }
 
 /* ---- following ------------------------------------------------------------------- */
@@ -96,11 +99,7 @@ static void build_look(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
     const struct look *look = of(q)->query.look;
 
-    a->nothing = !look;
-    if (!look)
-        return;
-    name_args(s, a, of(q));
-    if (s->mode != SQL_LINE)
+    if (!name_args(s, a, of(q)) || s->mode != SQL_LINE)
         return;
     sql_bytes(a, s->client, SQL_CLIENT);
     sql_int(a, look->follow ? FOLLOW_MS : 0);
@@ -115,11 +114,11 @@ static int64_t since(int64_t now_us, int64_t then_us)
 }
 
 /* What stands there was written by others. */
-static const char *text_at(const struct sql *s, const struct sql_reply *reply, size_t row,
-                           size_t column, char *buf, size_t size)
+static const char *text_at(const struct sql_reply *reply, size_t row, size_t column,
+                           char *buf, size_t size)
 {
     size_t n;
-    const void *at = s->wire->bytes(reply, row, column, &n);
+    const void *at = sql_bytes_at(reply, row, column, &n);
 
     if (n >= size)
         n = size - 1;
@@ -128,10 +127,10 @@ static const char *text_at(const struct sql *s, const struct sql_reply *reply, s
     return buf;
 }
 
-static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
-                 struct row *row, struct look *look)
+static bool show(const struct sql_reply *reply, size_t i, struct row *row,
+                 struct look *look)
 {
-    int64_t (*number)(const struct sql_reply *, size_t, size_t) = s->wire->number;
+    int64_t (*number)(const struct sql_reply *, size_t, size_t) = reply->wire->number;
     bool held = number(reply, i, LOOK_STATE) == 1;
     int64_t now = number(reply, i, LOOK_NOW), flags = number(reply, i, LOOK_FLAGS);
     char host[256], note[HF_NOTE_MAX + 1];
@@ -139,7 +138,7 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
     size_t n;
 
     row->has_ticket = !look->brief;
-    token = s->wire->bytes(reply, i, LOOK_TOKEN, &n);
+    token = sql_bytes_at(reply, i, LOOK_TOKEN, &n);
     if (n != HF_TOKEN)
         return false;
     memcpy(row->token, token, n);
@@ -148,7 +147,7 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
     row->weight = number(reply, i, LOOK_WEIGHT);
     row->owner.process = (uint64_t)number(reply, i, LOOK_PROCESS);
     row->owner.number = (uint64_t)number(reply, i, LOOK_OWNER);
-    row->host = text_at(s, reply, i, LOOK_HOST, host, sizeof host);
+    row->host = text_at(reply, i, LOOK_HOST, host, sizeof host);
     row->pid = number(reply, i, LOOK_PID);
     row->joined = number(reply, i, LOOK_JOINED);
     row->age_ms = since(now, held ? number(reply, i, LOOK_GRANTED) : row->joined);
@@ -156,8 +155,8 @@ static bool show(const struct sql *s, const struct sql_reply *reply, size_t i,
         number(reply, i, LOOK_EXPIRY) == 0 ? -1 : since(number(reply, i, LOOK_EXPIRY), now);
     row->broken = held && (flags & FLAG_REVOKED);
     row->kept = held && (flags & FLAG_KEPT);
-    row->note = text_at(s, reply, i, LOOK_NOTE, note, sizeof note);
-    row->hints = s->wire->bytes(reply, i, LOOK_HINTS, &row->hints_len);
+    row->note = text_at(reply, i, LOOK_NOTE, note, sizeof note);
+    row->hints = sql_bytes_at(reply, i, LOOK_HINTS, &row->hints_len);
     if (row->hints_len > 0 && row->hints[row->hints_len - 1] != '\0')
         return false;
     ev_row(look, row);
@@ -172,28 +171,28 @@ static int show_all(const struct sql *s, const struct sql_reply *reply, struct l
     struct row row = { .name = name, .name_len = name_len, .oldest_ms = -1 };
     size_t n;
 
-    if (reply->rows == 1 && (s->wire->bytes(reply, 0, LOOK_TOKEN, &n), n == 0))
+    if (reply->rows == 1 && (sql_bytes_at(reply, 0, LOOK_TOKEN, &n), n == 0))
         return 0; /* nobody is there */
     for (size_t i = 0; i < reply->rows; i++) {
-        int64_t now = s->wire->number(reply, i, LOOK_NOW), ms;
+        int64_t now = sql_number_at(reply, i, LOOK_NOW), ms;
 
-        if (s->wire->number(reply, i, LOOK_STATE) != 1) {
+        if (sql_number_at(reply, i, LOOK_STATE) != 1) {
             row.waiters++;
             continue;
         }
         row.holders++;
-        ms = since(now, s->wire->number(reply, i, LOOK_GRANTED));
+        ms = since(now, sql_number_at(reply, i, LOOK_GRANTED));
         if (ms > row.oldest_ms)
             row.oldest_ms = ms;
-        ms = since(s->wire->number(reply, i, LOOK_EXPIRY), now);
+        ms = since(sql_number_at(reply, i, LOOK_EXPIRY), now);
         if (!sql_has_sessions(s) && (*ret_expires_ms < 0 || ms < *ret_expires_ms))
             *ret_expires_ms = ms;
     }
     for (size_t i = 0; i < reply->rows; i++) {
         row.kind =
-            s->wire->number(reply, i, LOOK_KIND) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
-        row.capacity = s->wire->number(reply, i, LOOK_CAPACITY);
-        if (!show(s, reply, i, &row, look))
+            sql_number_at(reply, i, LOOK_KIND) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+        row.capacity = sql_number_at(reply, i, LOOK_CAPACITY);
+        if (!show(reply, i, &row, look))
             return hf__fail(err, HF_EDAMAGED, 0, s->shown, "a damaged ticket");
     }
     return 0;
@@ -228,18 +227,17 @@ enum list_column {
     LIST_WEIGHT
 };
 
-static void read_line(const struct sql *s, const struct sql_reply *reply, size_t i,
-                      struct row *row)
+static void read_line(const struct sql_reply *reply, size_t i, struct row *row)
 {
     memset(row, 0, sizeof *row);
-    row->name = s->wire->bytes(reply, i, LIST_NAME, &row->name_len);
+    row->name = sql_bytes_at(reply, i, LIST_NAME, &row->name_len);
     row->kind =
-        s->wire->number(reply, i, LIST_KIND) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
-    row->capacity = s->wire->number(reply, i, LIST_CAPACITY);
-    row->holders = (uint64_t)s->wire->number(reply, i, LIST_HOLDERS);
-    row->waiters = (uint64_t)s->wire->number(reply, i, LIST_WAITERS);
-    row->oldest_ms = s->wire->number(reply, i, LIST_OLDEST);
-    row->weight = s->wire->number(reply, i, LIST_WEIGHT);
+        sql_number_at(reply, i, LIST_KIND) == LINE_PERMITS ? LINE_PERMITS : LINE_LOCK;
+    row->capacity = sql_number_at(reply, i, LIST_CAPACITY);
+    row->holders = (uint64_t)sql_number_at(reply, i, LIST_HOLDERS);
+    row->waiters = (uint64_t)sql_number_at(reply, i, LIST_WAITERS);
+    row->oldest_ms = sql_number_at(reply, i, LIST_OLDEST);
+    row->weight = sql_number_at(reply, i, LIST_WEIGHT);
 }
 
 /* The only name from this one up to, and without, the next possible one. */
@@ -266,7 +264,7 @@ static void answer_brief(struct sql *s, struct sql_call *q, const struct sql_rep
     if (!reply || reply->code < 0) {
         rc = hf__sql_refusal(s, reply, &err);
     } else if (reply->rows > 0) {
-        read_line(s, reply, 0, &row);
+        read_line(reply, 0, &row);
         if (row.holders > 0)
             ev_row(query->look, &row);
     }
@@ -276,6 +274,7 @@ static void answer_brief(struct sql *s, struct sql_call *q, const struct sql_rep
 struct sql_listing {
     struct listing l;
     size_t prefix_len, below_len, after_len;
+    size_t page; /* how many are asked for at a time */
     /* names that begin with prefix are those below this one: the prefix with its last byte
      * raised; empty: none is above */
     unsigned char below[HF_NAME_MAX];
@@ -283,33 +282,22 @@ struct sql_listing {
     char prefix[];
 };
 
-struct list_call {
-    struct sql_call q;
-    struct sql_listing *of;
-    size_t page;
-};
-
-static struct list_call *list_call_of(struct sql_call *q)
-{
-    return container_of(q, struct list_call, q);
-}
-
 static void build_list(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct sql_listing *l = list_call_of(q)->of;
+    const struct sql_listing *l = q->about;
 
     sql_bytes(a, s->ns, s->ns_len);
     sql_bytes(a, l->after, l->after_len);
     sql_bytes(a, l->prefix, l->prefix_len);
     sql_bytes(a, l->below, l->below_len);
-    sql_int(a, (int64_t)list_call_of(q)->page);
+    sql_int(a, (int64_t)l->page);
 }
 
 static void ask_page(struct sql *, struct sql_listing *);
 
 static void answer_list(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct sql_listing *l = list_call_of(q)->of;
+    struct sql_listing *l = q->about;
     struct row row = { 0 };
     hf_error err;
 
@@ -317,14 +305,14 @@ static void answer_list(struct sql *s, struct sql_call *q, const struct sql_repl
     if (!reply || reply->code < 0)
         hf__listing_fail(&l->l, hf__sql_refusal(s, reply, &err), &err);
     for (size_t i = 0; reply && i < reply->rows && listing_goes_on(&l->l); i++) {
-        read_line(s, reply, i, &row);
+        read_line(reply, i, &row);
         if (row.name_len <= HF_NAME_MAX) {
             hf__listing_row(&l->l, &row);
             memcpy(l->after, row.name, row.name_len);
             l->after_len = row.name_len;
         }
     }
-    if (listing_goes_on(&l->l) && reply && reply->rows == list_call_of(q)->page &&
+    if (listing_goes_on(&l->l) && reply && reply->rows == l->page &&
         (l->l.query.look->limit == 0 || l->l.shown < l->l.query.look->limit))
         ask_page(s, l);
     if (l->l.open > 0)
@@ -336,18 +324,13 @@ static void answer_list(struct sql *s, struct sql_call *q, const struct sql_repl
 static void ask_page(struct sql *s, struct sql_listing *l)
 {
     static const struct sql_type type = { SQL_LIST, build_list, answer_list };
-    struct sql_call *q = hf__sql_call(&type, sizeof(struct list_call));
     size_t limit = l->l.query.look->limit;
 
-    if (!q) {
+    l->page = limit > 0 && limit - l->l.shown < PAGE ? limit - l->l.shown : PAGE;
+    if (hf__sql_ask(s, &type, l))
+        l->l.open++;
+    else
         hf__listing_no_memory(&l->l);
-        return;
-    }
-    list_call_of(q)->of = l;
-    list_call_of(q)->page =
-        limit > 0 && limit - l->l.shown < PAGE ? limit - l->l.shown : PAGE;
-    l->l.open++;
-    hf__sql_send(s, q);
 }
 
 static void list(struct sql *s, struct look *look)
@@ -396,10 +379,8 @@ static void build_evict(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
     const struct look *look = of(q)->query.look;
 
-    a->nothing = !look;
-    if (!look)
+    if (!name_args(s, a, of(q)))
         return;
-    name_args(s, a, of(q));
     sql_bytes(a, look->token, HF_TOKEN);
     sql_int(a, look->keep_ms > 0 ? look->keep_ms : look->now);
     if (look->keep_ms > 0)
@@ -443,10 +424,8 @@ static void build_cell(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
     const struct cell *cell = of(q)->query.cell;
 
-    a->nothing = !cell;
-    if (!cell)
+    if (!name_args(s, a, of(q)))
         return;
-    name_args(s, a, of(q));
     sql_bytes(a, s->client, SQL_CLIENT);
     sql_int(a, cell->follow ? FOLLOW_MS : 0);
     sql_int(a, cell->verb); /* the function counts alike */
@@ -466,16 +445,15 @@ static int read_cell(const struct sql *s, struct cell *cell, const struct sql_re
 
     if (!reply || reply->code < 0)
         return hf__sql_refusal(s, reply, err);
-    data = reply->rows == 1 ? s->wire->bytes(reply, 0, CELL_DATA, &n) : NULL;
+    data = reply->rows == 1 ? sql_bytes_at(reply, 0, CELL_DATA, &n) : NULL;
     if (!data || n > HF_CELL_MAX)
         return hf__fail(err, HF_EPROTO, 0, s->shown, "an answer of an unexpected form");
     memcpy(cell->value, data, n);
     cell->value_len = n;
-    cell->version = (uint64_t)s->wire->number(reply, 0, CELL_VERSION);
+    cell->version = (uint64_t)sql_number_at(reply, 0, CELL_VERSION);
     if (cell->verb == CELL_ADD)
-        cell->number =
-            strtoll(text_at(s, reply, 0, CELL_DATA, text, sizeof text), NULL, 10);
-    switch (s->wire->number(reply, 0, CELL_RC)) {
+        cell->number = strtoll(text_at(reply, 0, CELL_DATA, text, sizeof text), NULL, 10);
+    switch (sql_number_at(reply, 0, CELL_RC)) {
     case 0:
         return 0;
     case -1:
@@ -496,7 +474,7 @@ static void answer_cell(struct sql *s, struct sql_call *q, const struct sql_repl
         return;
     rc = read_cell(s, query->cell, reply, &err);
     query->cell->again_at =
-        again_at(s, rc == 0 ? s->wire->number(reply, 0, CELL_EXPIRES) : -1);
+        again_at(s, rc == 0 ? sql_number_at(reply, 0, CELL_EXPIRES) : -1);
     hf__query_end(query, rc, &err);
 }
 

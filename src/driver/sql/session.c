@@ -26,7 +26,7 @@
  * HF_CAP_DEADLINE. G1 counts as for every store: from the sending of the last answered
  * statement. A grant for which we have waited long is confirmed by such a statement first.
  */
-#include "driver/sql/sql.h"
+#include "driver/sql/conn.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -35,15 +35,10 @@
 
 enum { IDLE_MOST = 4, TRIES = 10, RETRY_MS = 100, ENDS_MOST = 3 };
 
-struct session_call {
-    struct sql_call q;
-    struct sql_session *ses;
-    int64_t ttl_ms;
-};
-
-static struct session_call *of(struct sql_call *q)
+/* Its calls are about a session; their number is the ttl in ms. */
+static struct sql_session *of(const struct sql_call *q)
 {
-    return container_of(q, struct session_call, q);
+    return q->about;
 }
 
 static bool by_rows(const struct sql_session *ses)
@@ -59,6 +54,20 @@ static void bury(struct sql_session *ses)
         return;
     list_remove(&ses->all);
     list_push(&ses->sql->buried, &ses->all);
+}
+
+void hf__sql_bury(struct sql *s)
+{
+    struct list *n;
+
+    while ((n = list_pop(&s->buried)) != NULL) {
+        struct sql_session *ses = container_of(n, struct sql_session, all);
+
+        if (ses->conn)
+            hf__sql_conn_done(ses->conn);
+        free(ses->conn);
+        free(ses);
+    }
 }
 
 static struct ticket *out(struct sql_session *ses)
@@ -78,7 +87,7 @@ static void drop(struct sql_session *ses, const hf_error *why)
     if (ses->lost)
         bury(ses);
     else
-        ses->sql->wire->detach(ses, why ? why : &none);
+        hf__link_break(&ses->conn->link, why ? why : &none);
 }
 
 static void rest(struct sql_session *ses)
@@ -101,29 +110,20 @@ static void left(struct sql_session *ses, int rc)
     ev_left(t, rc);
 }
 
-/* Many may be told at once. */
-static int64_t retry_ms(const struct sql *s)
-{
-    uint32_t dice;
-
-    s->store.env->random(s->store.env, &dice, sizeof dice);
-    return RETRY_MS / 2 + dice % RETRY_MS;
-}
-
 static void gone(struct sql_session *ses, const hf_error *why)
 {
     bool passes = why->code == HF_EUNREACHABLE || why->code == HF_EFULL;
     struct ticket *t = out(ses);
 
     t->drv[0] = 0;
-    ev_gone(t, why->code, passes ? retry_ms(ses->sql) : -1, why);
+    ev_gone(t, why->code, passes ? hf__sql_about(ses->sql, RETRY_MS) : -1, why);
 }
 
 /* ---- ending the server's session ------------------------------------------------- */
 
 static void build_end(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct sql_session *ses = of(q)->ses;
+    const struct sql_session *ses = of(q);
 
     sql_int(a, ses->pid);
     sql_int(a, ses->started);
@@ -146,10 +146,11 @@ static void ended(struct sql_session *ses)
 
 static void answer_end(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct sql_session *ses = of(q)->ses;
-    bool failed = reply && (reply->code < 0 ||
-                            (reply->rows > 0 && s->wire->number(reply, 0, 0) == 0));
+    struct sql_session *ses = of(q);
+    bool failed =
+        reply && (reply->code < 0 || (reply->rows > 0 && sql_number_at(reply, 0, 0) == 0));
 
+    (void)s;
     ses->pins--;
     if (!ses->t)
         bury(ses);
@@ -171,14 +172,10 @@ static const struct sql_type end_type = { SQL_END, build_end, answer_end };
 /* false: no memory */
 static bool control(struct sql_session *ses, const struct sql_type *type)
 {
-    struct sql_call *q = hf__sql_call(type, sizeof(struct session_call));
+    bool sent = hf__sql_ask(ses->sql, type, ses);
 
-    if (!q)
-        return false;
-    of(q)->ses = ses;
-    ses->pins++;
-    hf__sql_send(ses->sql, q);
-    return true;
+    ses->pins += sent;
+    return sent;
 }
 
 static void end(struct sql_session *ses)
@@ -218,7 +215,7 @@ void hf__sql_session_lost(struct sql_session *ses, const hf_error *err)
         ses->told = was == SES_HELD;
         end(ses);
         if (ses->told)
-            ev_dead(&ses->t->own); /* the core leaves */
+            ev_dead(ses->t->own); /* the core leaves */
     }
 }
 
@@ -246,24 +243,19 @@ static void add_label(struct sql_session *ses, struct sql_args *a)
 
 static void build(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    struct sql_session *ses = of(q)->ses;
+    struct sql_session *ses = of(q);
     unsigned verb = q->type->verb;
 
     if (verb == SQL_PROVE) {
-        snprintf(ses->text, sizeof ses->text, "%lld", (long long)of(q)->ttl_ms);
+        snprintf(ses->text, sizeof ses->text, "%lld", (long long)q->number);
         sql_bytes(a, ses->text, strlen(ses->text));
     }
-    if (verb < SQL_TRY)
-        return;
+    if (verb < SQL_TRY || (verb == SQL_RELEASE && by_rows(ses)))
+        return; /* the transaction is committed, whatever it has locked */
     sql_bytes(a, s->ns, s->ns_len);
     sql_bytes(a, ses->t->name, ses->t->name_len);
-    if (verb > SQL_RELEASE)
-        return;
-    if (verb == SQL_RELEASE)
-        sql_int(a, (int64_t)ses->fence);
-    else
+    if (verb == SQL_TRY || verb == SQL_LOCK)
         add_label(ses, a);
-    sql_int(a, ses->shared);
 }
 
 static void answer(struct sql *, struct sql_call *, const struct sql_reply *);
@@ -275,7 +267,7 @@ static const struct sql_type types[] = { TYPE(SQL_UNDO), TYPE(SQL_PROVE),   TYPE
 
 static void say(struct sql_session *ses, enum sql_verb verb)
 {
-    struct sql_call *q = hf__sql_call(&types[verb], sizeof(struct session_call));
+    struct sql_call *q = hf__sql_call(&types[verb], ses);
     hf_error err;
 
     if (!q) {
@@ -283,14 +275,13 @@ static void say(struct sql_session *ses, enum sql_verb verb)
         drop(ses, &err);
         return;
     }
-    of(q)->ses = ses;
     if (ses->t)
-        of(q)->ttl_ms = ses->state == SES_HELD ? ses->t->own.ttl_ms : ses->t->ttl_ms;
+        q->number = ses->state == SES_HELD ? ses->t->own->ttl_ms : ses->t->ttl_ms;
     if (verb == SQL_UNDO)
         ses->undos++;
     if (verb == SQL_PROVE)
-        ses->ttl_ms = of(q)->ttl_ms;
-    ses->sql->wire->say(ses, q);
+        ses->ttl_ms = q->number;
+    hf__sql_conn_send(ses->conn, q);
 }
 
 static void undo(struct sql_session *ses)
@@ -372,7 +363,7 @@ static void answer_lock(struct sql_session *ses, const struct sql_reply *reply,
     if (ses->state == SES_LEAVING)
         return; /* what settles it is behind it */
     if (reply->code == 0 && reply->rows == 1)
-        granted(ses, (uint64_t)ses->sql->wire->number(reply, 0, 0), sent_at);
+        granted(ses, (uint64_t)sql_number_at(reply, 0, 0), sent_at);
     else if (reply->code == 0 && by_rows(ses))
         make(ses, reply);
     else if (reply->code == 0 || reply->code == HF_EBUSY)
@@ -389,13 +380,13 @@ static void proved(struct sql_session *ses, struct sql_call *q)
         ses->state = SES_HELD;
         ev_granted(ses->t, ses->fence, q->call.sent_at);
     } else if (ses->state == SES_HELD) {
-        ev_alive(&ses->t->own, q->call.sent_at, of(q)->ttl_ms);
+        ev_alive(ses->t->own, q->call.sent_at, q->number);
     }
 }
 
 static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct sql_session *ses = of(q)->ses;
+    struct sql_session *ses = of(q);
     unsigned verb = q->type->verb;
 
     (void)s;
@@ -425,7 +416,7 @@ static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *re
 
 static void answer_cancel(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct sql_session *ses = of(q)->ses;
+    struct sql_session *ses = of(q);
 
     (void)s;
     ses->pins--;
@@ -460,12 +451,30 @@ void hf__sql_session_up(struct sql_session *ses, int64_t pid, int64_t started)
         rest(ses);
 }
 
+int64_t hf__sql_session_patience(const struct sql_session *ses, const struct link *k)
+{
+    const struct link_call *first = hf__link_oldest(k);
+
+    if (!first || ses->state != SES_WAITING)
+        return 0;
+    return (sql_now(ses->sql) - (first->sent_at > k->since ? first->sent_at : k->since)) /
+           1000;
+}
+
+/* NULL: no memory */
 static struct sql_session *new_session(struct sql *s, bool connect)
 {
-    struct sql_session *ses = s->wire->attach(s, connect);
+    struct sql_session *ses = calloc(1, sizeof *ses);
 
-    if (ses)
-        list_push(&s->sessions, &ses->all);
+    if (!ses)
+        return NULL;
+    ses->sql = s;
+    ses->conn = connect ? hf__sql_conn_attach(ses) : NULL;
+    if (connect && !ses->conn) {
+        free(ses);
+        return NULL;
+    }
+    list_push(&s->sessions, &ses->all);
     return ses;
 }
 
@@ -527,10 +536,23 @@ static void leave_forgotten(struct sql *s, struct ticket *t)
     end(ses);
 }
 
+/* A leave may be several steps, and its caller may have gone: a timer makes somebody drive
+ * until it is settled. To give back what is held is one step if the connection is idle and
+ * the statement is prepared: it goes out with the next flush. */
+static void see_to_it(struct sql *s, const struct sql_session *ses)
+{
+    if (ses && ses->state == SES_HELD && ses->conn->flying == 0 &&
+        ses->conn->prepared & 1u << SQL_RELEASE)
+        return;
+    if (!timer_armed(&s->later_timer))
+        s->store.env->timer(s->store.env, &s->later_timer, sql_now(s));
+}
+
 void hf__sql_session_leave(struct sql *s, struct ticket *t)
 {
     struct sql_session *ses = t->drv_ptr;
 
+    see_to_it(s, ses);
     if (!ses) {
         leave_forgotten(s, t);
         return;
@@ -578,7 +600,7 @@ void hf__sql_session_amend(struct ticket *t)
 void hf__sql_session_renew(struct life *const *lives, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct sql_session *ses = container_of(lives[i], struct ticket, own)->drv_ptr;
+        struct sql_session *ses = life_ticket(lives[i])->drv_ptr;
 
         if (ses && ses->state == SES_HELD)
             say(ses, SQL_PROVE);

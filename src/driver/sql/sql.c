@@ -9,7 +9,7 @@
  * look (G4), and then it is tested whether messages still come. Where messages do not come
  * at all, behind a transaction pooler for one, the first of our waiting tickets in each
  * line looks every POLL_MS. */
-#include "driver/sql/sql.h"
+#include "driver/sql/conn.h"
 #include "util/text.h"
 
 #include <stdarg.h>
@@ -27,7 +27,7 @@ enum {
 
 /* ---- calls ----------------------------------------------------------------------- */
 
-struct sql_call *hf__sql_call(const struct sql_type *type, size_t size)
+struct sql_call *hf__sql_call_of(const struct sql_type *type, size_t size)
 {
     struct sql_call *q = calloc(1, size);
 
@@ -36,25 +36,49 @@ struct sql_call *hf__sql_call(const struct sql_type *type, size_t size)
     return q;
 }
 
+struct sql_call *hf__sql_call(const struct sql_type *type, void *about)
+{
+    struct sql_call *q = hf__sql_call_of(type, sizeof *q);
+
+    if (q)
+        q->about = about;
+    return q;
+}
+
 void hf__sql_send(struct sql *s, struct sql_call *q)
 {
-    s->wire->send(s, q);
+    hf__sql_conn_send(s->commands, q);
+}
+
+bool hf__sql_ask(struct sql *s, const struct sql_type *type, void *about)
+{
+    struct sql_call *q = hf__sql_call(type, about);
+
+    if (q)
+        hf__sql_send(s, q);
+    return q != NULL;
 }
 
 void hf__sql_answer(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    q->type->answer(s, q, reply);
+    if (q->type->answer)
+        q->type->answer(s, q, reply);
     free(q);
+}
+
+int64_t hf__sql_about(const struct sql *s, int64_t time)
+{
+    uint32_t dice;
+
+    s->store.env->random(s->store.env, &dice, sizeof dice);
+    return time / 2 + dice % time;
 }
 
 void hf__sql_later(struct sql *s, struct sql_call *q, int64_t us)
 {
     struct env *env = s->store.env;
-    uint32_t dice;
-    int64_t at;
+    int64_t at = sql_now(s) + hf__sql_about(s, us);
 
-    env->random(env, &dice, sizeof dice);
-    at = sql_now(s) + us / 2 + dice % us;
     if (!timer_armed(&s->later_timer) || s->later_timer.node.key > at)
         env->timer(env, &s->later_timer, at);
     list_push(&s->later, &q->call.node);
@@ -69,7 +93,7 @@ static void later_fired(struct timer *t)
     list_splice(&todo, &s->later);
     while ((n = list_pop(&todo)) != NULL)
         hf__sql_send(s, container_of(n, struct sql_call, call.node));
-    s->store.driver->flush(&s->store);
+    hf__sql_flush(&s->store);
 }
 
 const int64_t *hf__sql_numbers(const struct sql_reply *reply, size_t n)
@@ -96,26 +120,16 @@ static void build_sweep(struct sql *s, struct sql_call *q, struct sql_args *a)
     sql_int(a, 600000); /* ten minutes */
 }
 
-static void answer_sweep(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
-{
-    (void)s;
-    (void)q;
-    (void)reply; /* the next one will do it */
-}
-
 /* Not at open: a command that asks one thing and goes need not clean up. But if there are
  * only such, some of them do: `swept_at` begins at a random time. */
 void hf__sql_sweep(struct sql *s)
 {
-    static const struct sql_type type = { SQL_SWEEP, build_sweep, answer_sweep };
-    struct sql_call *q;
+    static const struct sql_type type = { SQL_SWEEP, build_sweep, NULL };
 
     if (sql_now(s) - s->swept_at < SWEEP_US)
         return;
     s->swept_at = sql_now(s);
-    q = hf__sql_call(&type, sizeof *q);
-    if (q)
-        hf__sql_send(s, q);
+    hf__sql_ask(s, &type, NULL);
 }
 
 /* ---- up and down ----------------------------------------------------------------- */
@@ -151,6 +165,13 @@ void hf__sql_warn(struct sql *s, const char *fmt, ...)
     env->log(env, HF_LOG_WARN, NULL, line);
 }
 
+void hf__sql_warn_once(struct sql *s, unsigned which, const char *text)
+{
+    if (!(s->warned & which))
+        hf__sql_warn(s, "%s", text);
+    s->warned |= which;
+}
+
 /* ---- messages -------------------------------------------------------------------- */
 
 void hf__sql_listen(struct sql *s)
@@ -165,13 +186,16 @@ static void listen_fired(struct timer *t)
 
     if (s->scripted.seats.count > 0) {
         hf__sql_listen(s);
-        s->store.driver->flush(&s->store);
+        hf__sql_flush(&s->store);
     }
 }
 
+/* Those that were refused at one moment must not all come back at one moment. */
 int64_t hf__sql_recheck(const struct sql *s, int64_t ms)
 {
-    return s->heard || (ms >= 0 && ms < POLL_MS) ? ms : POLL_MS;
+    int64_t most = s->mode == SQL_LINE ? POLL_MS : hf__sql_about(s, POLL_MS);
+
+    return s->heard || (ms >= 0 && ms < most) ? ms : most;
 }
 
 /* Is each of ours still there? The others learn it when they are renewed. */
@@ -183,7 +207,7 @@ static void ask_holders(struct sql *s)
         for (struct map_node *m = s->scripted.seats.slots[i]; m; m = m->next) {
             struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (!t->own.marked)
+            if (!t->own->marked)
                 hf__scripted_ask(&s->scripted, t);
         }
 }
@@ -283,39 +307,6 @@ void hf__sql_joined(struct sql *s, bool waits)
 
 /* ---- life ------------------------------------------------------------------------ */
 
-int hf__sql_init(struct sql *s, const struct url *url, struct env *env)
-{
-    uint32_t dice;
-
-    list_init(&s->looks);
-    list_init(&s->cells);
-    list_init(&s->later);
-    list_init(&s->sessions);
-    list_init(&s->buried);
-    timer_init(&s->later_timer, later_fired);
-    timer_init(&s->listen_timer, listen_fired);
-    s->store.env = env;
-    s->store.starts_down = true;
-    s->store.caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE |
-                    HF_CAP_SHARED | HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP |
-                    HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
-    s->store.least_ttl_ms = LEAST_TTL_MS;
-    s->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
-    s->store.least_cell_ttl_ms = 1;
-    s->store.most_cell_ttl_ms = s->store.most_ttl_ms;
-    s->store.name_max = HF_NAME_MAX;
-    s->heard = true; /* nobody waits for messages yet */
-    env->random(env, s->client, sizeof s->client);
-    env->random(env, &dice, sizeof dice);
-    s->swept_at = env->now(env) - dice % SWEEP_US;
-    s->ns = strdup(url->ns);
-    s->ns_len = strlen(url->ns);
-    if (!s->ns || hf__scripted_init(&s->scripted, &hf__sql_scripted, &s->store) < 0)
-        return HF_ENOMEM;
-    s->scripted.renew_most = SQL_RENEW_MOST;
-    return 0;
-}
-
 int hf__sql_read_mode(struct sql *s, const struct url *url, const char *server,
                       hf_error *err)
 {
@@ -341,16 +332,166 @@ int hf__sql_read_mode(struct sql *s, const struct url *url, const char *server,
                 : 0;
 }
 
-void hf__sql_done(struct sql *s)
+int hf__sql_read_wake(const struct url *url, bool *ret_polls, hf_error *err)
+{
+    const char *wake = hf__url_param(url, "wake");
+
+    *ret_polls = wake != NULL;
+    return !wake || strcmp(wake, "poll") == 0
+               ? 0
+               : hf__fail(err, HF_EINVAL, 0, url->shown, "URL: wake=%s: only poll is known",
+                          wake);
+}
+
+int hf__sql_no_memory(hf_error *err)
+{
+    return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
+}
+
+void hf__sql_quote(struct text *t, char quote, const char *name)
+{
+    hf__text_add(t, "%c", quote);
+    for (; *name; name++)
+        hf__text_add(t, *name == quote ? "%c%c" : "%c", *name, quote);
+    hf__text_add(t, "%c", quote);
+}
+
+char *hf__sql_admin_text(struct text *t, hf_error *err)
+{
+    char *made = hf__text_take(t);
+
+    if (!made)
+        hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a text");
+    return made;
+}
+
+const char *hf__sql_param(const struct sql *s, const char *key)
+{
+    for (size_t i = 0; i < s->nparams; i++)
+        if (strcmp(s->params[i].key, key) == 0)
+            return s->params[i].value;
+    return NULL;
+}
+
+/* What is needed for every connection. 0 or HF_ENOMEM */
+static int copy_url(struct sql *s, const struct url *url)
+{
+    s->ns = strdup(url->ns);
+    s->ns_len = strlen(url->ns);
+    s->database = strdup(url->path[0] == '/' ? url->path + 1 : url->path);
+    s->params = calloc(url->nparams + 1, sizeof *s->params);
+    if (!s->ns || !s->database || !s->params)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < url->nparams; i++) {
+        struct url_param *to = &s->params[s->nparams++];
+
+        to->key = strdup(url->params[i].key);
+        to->value = strdup(url->params[i].value);
+        if (!to->key || !to->value)
+            return HF_ENOMEM;
+    }
+    return 0;
+}
+
+static int init(struct sql *s, const struct url *url, struct env *env, hf_error *err)
+{
+    s->store.env = env;
+    list_init(&s->conns);
+    list_init(&s->dirty);
+    list_init(&s->looks);
+    list_init(&s->cells);
+    list_init(&s->later);
+    list_init(&s->sessions);
+    list_init(&s->buried);
+    timer_init(&s->later_timer, later_fired);
+    timer_init(&s->listen_timer, listen_fired);
+    s->store.starts_down = true;
+    s->store.caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE |
+                    HF_CAP_SHARED | HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP |
+                    HF_CAP_CELL | HF_CAP_CELL_EXPIRY | HF_CAP_TTL;
+    s->store.least_ttl_ms = LEAST_TTL_MS;
+    s->store.most_ttl_ms = (int64_t)366 * 24 * 3600 * 1000;
+    s->store.least_cell_ttl_ms = 1;
+    s->store.most_cell_ttl_ms = s->store.most_ttl_ms;
+    s->store.name_max = HF_NAME_MAX;
+    s->heard = true; /* nobody waits for messages yet */
+    env->random(env, s->client, sizeof s->client);
+    s->swept_at = sql_now(s) + SWEEP_US / 2 - hf__sql_about(s, SWEEP_US);
+    if (copy_url(s, url) < 0 ||
+        hf__scripted_init(&s->scripted, &hf__sql_scripted, &s->store) < 0)
+        return hf__sql_no_memory(err);
+    s->scripted.renew_most = SQL_RENEW_MOST;
+    return s->wire->read_url(s, url, err);
+}
+
+/* Takes a store that is half made. */
+static void free_store(struct sql *s)
 {
     struct env *env = s->store.env;
     struct list *n;
 
+    hf__sql_sessions_forget(s);
+    hf__sql_bury(s);
+    while ((n = list_first(&s->conns)) != NULL)
+        hf__sql_conn_done(container_of(n, struct sql_conn, all));
     while ((n = list_pop(&s->later)) != NULL)
         free(container_of(n, struct sql_call, call.node));
     env->timer(env, &s->later_timer, LOOP_NEVER);
     env->timer(env, &s->listen_timer, LOOP_NEVER);
+    s->wire->end(s);
     hf__scripted_done(&s->scripted);
     hf__opening_done(&s->open);
+    for (size_t i = 0; i < s->nparams; i++) {
+        if (s->params[i].value) /* it may be a password */
+            explicit_bzero(s->params[i].value, strlen(s->params[i].value));
+        free(s->params[i].value);
+        free(s->params[i].key);
+    }
+    free(s->params);
+    free(s->database);
     free(s->ns);
+    free(s);
+}
+
+int hf__sql_open(const struct sql_wire *wire, struct store **ret, const struct url *url,
+                 struct env *env, hf_error *err)
+{
+    struct sql *s = calloc(1, wire->size);
+    int rc;
+
+    if (!s)
+        return hf__sql_no_memory(err);
+    s->wire = wire;
+    s->store.driver = wire->driver;
+    rc = init(s, url, env, err);
+    if (rc < 0) {
+        free_store(s);
+        return rc;
+    }
+    wire->begin(s);
+    hf__link_start(&s->commands->link);
+    *ret = &s->store;
+    return 0;
+}
+
+void hf__sql_close(struct store *store)
+{
+    struct sql *s = sql_of(store);
+    struct list *n;
+
+    while ((n = list_first(&s->looks)) != NULL)
+        hf__sql_stop(store, container_of(n, struct look, drv_node), NULL);
+    while ((n = list_first(&s->cells)) != NULL)
+        hf__sql_stop(store, NULL, container_of(n, struct cell, drv_node));
+    hf__sql_flush(store);
+    free_store(s);
+}
+
+void hf__sql_flush(struct store *store)
+{
+    struct sql *s = sql_of(store);
+
+    hf__scripted_flush(&s->scripted);
+    hf__link_flush(&s->dirty);
+    hf__sql_bury(s);
 }

@@ -1,9 +1,9 @@
 /* sql.h: what the drivers of SQL databases share: the verbs of the seam as statements with
- * arguments, and what is made of their answers. It knows no connection and no dialect: a
- * database supplies a struct sql_wire, and sends one statement for each call.
+ * arguments, and what is made of their answers. It knows no dialect: a database supplies a
+ * struct sql_wire, and each call is one statement of it.
  *
- *   core verb --> ticket.c, query.c: a call --> sql_wire.send --> the statement of its verb
- *   core event <-- kit/scripted, query.c <-- call's answer <-- the database
+ *   core verb --> ticket.c, query.c: a call --> conn.c --> sql_wire.send: its statement
+ *   core event <-- kit/scripted, query.c <-- call's answer <-- conn.c <-- the library
  *
  * Every call is answered exactly once; NULL means that no answer will come (the connection
  * is lost). An answer is given only when its transaction has ended: a commit that failed is
@@ -82,9 +82,22 @@ static inline void sql_ints(struct sql_args *a, const int64_t *at, size_t n)
     a->at[a->n++] = (struct sql_arg){ .kind = SQL_INTS, .at = at, .n = n };
 }
 
+struct sql_wire;
+
+/* What an error means for a statement. */
+enum sql_fate {
+    SQL_REFUSED,
+    SQL_UNDONE, /* because of others or of a limit: it changed nothing, and is sent again */
+    SQL_LOCKED, /* the same, by the limit for a lock */
+    SQL_GONE /* the session ends, the server has become read-only, or the schema has gone:
+                another connection finds out */
+};
+
 struct sql_reply {
+    const struct sql_wire *wire;
     int code; /* < 0: refused, and `err` says why */
     hf_error err;
+    enum sql_fate fate;
     /* of join, wait, leave, renew, amend, evict, keep: a list of numbers */
     const int64_t *numbers;
     size_t n;
@@ -94,39 +107,80 @@ struct sql_reply {
 
 struct sql;
 struct sql_call;
+struct sql_conn;
 struct sql_session;
+struct addresses;
+struct text;
 
+/* A database: its dialect, and what its library does. Of a connection it is told nothing
+ * that conn.c does for it. */
 struct sql_wire {
-    void (*send)(struct sql *, struct sql_call *);
-    int64_t (*number)(const struct sql_reply *, size_t row, size_t column);
-    /* "" and 0 if it is NULL */
-    const void *(*bytes)(const struct sql_reply *, size_t row, size_t column, size_t *n);
+    const struct hf_driver *driver;
+    size_t size, conn_size; /* of the structs that begin with a struct sql, a sql_conn */
+    /* The statement of a verb, by mode; NULL: that of SQL_LINE. */
+    const char *const *const *texts;
+    size_t most;    /* calls that the library has at a time, on one connection */
+    unsigned turns; /* addresses of a host that are tried without a pause; 0: all at once */
+    int64_t locked_us; /* before a call that ended as SQL_LOCKED is sent again */
+    bool follows;      /* messages tell of every change of what is followed */
+
+    int (*read_url)(struct sql *, const struct url *, hf_error *);
+    void (*begin)(struct sql *); /* makes `commands`, and what else it has */
+    void (*end)(struct sql *);   /* frees what is its own, of a store half made, too */
     /* Somebody waits or follows: messages are wanted. If it listens already, one was
      * missed: do they still come? */
     void (*listen)(struct sql *);
-    /* A session: zeroed, and with `connect` its connection is being opened, which ends in
-     * hf__sql_session_up or _lost. NULL: no memory. The database frees those in sql.buried
-     * when nobody can be inside them. */
-    struct sql_session *(*attach)(struct sql *, bool connect);
-    void (*say)(struct sql_session *, struct sql_call *);   /* in order, as a send */
-    void (*detach)(struct sql_session *, const hf_error *); /* _lost follows, not inside */
-    bool follows; /* messages tell of every change of what is followed */
+    void (*attach)(struct sql_conn *); /* greets on a connection of a session */
+    void (*down)(struct sql_conn *, const hf_error *); /* not of a session */
+
+    /* Of a connection: as struct link_transport, on the loop. */
+    int (*open)(struct sql_conn *, int64_t ms, hf_error *);
+    int (*found)(struct sql_conn *, struct addresses *, hf_error *); /* hf__sql_look_up */
+    bool (*due)(struct sql_conn *); /* its timer; false: it is too late */
+    void (*ready)(struct sql_conn *, uint32_t events);
+    int (*send)(struct sql_conn *, struct sql_call *, struct sql_args *);
+    void (*flush)(struct sql_conn *);
+    void (*read)(struct sql_conn *); /* only while it is up */
+    void (*close)(struct sql_conn *);
+    void (*done)(struct sql_conn *);        /* frees what is left after close */
+    int (*socket)(const struct sql_conn *); /* -1: there is none */
+
+    int64_t (*number)(const struct sql_reply *, size_t row, size_t column);
+    /* "" and 0 if it is NULL */
+    const void *(*bytes)(const struct sql_reply *, size_t row, size_t column, size_t *n);
 };
 
+static inline int64_t sql_number_at(const struct sql_reply *r, size_t row, size_t column)
+{
+    return r->wire->number(r, row, column);
+}
+
+static inline const void *sql_bytes_at(const struct sql_reply *r, size_t row, size_t column,
+                                       size_t *n)
+{
+    return r->wire->bytes(r, row, column, n);
+}
+
 struct sql_type {
-    enum sql_verb verb;
-    void (*build)(struct sql *, struct sql_call *, struct sql_args *);
+    unsigned verb; /* of enum sql_verb, or of the database's own */
+    void (*build)(struct sql *, struct sql_call *,
+                  struct sql_args *); /* NULL: no arguments */
     void (*answer)(struct sql *, struct sql_call *, const struct sql_reply *);
 };
 
 struct sql_call {
     struct link_call call;
     const struct sql_type *type;
+    struct sql_conn *on; /* that it was sent on */
+    void *about;         /* what its type makes of them */
+    int64_t number;
 };
 
-/* NULL: no memory. `size`: of the struct that begins with the call. */
-struct sql_call *hf__sql_call(const struct sql_type *, size_t size);
+/* NULL: no memory. `size`: of a struct that begins with the call. */
+struct sql_call *hf__sql_call(const struct sql_type *, void *about);
+struct sql_call *hf__sql_call_of(const struct sql_type *, size_t size);
 void hf__sql_send(struct sql *, struct sql_call *);
+bool hf__sql_ask(struct sql *, const struct sql_type *, void *about); /* false: no memory */
 void hf__sql_answer(struct sql *, struct sql_call *, const struct sql_reply *); /* frees */
 /* Sends it in about so long: it was undone by others. */
 enum { SQL_LATER_US = 2000 };
@@ -145,11 +199,18 @@ enum sql_mode { SQL_LINE, SQL_OPTIMISTIC, SQL_PESSIMISTIC, SQL_SERVER };
 struct sql { /* the struct of a database begins with it */
     struct store store;
     const struct sql_wire *wire;
+    struct sql_conn *commands; /* where calls go */
+    struct list conns;         /* sql_conn.all */
+    struct list dirty;         /* link.on_dirty */
     enum sql_mode mode;
+    int64_t join_flags; /* for every join, besides its own */
     struct opening open;
     const char *shown; /* of it */
     char *ns;
     size_t ns_len;
+    char *database;           /* the URL's path; "": it has none */
+    struct url_param *params; /* of the URL */
+    size_t nparams;
     unsigned char client[SQL_CLIENT];
     struct scripted scripted;
     struct echo echo; /* joins that were lost with connections that could not be ended */
@@ -162,6 +223,7 @@ struct sql { /* the struct of a database begins with it */
     bool listens;     /* messages are wanted */
     bool heard;       /* and come: tested. Else whoever waits looks from time to time */
     bool up, served;
+    unsigned warned; /* of what: bits of the database's own */
     /* of the renewal or the join that is being built */
     unsigned char tokens[SQL_RENEW_MOST * HF_TOKEN];
     int64_t lines[SQL_RENEW_MOST], ttls[SQL_RENEW_MOST];
@@ -182,15 +244,29 @@ static inline int64_t sql_now(const struct sql *s)
     return s->store.env->now(s->store.env);
 }
 
-/* `s` is zeroed, with driver and wire set; 0 or HF_ENOMEM. hf__sql_done in any case. */
-int hf__sql_init(struct sql *, const struct url *, struct env *);
+/* Between half of it and half more: what many do at one moment must not meet again. */
+int64_t hf__sql_about(const struct sql *, int64_t time);
+
+/* The verbs of the seam for opening and closing; open is called by that of a database. */
+int hf__sql_open(const struct sql_wire *, struct store **, const struct url *, struct env *,
+                 hf_error *);
+void hf__sql_close(struct store *);
+void hf__sql_flush(struct store *); /* sends what was asked for, frees what is over */
+void hf__sql_forked(struct store *);
 /* Reads mode=, and sets what the store can do then. `server`: what the database calls its
  * own locks, "advisory" or "named". 0 or HF_EINVAL. */
 int hf__sql_read_mode(struct sql *, const struct url *, const char *server, hf_error *);
-void hf__sql_done(struct sql *);
+/* Reads wake=: true for poll. 0 or HF_EINVAL. */
+int hf__sql_read_wake(const struct url *, bool *ret_polls, hf_error *);
+int hf__sql_no_memory(hf_error *); /* for a store; HF_ENOMEM */
+/* For what an administrator runs: a name as SQL quotes it, and the text that was made. */
+void hf__sql_quote(struct text *, char quote, const char *name);
+char *hf__sql_admin_text(struct text *, hf_error *);            /* NULL: no memory */
+const char *hf__sql_param(const struct sql *, const char *key); /* NULL: not given */
 void hf__sql_up(struct sql *);
 void hf__sql_down(struct sql *, const hf_error *);
 void hf__sql_warn(struct sql *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void hf__sql_warn_once(struct sql *, unsigned which, const char *text); /* sql.warned */
 
 /* What the server sends to this client's channel: a letter, and what it is about. */
 void hf__sql_told(struct sql *, const char *text);
@@ -218,10 +294,11 @@ enum session_state {
 
 enum { SQL_LABEL = 64 }; /* what others see of a session */
 
-struct sql_session { /* the struct of a database begins with it; ticket.drv_ptr */
+struct sql_session { /* ticket.drv_ptr */
     struct list all;
     struct sql *sql;
-    struct ticket *t; /* NULL: it has none, or not any more */
+    struct sql_conn *conn; /* NULL: it has none of its own */
+    struct ticket *t;      /* NULL: it has none, or not any more */
     enum session_state state;
     bool shared;
     bool sharing; /* it becomes so: SQL_SHARE is not answered */
@@ -250,8 +327,12 @@ void hf__sql_session_renew(struct life *const *, size_t);
 /* From the database: it is open; it has none any more. */
 void hf__sql_session_up(struct sql_session *, int64_t pid, int64_t started);
 void hf__sql_session_lost(struct sql_session *, const hf_error *);
+/* Who waits for a lock is not late: how much longer than others it may take, in ms. (That
+ * the server has gone without a word is noticed by TCP.) */
+int64_t hf__sql_session_patience(const struct sql_session *, const struct link *);
 void hf__sql_sessions_up(struct sql *);     /* the commands connection is */
 void hf__sql_sessions_forget(struct sql *); /* all of them to `buried`; nothing is told */
+void hf__sql_bury(struct sql *); /* frees those; not inside what happens on a connection */
 
 /* ---- verbs (ticket.c, query.c) --------------------------------------------------- */
 
@@ -264,5 +345,12 @@ void hf__sql_look(struct store *, struct look *);
 void hf__sql_cell(struct store *, struct cell *);
 void hf__sql_evict(struct store *, struct look *);
 void hf__sql_stop(struct store *, struct look *, struct cell *);
+
+/* What the table of verbs of every database has. */
+#define SQL_DRIVER                                                                         \
+    .close = hf__sql_close, .join = hf__sql_join, .leave = hf__sql_leave,                  \
+    .amend = hf__sql_amend, .renew = hf__sql_renew, .look = hf__sql_look,                  \
+    .cell = hf__sql_cell, .evict = hf__sql_evict, .stop = hf__sql_stop,                    \
+    .flush = hf__sql_flush, .forked = hf__sql_forked
 
 #endif

@@ -9,28 +9,6 @@
 enum joined { JOINED_HOLDS, JOINED_WAITS, JOINED_BUSY, JOINED_REVOKED, JOINED_MISMATCH };
 enum { LOST = 0, REVOKED = 1 }; /* of wait */
 
-struct ticket_call {
-    struct sql_call q;
-    struct ticket *t;              /* join, leave: it stays until they are answered */
-    unsigned char token[HF_TOKEN]; /* amend: it may have left */
-};
-
-static struct ticket_call *of(struct sql_call *q)
-{
-    return container_of(q, struct ticket_call, q);
-}
-
-static struct sql_call *call_for(const struct sql_type *type, struct ticket *t)
-{
-    struct sql_call *q = hf__sql_call(type, sizeof(struct ticket_call));
-
-    if (q) {
-        of(q)->t = t;
-        memcpy(of(q)->token, t->token, HF_TOKEN);
-    }
-    return q;
-}
-
 static void name_args(const struct sql *s, struct sql_args *a, const char *name,
                       size_t name_len)
 {
@@ -42,7 +20,7 @@ static void name_args(const struct sql *s, struct sql_args *a, const char *name,
 
 static void build_join(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct ticket *t = of(q)->t;
+    const struct ticket *t = q->about; /* it stays until the call is answered */
 
     name_args(s, a, t->name, t->name_len);
     sql_bytes(a, t->token, HF_TOKEN);
@@ -50,7 +28,7 @@ static void build_join(struct sql *s, struct sql_call *q, struct sql_args *a)
     sql_int(a, t->capacity);
     sql_int(a, t->weight);
     sql_int(a, t->ttl_ms);
-    sql_int(a, (t->try_only ? 1 : 0) | (t->barge ? 2 : 0));
+    sql_int(a, s->join_flags | (t->try_only ? 1 : 0) | (t->barge ? 2 : 0));
     sql_bytes(a, s->client, SQL_CLIENT);
     sql_int(a, (int64_t)t->owner.process);
     sql_int(a, (int64_t)t->owner.number);
@@ -93,15 +71,16 @@ static void read_join(const struct sql *s, struct ticket *t, const struct sql_re
 static void answer_join(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct scripted_place p = { .kind = PLACE_REFUSED };
+    struct ticket *t = q->about;
     hf_error err;
 
-    read_join(s, of(q)->t, reply, &p, &err);
+    read_join(s, t, reply, &p, &err);
     if (!reply)
-        echo_lost(&s->echo, of(q)->t->ttl_ms);
+        echo_lost(&s->echo, t->ttl_ms);
     /* The message that it is free may have overtaken this answer (G4). */
     if (s->mode == SQL_OPTIMISTIC && s->freed_at >= q->call.sent_at)
-        seat_of(of(q)->t)->woken = true;
-    hf__scripted_joined(&s->scripted, of(q)->t, q->call.sent_at, &p);
+        seat_of(t)->woken = true;
+    hf__scripted_joined(&s->scripted, t, q->call.sent_at, &p);
     if (p.kind == PLACE_HELD || p.kind == PLACE_WAITS)
         hf__sql_joined(s, p.kind == PLACE_WAITS);
 }
@@ -110,11 +89,8 @@ static void send_join(struct scripted *k, struct ticket *t)
 {
     static const struct sql_type type = { SQL_JOIN, build_join, answer_join };
     struct scripted_place p = { .kind = PLACE_REFUSED, .code = HF_ENOMEM };
-    struct sql_call *q = call_for(&type, t);
 
-    if (q)
-        hf__sql_send(sql_at(k), q);
-    else
+    if (!hf__sql_ask(sql_at(k), &type, t))
         hf__scripted_joined(k, t, 0, &p);
 }
 
@@ -122,7 +98,7 @@ static void send_join(struct scripted *k, struct ticket *t)
 
 static void build_leave(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct ticket *t = of(q)->t;
+    const struct ticket *t = q->about; /* it stays until the call is answered */
 
     name_args(s, a, t->name, t->name_len);
     sql_bytes(a, t->token, HF_TOKEN);
@@ -133,7 +109,7 @@ static void answer_leave(struct sql *s, struct sql_call *q, const struct sql_rep
 {
     const int64_t *n = hf__sql_numbers(reply, 1);
 
-    hf__scripted_left(&s->scripted, of(q)->t,
+    hf__scripted_left(&s->scripted, q->about,
                       !n     ? LEFT_UNKNOWN
                       : n[0] ? LEFT_OUT
                              : LEFT_NOT_THERE);
@@ -142,19 +118,26 @@ static void answer_leave(struct sql *s, struct sql_call *q, const struct sql_rep
 static void send_leave(struct scripted *k, struct ticket *t)
 {
     static const struct sql_type type = { SQL_LEAVE, build_leave, answer_leave };
-    struct sql_call *q = call_for(&type, t);
 
-    if (q)
-        hf__sql_send(sql_at(k), q);
-    else
+    if (!hf__sql_ask(sql_at(k), &type, t))
         hf__scripted_left(k, t, LEFT_UNKNOWN);
 }
 
 /* ---- changing a hold ------------------------------------------------------------- */
 
+struct amend_call {
+    struct sql_call q;
+    unsigned char token[HF_TOKEN]; /* the ticket may have left */
+};
+
+static const unsigned char *token_of(struct sql_call *q)
+{
+    return container_of(q, struct amend_call, q)->token;
+}
+
 static void build_amend(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct ticket *t = hf__scripted_holder(&s->scripted, of(q)->token);
+    const struct ticket *t = hf__scripted_holder(&s->scripted, token_of(q));
 
     a->nothing = !t;
     if (!t)
@@ -175,7 +158,7 @@ static void answer_amend(struct sql *s, struct sql_call *q, const struct sql_rep
     hf_error err;
 
     if (reply)
-        hf__scripted_amended(&s->scripted, of(q)->token,
+        hf__scripted_amended(&s->scripted, token_of(q),
                              !n     ? hf__sql_refusal(s, reply, &err)
                              : n[0] ? 0
                                     : HF_ELOST);
@@ -185,27 +168,19 @@ void hf__sql_amend(struct store *store, struct ticket *t)
 {
     static const struct sql_type type = { SQL_AMEND, build_amend, answer_amend };
     bool can = sql_of(store)->mode == SQL_LINE;
-    struct sql_call *q = can ? call_for(&type, t) : NULL;
+    struct sql_call *q = can ? hf__sql_call_of(&type, sizeof(struct amend_call)) : NULL;
 
-    if (sql_has_sessions(sql_of(store)))
+    if (sql_has_sessions(sql_of(store))) {
         hf__sql_session_amend(t);
-    else if (q)
+    } else if (q) {
+        memcpy(container_of(q, struct amend_call, q)->token, t->token, HF_TOKEN);
         hf__sql_send(sql_of(store), q);
-    else
+    } else {
         ev_amended(t, can ? HF_ENOMEM : HF_ENOTSUP);
+    }
 }
 
 /* ---- the safety look ------------------------------------------------------------- */
-
-struct wait_call {
-    struct sql_call q;
-    struct wait_life *w; /* it stays until the look is answered */
-};
-
-static struct wait_life *waiting(struct sql_call *q)
-{
-    return container_of(q, struct wait_call, q)->w;
-}
 
 /* Without a line a look may take the place: for the first that still wants it. It is chosen
  * when the look is sent, and sent again: one that has left since must not get it. */
@@ -232,7 +207,7 @@ static void claimant_args(const struct sql *s, struct sql_args *a, const struct 
 
 static void build_wait(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    const struct wait_life *w = waiting(q);
+    const struct wait_life *w = q->about; /* it stays until the look is answered */
 
     name_args(s, a, w->name, w->name_len);
     sql_bytes(a, s->client, SQL_CLIENT);
@@ -256,7 +231,7 @@ static void read_place(struct scripted_place *p, int64_t state)
 
 static void answer_wait(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct wait_life *w = waiting(q);
+    struct wait_life *w = q->about;
     const int64_t *n = hf__sql_numbers(reply, 3 + w->n);
     struct scripted_place places[WAIT_CHUNK];
     struct scripted_looked l = { 0 };
@@ -291,31 +266,16 @@ static void answer_wait(struct sql *s, struct sql_call *q, const struct sql_repl
 static void send_look(struct scripted *k, struct wait_life *w)
 {
     static const struct sql_type type = { SQL_WAIT, build_wait, answer_wait };
-    struct sql_call *q = hf__sql_call(&type, sizeof(struct wait_call));
 
-    if (q) {
-        container_of(q, struct wait_call, q)->w = w;
-        hf__sql_send(sql_at(k), q);
-    } else {
+    if (!hf__sql_ask(sql_at(k), &type, w))
         hf__scripted_looked(k, w, 0, NULL); /* the next one finds it */
-    }
 }
 
 /* ---- proving that holders live --------------------------------------------------- */
 
-struct renew_call {
-    struct sql_call q;
-    struct scripted_renewal *k;
-};
-
-static struct scripted_renewal *renewal(struct sql_call *q)
-{
-    return container_of(q, struct renew_call, q)->k;
-}
-
 static void build_renew(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
-    struct scripted_renewal *k = renewal(q);
+    struct scripted_renewal *k = q->about;
     size_t n = hf__scripted_trim(&s->scripted, k);
 
     a->nothing = n == 0; /* all have left meanwhile */
@@ -334,7 +294,7 @@ static void build_renew(struct sql *s, struct sql_call *q, struct sql_args *a)
 
 static void answer_renew(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
-    struct scripted_renewal *k = renewal(q);
+    struct scripted_renewal *k = q->about;
     const int64_t *n = hf__sql_numbers(reply, k->n);
     unsigned char renewed[SQL_RENEW_MOST];
     hf_error err;
@@ -351,14 +311,9 @@ static void answer_renew(struct sql *s, struct sql_call *q, const struct sql_rep
 static void send_renewal(struct scripted *k, struct scripted_renewal *r)
 {
     static const struct sql_type type = { SQL_RENEW, build_renew, answer_renew };
-    struct sql_call *q = hf__sql_call(&type, sizeof(struct renew_call));
 
-    if (q) {
-        container_of(q, struct renew_call, q)->k = r;
-        hf__sql_send(sql_at(k), q);
-    } else {
+    if (!hf__sql_ask(sql_at(k), &type, r))
         hf__scripted_renewed(k, r, 0, NULL);
-    }
 }
 
 /* ---- for the kit, and from the core ---------------------------------------------- */

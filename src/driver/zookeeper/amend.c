@@ -35,17 +35,15 @@ static void answer_read(struct zk_call *q, struct jute_reply *reply)
 static void read_first(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
-    struct zk_call *q = hf__zk_seat_request(s, answer_read);
 
-    if (q)
-        hf__zk_send_path(q, JUTE_GET_DATA, path, hf__zk_seat_path(s, path), false);
+    hf__zk_send_path(hf__zk_seat_request(s, answer_read), JUTE_GET_DATA, path,
+                     hf__zk_seat_path(s, path), false);
 }
 
 /* ---- a note, an owner ------------------------------------------------------------ */
 
 static void answer_note(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
     struct jute_stat stat;
     hf_error err;
@@ -55,7 +53,7 @@ static void answer_note(struct zk_call *q, struct jute_reply *reply)
     } else if (reply->err == JUTE_NO_NODE) {
         ev_amended(s->seat.t, HF_ELOST);
     } else if (reply->err != 0) {
-        ev_amended(s->seat.t, hf__zk_error(z, reply, &err));
+        ev_amended(s->seat.t, hf__zk_error(q->zk, reply, &err));
     } else {
         if (hf__jute_stat(&reply->body, &stat))
             s->version = stat.version;
@@ -86,28 +84,28 @@ static void send_note(struct zk_seat *s)
 static bool shared_name(const struct zk_seat *s, char name[NODE_MAX])
 {
     struct form form;
-    size_t n = hf__zk_node(zk_in(s->seat.of), name, s->seat.t), len = strlen(s->seat.name);
+    size_t n = hf__zk_node(zk_in(s->seat.of), name, s->seat.t), len = strlen(s->name);
 
-    if (!hf__zk_form(&form, s->seat.name, len) || n + len - form.digits >= NODE_MAX)
+    if (!hf__zk_form(&form, s->name, len) || n + len - form.digits >= NODE_MAX)
         return false;
-    memcpy(name + n, s->seat.name + form.digits, len - form.digits + 1);
+    memcpy(name + n, s->name + form.digits, len - form.digits + 1);
     return true;
 }
 
 /* Which of the two nodes is there is known. */
 static void settled(struct zk_seat *s, bool is_shared)
 {
-    struct ordered_place place;
+    struct form form;
 
     if (is_shared && s->becomes) {
-        free(s->seat.name);
-        s->seat.name = s->becomes;
+        free(s->name);
+        s->name = s->becomes;
         s->becomes = NULL;
         s->renamed = true;
         s->version = 0;
     }
-    if (hf__zk_place(&place, s->seat.name, strlen(s->seat.name)))
-        hf__ordered_renamed(&s->seat, &place);
+    if (hf__zk_form(&form, s->name, strlen(s->name)))
+        hf__ordered_renamed(&s->seat, &form.place);
 }
 
 /* The same, and the core hears of it unless it leaves. */
@@ -120,21 +118,20 @@ static void amended(struct zk_seat *s, bool is_shared, int rc)
         ev_amended(s->seat.t, rc);
 }
 
-static bool is_ours(const struct zk *z, struct jute_reply *reply)
+static bool is_ours(const struct zk_call *q, struct jute_reply *reply)
 {
     struct jute_stat stat;
 
     return reply->err == 0 && hf__jute_stat(&reply->body, &stat) &&
-           stat.owner == z->session.id;
+           stat.owner == q->zk->session.id;
 }
 
 static void answer_shared_there(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
 
     s->shares--;
-    if (is_ours(z, reply)) {
+    if (is_ours(q, reply)) {
         amended(s, true, 0);
         return;
     }
@@ -145,11 +142,10 @@ static void answer_shared_there(struct zk_call *q, struct jute_reply *reply)
 
 static void answer_has_shared(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
 
     s->shares--;
-    if (is_ours(z, reply))
+    if (is_ours(q, reply))
         settled(s, true);
     else if (s->shares == 0)
         settled(s, false);
@@ -158,14 +154,11 @@ static void answer_has_shared(struct zk_call *q, struct jute_reply *reply)
 static void ask_shared(struct zk_seat *s,
                        void answer(struct zk_call *, struct jute_reply *))
 {
-    const char *name = s->becomes ? s->becomes : s->seat.name;
+    const char *name = s->becomes ? s->becomes : s->name;
     char path[NODE_PATH_MAX];
-    struct zk_call *q = hf__zk_seat_request(s, answer);
 
-    if (!q)
-        return;
-    s->shares++;
-    hf__zk_send_path(q, JUTE_EXISTS, path,
+    s->shares++; /* without memory to ask hf__zk_seat_check counts anew */
+    hf__zk_send_path(hf__zk_seat_request(s, answer), JUTE_EXISTS, path,
                      hf__zk_line_path(line_of(s), path, name, strlen(name)), false);
 }
 
@@ -179,25 +172,20 @@ void hf__zk_seat_check(struct ordered_seat *s)
 
 static void answer_share(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
-    int32_t failed;
     hf_error err;
 
     s->shares--;
-    failed = reply->err != 0 ? reply->err : hf__jute_multi_error(&reply->body);
-    if (failed == 0) {
+    if (reply->err == 0) {
         amended(s, true, 0);
-    } else if (failed == JUTE_NO_NODE || failed == JUTE_NODE_EXISTS) {
+    } else if (reply->err == JUTE_NO_NODE || reply->err == JUTE_NODE_EXISTS) {
         /* an earlier one whose answer was lost had done it, or the node is gone */
         ask_shared(s, answer_shared_there);
-    } else if (failed == JUTE_BAD_VERSION && s->seat.state == SEAT_RENAMING) {
+    } else if (reply->err == JUTE_BAD_VERSION && s->seat.state == SEAT_RENAMING) {
         settled(s, false);
         read_first(s);
     } else {
-        struct jute_reply part = { .err = failed };
-
-        amended(s, false, hf__zk_error(z, &part, &err));
+        amended(s, false, hf__zk_error(q->zk, reply, &err));
     }
 }
 
@@ -226,17 +214,16 @@ static void send_share(struct zk_seat *s)
         record(s, data, s->seat.fence), z->login != NULL, JUTE_EPHEMERAL);
     hf__jute_put_part(o, JUTE_DELETE);
     hf__jute_put_delete(o, path, hf__zk_seat_path(s, path), s->version);
-    hf__jute_put_part(o, 0);
     hf__zk_send(q);
 }
 
 static void send(struct zk_seat *s)
 {
     const struct ticket *t = s->seat.t;
-    struct ordered_place place;
+    struct form form;
 
     if (t->kind == LINE_LOCK && t->weight < HF_FULL &&
-        hf__zk_place(&place, s->seat.name, strlen(s->seat.name)) && place.weight == HF_FULL)
+        hf__zk_form(&form, s->name, strlen(s->name)) && form.place.weight == HF_FULL)
         send_share(s);
     else
         send_note(s);

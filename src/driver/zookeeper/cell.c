@@ -13,10 +13,6 @@
  * HF_EUNREACHABLE: it may or may not have happened. No expiry. */
 #include "driver/zookeeper/job.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { CELL, DIR, NODES }; /* what is read: the entries of the job */
@@ -27,12 +23,9 @@ static void answer_change(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
     struct cell *cell = j->query.cell;
-    struct jute_reply part = { .err = reply->err };
 
-    if (part.err == 0)
-        part.err = hf__jute_multi_error(&reply->body);
-    hf__zk_no_level(j->zk, &part, !j->seen[DIR].data);
-    switch (part.err) {
+    hf__zk_no_level(j->zk, reply, !j->seen[DIR].data);
+    switch (reply->err) {
     case 0:
         if (cell)
             cell->version = cell->verb == CELL_DEL ? 0 : (uint64_t)reply->zxid;
@@ -42,11 +35,10 @@ static void answer_change(struct zk_call *q, struct jute_reply *reply)
     case JUTE_BAD_VERSION:
     case JUTE_NOT_EMPTY:
         if (!hf__zk_job_again(j))
-            j->rc = hf__fail(&j->err, HF_EBUSYSTORE, 0, j->zk->shown,
-                             "the cell changes all the time");
+            hf__zk_job_refuse(j, HF_EBUSYSTORE, "the cell changes all the time");
         break;
     default:
-        hf__zk_job_fail(j, &part);
+        hf__zk_job_fail(j, reply);
     }
 }
 
@@ -82,30 +74,13 @@ static void change(struct job *j)
             hf__jute_put_set(o, path, len, cell->value, cell->value_len, now->stat.version);
         }
     }
-    hf__jute_put_part(o, 0);
     hf__zk_send(q);
 }
 
-/* The sum of the number that is there and what is to be added; false: there is none. */
 static bool add(struct cell *cell, const struct zk_seen *now)
 {
-    char text[HF_CELL_MAX + 1], *end = text;
-    int64_t number = 0;
-
-    if (now->data) {
-        memcpy(text, now->data, now->len);
-        text[now->len] = '\0';
-        errno = 0;
-        number = strtoll(text, &end, 10);
-        if (now->len == 0 || *end != '\0' || errno != 0)
-            return false;
-    }
-    if (__builtin_add_overflow(number, cell->add, &number))
-        return false;
-    cell->number = number;
-    cell->value_len =
-        (size_t)snprintf((char *)cell->value, HF_CELL_MAX, "%" PRId64, number);
-    return true;
+    cell->value_len = hf__cell_sum(cell, now->data, now->len, cell->value);
+    return cell->value_len > 0;
 }
 
 static void tell(struct cell *cell, const struct zk_seen *now)
@@ -128,14 +103,13 @@ static void decide(struct job *j)
     } else if ((verb == CELL_PUT || verb == CELL_DEL) && !cell->if_any &&
                cell->if_version != version) {
         tell(cell, now);
-        j->rc =
-            hf__fail(&j->err, HF_EBUSY, 0, j->zk->shown, "the cell has another version");
+        hf__zk_job_refuse(j, HF_EBUSY, "the cell has another version");
     } else if (verb == CELL_GET || (verb == CELL_DEL && !now->data)) {
         tell(cell, now);
     } else if (verb == CELL_ADD && !add(cell, now)) {
         tell(cell, now);
-        j->rc = hf__fail(&j->err, HF_EINVAL, 0, j->zk->shown,
-                         "the cell holds no number, or the sum is too great");
+        hf__zk_job_refuse(j, HF_EINVAL,
+                          "the cell holds no number, or the sum is too great");
     } else {
         if (verb == CELL_DEL)
             cell->value_len = 0;

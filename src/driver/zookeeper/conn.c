@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IN_ROOM = 4096 };
-
 int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *err)
 {
     static const struct {
@@ -37,11 +35,11 @@ int hf__zk_error(const struct zk *z, const struct jute_reply *reply, hf_error *e
     };
 
     if (!reply)
-        return hf__fail(err, HF_EUNREACHABLE, 0, z->shown, "the connection was lost");
+        return hf__fail(err, HF_EUNREACHABLE, 0, z->open.shown, "the connection was lost");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].err == reply->err)
-            return hf__fail(err, known[i].code, 0, z->shown, "%s", known[i].text);
-    return hf__fail(err, HF_EPROTO, 0, z->shown, "error %d of the server", reply->err);
+            return hf__fail(err, known[i].code, 0, z->open.shown, "%s", known[i].text);
+    return hf__fail(err, HF_EPROTO, 0, z->open.shown, "error %d of the server", reply->err);
 }
 
 /* ---- sending --------------------------------------------------------------------- */
@@ -64,9 +62,9 @@ struct zk_call *hf__zk_try_request(struct zk *z,
 
 struct zk_call *hf__zk_request(struct zk *z,
                                void answer(struct zk_call *, struct jute_reply *),
-                               void *about)
+                               void *about, const char *name, size_t len)
 {
-    struct zk_call *q = hf__zk_try_request(z, answer, about, "", 0);
+    struct zk_call *q = hf__zk_try_request(z, answer, about, name, len);
 
     if (!q)
         hf__zk_break(z, HF_ENOMEM, "no memory for a request");
@@ -88,15 +86,14 @@ struct jute_out *hf__zk_begin(struct zk_call *q, enum jute_op op)
 
     z->xid = z->xid == INT32_MAX ? 1 : z->xid + 1;
     q->xid = z->xid;
-    q->renews =
-        op == JUTE_CREATE2 || op == JUTE_DELETE || op == JUTE_SET_DATA || op == JUTE_MULTI;
-    q->multi = op == JUTE_MULTI;
-    q->sync = op == JUTE_SYNC;
+    q->op = op;
     return hf__zk_begin_as(z, q->xid, op);
 }
 
 void hf__zk_send(struct zk_call *q)
 {
+    if (q->op == JUTE_MULTI)
+        hf__jute_put_part(&q->zk->out, 0);
     hf__jute_end(&q->zk->out, 0);
     hf__link_send(&q->zk->link, &q->call);
 }
@@ -104,11 +101,19 @@ void hf__zk_send(struct zk_call *q)
 void hf__zk_send_path(struct zk_call *q, enum jute_op op, const char *path, size_t len,
                       bool watch)
 {
-    struct jute_out *out = hf__zk_begin(q, op);
-
-    hf__jute_put_text(out, path, len);
+    if (!q)
+        return;
+    hf__jute_put_text(hf__zk_begin(q, op), path, len);
     if (op != JUTE_SYNC)
-        hf__jute_put_bool(out, watch);
+        hf__jute_put_bool(&q->zk->out, watch);
+    hf__zk_send(q);
+}
+
+void hf__zk_send_delete(struct zk_call *q, const char *path, size_t len, int32_t version)
+{
+    if (!q)
+        return;
+    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), path, len, version);
     hf__zk_send(q);
 }
 
@@ -120,10 +125,7 @@ static void ignore(struct zk_call *q, struct jute_reply *reply)
 
 void hf__zk_sync(struct zk *z, const char *path, size_t len)
 {
-    struct zk_call *q = hf__zk_request(z, ignore, NULL);
-
-    if (q)
-        hf__zk_send_path(q, JUTE_SYNC, path, len, false);
+    hf__zk_send_path(hf__zk_request(z, ignore, NULL, "", 0), JUTE_SYNC, path, len, false);
 }
 
 /* ---- what comes ------------------------------------------------------------------ */
@@ -147,34 +149,28 @@ bool hf__zk_was_agreed(const struct jute_reply *reply)
     return reply->err == 0 || reply->err == JUTE_NO_NODE || reply->err == JUTE_NO_AUTH;
 }
 
-/* Such an answer proves nothing, and nothing that is asked here will be done. A multi that
- * was refused for it is answered as if it had only failed: all servers do so with a session
- * that is over, those of 3.5 also with one that has moved. */
-static bool disowned(const struct zk_call *q, const struct jute_reply *reply)
-{
-    struct jute_in body = reply->body;
-    int32_t err = reply->err;
-
-    if (err == 0 && q->multi)
-        err = hf__jute_multi_error(&body);
-    return err == JUTE_EXPIRED || err == JUTE_MOVED;
-}
-
 static void take_answer(struct zk *z, struct jute_reply *reply)
 {
     struct link_call *c = hf__link_oldest(&z->link);
     struct zk_call *q = c ? container_of(c, struct zk_call, call) : NULL;
+    int32_t failed = reply->err;
 
     if (!q || q->xid != reply->xid) {
         hf__zk_break(z, HF_EPROTO, "an answer to nothing that was asked");
         return;
     }
-    if (disowned(q, reply)) {
+    if (failed == 0 && q->op == JUTE_MULTI) /* what failed of it stands in the body */
+        failed = hf__jute_multi_error(&reply->body);
+    /* Such an answer proves nothing, and nothing that is asked here will be done. A multi
+     * that was refused for it is answered as if it had only failed: all servers do so with
+     * a session that is over, those of 3.5 also with one that has moved. */
+    if (failed == JUTE_EXPIRED || failed == JUTE_MOVED) {
         hf__zk_break(z, HF_EUNREACHABLE, "the session is over, or elsewhere");
         return; /* it stays unanswered */
     }
     hf__link_answered(&z->link);
     hf__zk_session_answered(z, q, reply);
+    reply->err = failed;
     q->answer(q, reply);
     free(q);
 }
@@ -210,25 +206,6 @@ static void take(struct zk *z, const unsigned char *message, size_t len)
     }
 }
 
-static bool keep(struct zk *z, const char *bytes, size_t n)
-{
-    if (z->in_room - z->in_len < n) {
-        size_t room = z->in_room ? z->in_room : IN_ROOM;
-        unsigned char *in;
-
-        while (room - z->in_len < n)
-            room *= 2;
-        in = realloc(z->in, room);
-        if (!in)
-            return false;
-        z->in = in;
-        z->in_room = room;
-    }
-    memcpy(z->in + z->in_len, bytes, n);
-    z->in_len += n;
-    return true;
-}
-
 /* ---- the transport --------------------------------------------------------------- */
 
 static struct zk *zk_at(const struct link *k)
@@ -236,40 +213,31 @@ static struct zk *zk_at(const struct link *k)
     return container_of(k, struct zk, link);
 }
 
-static void on_up(struct stream *stream)
-{
-    hf__link_opened(&container_of(stream, struct zk, stream)->link);
-}
-
 static void on_data(struct stream *stream, const char *bytes, size_t n)
 {
     struct zk *z = container_of(stream, struct zk, stream);
     size_t at = 0;
 
-    if (!keep(z, bytes, n))
+    hf__jute_put_bytes(&z->in, bytes, n);
+    if (z->in.failed)
         hf__zk_break(z, HF_ENOMEM, "no memory for an answer");
     while (link_open(&z->link)) {
-        int64_t len = hf__jute_length(z->in + at, z->in_len - at);
+        int64_t len = hf__jute_length(z->in.buf + at, z->in.len - at);
 
         if (len < 0)
             hf__zk_break(z, HF_EPROTO, "not an answer of ZooKeeper");
-        if (len <= 0 || (uint64_t)len > z->in_len - at)
+        if (len <= 0 || (uint64_t)len > z->in.len - at)
             break;
-        take(z, z->in + at + 4, (size_t)len - 4);
+        take(z, z->in.buf + at + 4, (size_t)len - 4);
         at += (size_t)len;
     }
     if (at > 0)
-        memmove(z->in, z->in + at, z->in_len - at);
-    z->in_len -= at;
-    hf__zk_flush(z);
+        memmove(z->in.buf, z->in.buf + at, z->in.len - at);
+    z->in.len -= at;
+    hf__zk_flush(&z->store);
 }
 
-static void on_down(struct stream *stream, const hf_error *err)
-{
-    hf__link_lost(&container_of(stream, struct zk, stream)->link, err);
-}
-
-static const struct stream_events stream_events = { on_up, on_data, on_down };
+static const struct stream_events stream_events = { hf__wire_up, on_data, hf__wire_down };
 
 static int open_stream(struct link *k, int64_t ms, hf_error *err)
 {
@@ -283,13 +251,9 @@ static int open_stream(struct link *k, int64_t ms, hf_error *err)
                                 .connect_ms = ms };
 
     k->where = s->shown;
-    z->in_len = 0;
+    z->in.len = 0;
+    z->in.failed = false;
     return hf__stream_open(&z->stream, &to, err);
-}
-
-static void close_stream(struct link *k)
-{
-    hf__stream_close(&zk_at(k)->stream);
 }
 
 static int send_request(struct link *k, struct link_call *c)
@@ -300,18 +264,8 @@ static int send_request(struct link *k, struct link_call *c)
     return z->out.failed ? HF_ENOMEM : hf__stream_write(&z->stream, z->out.buf, z->out.len);
 }
 
-static void flush_stream(struct link *k)
-{
-    hf__stream_flush(&zk_at(k)->stream);
-}
-
-static bool read_stream(struct link *k)
-{
-    return hf__stream_read(&zk_at(k)->stream);
-}
-
-static const struct link_transport transport = { open_stream, close_stream, send_request,
-                                                 flush_stream, read_stream };
+static const struct link_transport transport = { open_stream, hf__wire_close, send_request,
+                                                 hf__wire_flush, hf__wire_read };
 
 /* What is held must not be lost for one server that does not answer, and a call that
  * waits for no longer than connect_ms shall have found the one that does. */
@@ -338,10 +292,10 @@ static const struct link_events events = { patience_ms, hf__zk_session_greet,
                                            hf__zk_session_down, unanswered,
                                            hf__zk_session_lost };
 
-void hf__zk_flush(struct zk *z)
+void hf__zk_flush(struct store *s)
 {
-    hf__link_flush(&z->dirty);
-    hf__zk_session_tidy(z);
+    hf__link_flush(&zk_of(s)->dirty);
+    hf__zk_session_tidy(zk_of(s));
 }
 
 /* ---- life ------------------------------------------------------------------------ */
@@ -351,21 +305,17 @@ void hf__zk_conn_init(struct zk *z)
     hf__stream_init(&z->stream, z->store.env, &stream_events);
     hf__link_init(&z->link, z->store.env, &transport, &events, &z->dirty,
                   z->open.connect_ms);
+    hf__wire_join(&z->link, &z->stream);
 }
 
-void hf__zk_conn_close(struct zk *z)
+void hf__zk_conn_done(struct zk *z)
 {
     struct link_call *c;
 
     hf__link_done(&z->link);
     while ((c = hf__link_take(&z->link)) != NULL)
         unanswered(&z->link, c);
-}
-
-void hf__zk_conn_done(struct zk *z)
-{
-    hf__link_done(&z->link);
     hf__stream_done(&z->stream);
-    free(z->in);
+    free(z->in.buf);
     free(z->out.buf);
 }

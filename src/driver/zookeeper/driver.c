@@ -34,21 +34,30 @@ static int make_login(struct zk *z, const char *auth, const struct url *url, hf_
     return rc;
 }
 
+/* One of two words, of which the first is the default; *ret: it is the second. */
+static int choose(bool *ret, const struct url *url, const char *param, const char *first,
+                  const char *second, hf_error *err)
+{
+    const char *word = hf__url_param(url, param);
+
+    *ret = word && strcmp(word, second) == 0;
+    if (!word || *ret || strcmp(word, first) == 0)
+        return 0;
+    return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: %s=%s: %s or %s", param, word,
+                    first, second);
+}
+
 static int read_options(struct zk *z, const struct url *url, hf_error *err)
 {
-    const char *mode = hf__url_param(url, "mode"), *names = hf__url_param(url, "names");
     const char *auth = hf__url_param(url, "auth");
+    int rc = choose(&z->alone, url, "mode", "line", "ephemeral", err);
 
-    if (mode && strcmp(mode, "ephemeral") != 0 && strcmp(mode, "line") != 0)
-        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: mode=%s: line or ephemeral",
-                        mode);
-    if (names && strcmp(names, "rw") != 0 && strcmp(names, "curator") != 0)
-        return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: names=%s: curator or rw",
-                        names);
+    if (rc == 0)
+        rc = choose(&z->names_rw, url, "names", "curator", "rw", err);
+    if (rc < 0)
+        return rc;
     if (auth && (!strchr(auth, ':') || url->user))
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: auth=USER:PASSWORD, once");
-    z->alone = mode && strcmp(mode, "ephemeral") == 0;
-    z->names = names && strcmp(names, "rw") == 0 ? NAMES_RW : NAMES_CURATOR;
     if (auth || url->user)
         return make_login(z, auth, url, err);
     if (hf__url_param(url, "password_file"))
@@ -69,7 +78,6 @@ static int read_url(struct zk *z, const struct url *url, hf_error *err)
     if (url->nhosts == 0)
         return hf__fail(err, HF_EINVAL, 0, url->shown, "URL: a host is missing");
     rc = hf__opening_read(&z->open, url, z->store.env, &rules, err);
-    z->shown = z->open.shown;
     if (rc == 0)
         rc = read_options(z, url, err);
     if (rc < 0)
@@ -83,18 +91,25 @@ static int read_url(struct zk *z, const struct url *url, hf_error *err)
     return 0;
 }
 
-/* ---- opening --------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------- */
 
-static void free_zk(struct zk *z)
+/* Also of one that could not be opened. */
+static void zk_close(struct store *s)
 {
-    struct env *env = z->store.env;
+    struct zk *z = zk_of(s);
+    struct list *n;
 
-    hf__zk_conn_done(z);
-    env->timer(env, &z->heartbeat, LOOP_NEVER);
+    while ((n = list_first(&z->looks)) != NULL)
+        hf__zk_stop(s, container_of(n, struct look, drv_node), NULL);
+    while ((n = list_first(&z->cells)) != NULL)
+        hf__zk_stop(s, NULL, container_of(n, struct cell, drv_node));
+    hf__zk_conn_done(z); /* told to nobody: it is freed with what it was about */
+    hf__ordered_close(&z->ordered);
+    hf__zk_alone_close(z);
+    hf__zk_session_done(z);
     hf__opening_done(&z->open);
     if (z->login)
         explicit_bzero(z->login, strlen(z->login));
-    explicit_bzero(&z->session, sizeof z->session);
     hf__zk_quiet_forget(z);
     hf__map_done(&z->lines);
     free(z->login);
@@ -109,7 +124,7 @@ static void set_caps(struct zk *z)
     z->store.least_ttl_ms = LEAST_TTL_MS;
     z->store.most_ttl_ms = INT32_MAX;
     z->store.name_max = HF_NAME_MAX;
-    z->store.starts_down = true;
+    z->store.starts_down = z->store.shares_lives = true;
 }
 
 static struct zk *new_zk(struct env *env)
@@ -130,7 +145,7 @@ static struct zk *new_zk(struct env *env)
     env->random(env, z->hash_key, sizeof z->hash_key);
     hf__zk_conn_init(z);
     if (hf__map_init(&z->lines) < 0) {
-        free_zk(z);
+        zk_close(&z->store);
         return NULL;
     }
     return z;
@@ -146,7 +161,7 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
         return hf__fail(err, HF_ENOMEM, 0, NULL, "no memory for a store");
     rc = read_url(z, url, err);
     if (rc < 0) {
-        free_zk(z);
+        zk_close(&z->store);
         return rc;
     }
     set_caps(z);
@@ -156,38 +171,7 @@ static int zk_open(struct store **ret, const struct url *url, struct env *env,
     return 0;
 }
 
-/* ---- closing --------------------------------------------------------------------- */
-
-static void zk_close(struct store *s)
-{
-    struct zk *z = zk_of(s);
-    struct list *n;
-
-    while ((n = list_first(&z->looks)) != NULL)
-        hf__zk_stop(s, container_of(n, struct look, drv_node), NULL);
-    while ((n = list_first(&z->cells)) != NULL)
-        hf__zk_stop(s, NULL, container_of(n, struct cell, drv_node));
-    hf__zk_conn_close(z); /* told to nobody: it is freed with what it was about */
-    hf__ordered_close(&z->ordered);
-    hf__zk_alone_close(z);
-    if (z->life) {
-        z->life->drv[0] = (uint64_t)(uintptr_t)z->old;
-        z->old = z->life;
-        z->life = NULL;
-    }
-    hf__zk_session_tidy(z);
-    free_zk(z);
-}
-
-static void zk_shut(struct store *s)
-{
-    hf__zk_session_end(zk_of(s));
-}
-
-static void zk_flush(struct store *s)
-{
-    hf__zk_flush(zk_of(s));
-}
+/* ---- verbs ----------------------------------------------------------------------- */
 
 /* In the child: the socket is the parent's, and so is the session. */
 static void zk_forked(struct store *s)
@@ -204,7 +188,7 @@ const struct hf_driver hf__driver_zookeeper = {
     .name = "zookeeper",
     .schemes = "zk zks",
     .open = zk_open,
-    .shut = zk_shut,
+    .shut = hf__zk_session_end,
     .close = zk_close,
     .join = hf__zk_join,
     .leave = hf__zk_leave,
@@ -214,7 +198,7 @@ const struct hf_driver hf__driver_zookeeper = {
     .cell = hf__zk_cell,
     .evict = hf__zk_evict,
     .stop = hf__zk_stop,
-    .flush = zk_flush,
+    .flush = hf__zk_flush,
     .forked = zk_forked,
     .detail = zk_detail,
     .admin = hf__zk_admin,

@@ -114,7 +114,7 @@ static void answer(struct zk_call *q, struct jute_reply *reply)
 static struct zk_call *request(struct alone *a,
                                void then(struct zk_call *, struct jute_reply *))
 {
-    struct zk_call *q = hf__zk_request(a->zk, answer, a);
+    struct zk_call *q = hf__zk_request(a->zk, answer, a, "", 0);
 
     if (!q)
         return NULL;
@@ -132,13 +132,8 @@ static void answer_delete(struct zk_call *q, struct jute_reply *reply)
 
 static void send_delete(struct alone *a)
 {
-    struct zk_call *q = request(a, answer_delete);
-
     a->state = ALONE_LEAVING;
-    if (!q)
-        return;
-    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), a->path, a->path_len, -1);
-    hf__zk_send(q);
+    hf__zk_send_delete(request(a, answer_delete), a->path, a->path_len, -1);
 }
 
 static void answer_read(struct zk_call *, struct jute_reply *);
@@ -146,13 +141,9 @@ static void answer_read(struct zk_call *, struct jute_reply *);
 /* Sets the watch, too. */
 static void read_node(struct alone *a)
 {
-    struct zk_call *q = request(a, answer_read);
-
     a->made = JUTE_NODE_EXISTS;
-    if (!q)
-        return;
-    a->reads++;
-    hf__zk_send_path(q, JUTE_GET_DATA, a->path, a->path_len, true);
+    a->reads++; /* without memory to ask the connection is given up, and this with it */
+    hf__zk_send_path(request(a, answer_read), JUTE_GET_DATA, a->path, a->path_len, true);
 }
 
 static void answer_create(struct zk_call *q, struct jute_reply *reply)
@@ -165,20 +156,11 @@ static void answer_create(struct zk_call *q, struct jute_reply *reply)
 
 static void create(struct alone *a, bool levels)
 {
-    struct zk *z = a->zk;
-    char data[RECORD_MAX];
-    struct zk_call *q;
-
     if (levels)
-        hf__zk_mkdirs(z, a->path, a->dir_len);
+        hf__zk_mkdirs(a->zk, a->path, a->dir_len);
     a->state = ALONE_ASKING;
-    q = request(a, answer_create);
-    if (!q)
-        return;
-    hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), a->path, a->path_len, data,
-                        hf__zk_record(data, z, a->t, 0, false), z->login != NULL,
-                        JUTE_EPHEMERAL);
-    hf__zk_send(q);
+    hf__zk_send_create(request(a, answer_create), a->t, a->path, a->path_len,
+                       JUTE_EPHEMERAL);
     read_node(a);
 }
 

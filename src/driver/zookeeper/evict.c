@@ -20,8 +20,8 @@ enum { AHEAD_MAX = 500 }; /* in one transaction */
 
 static void none(struct job *j)
 {
-    j->rc = hf__fail(&j->err, HF_ENOENT, 0, j->zk->shown, "no such ticket in line '%s'",
-                     j->query.look ? j->query.look->name : "");
+    hf__zk_job_refuse(j, HF_ENOENT, "no such ticket in line '%s'",
+                      j->query.look ? j->query.look->name : "");
 }
 
 static void again(struct job *j)
@@ -33,27 +33,20 @@ static void again(struct job *j)
 static void answer_ended(struct zk_call *q, struct jute_reply *reply)
 {
     struct job *j = q->about;
-    int32_t failed = reply->err;
 
-    if (failed == 0 && q->multi)
-        failed = hf__jute_multi_error(&reply->body);
-    j->marks = q->multi && failed != 0 && failed != JUTE_NO_NODE;
-    if (failed == JUTE_NO_NODE || failed == JUTE_BAD_VERSION || j->marks)
+    j->marks = q->op == JUTE_MULTI && reply->err != 0 && reply->err != JUTE_NO_NODE;
+    if (reply->err == JUTE_NO_NODE || reply->err == JUTE_BAD_VERSION || j->marks)
         again(j);
-    else if (failed != 0)
+    else if (reply->err != 0)
         hf__zk_job_fail(j, reply);
 }
 
 static void end_it(struct job *j, int32_t version)
 {
     char path[NODE_PATH_MAX];
-    struct zk_call *q = hf__zk_job_request(j, answer_ended);
 
-    if (!q)
-        return;
-    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), path,
-                        hf__zk_job_path(j, j->victim, path), version);
-    hf__zk_send(q);
+    hf__zk_send_delete(hf__zk_job_request(j, answer_ended), path,
+                       hf__zk_job_path(j, j->victim, path), version);
 }
 
 /* False: it holds, or that cannot be done in one transaction. */
@@ -80,7 +73,6 @@ static bool take_out(struct job *j)
     }
     hf__jute_put_part(o, JUTE_DELETE);
     hf__jute_put_delete(o, path, hf__zk_job_path(j, j->victim, path), -1);
-    hf__jute_put_part(o, 0);
     hf__zk_send(q);
     return true;
 }
@@ -93,8 +85,8 @@ static void mark_it(struct job *j)
     struct zk_call *q;
 
     if (n == 0) {
-        j->rc = hf__fail(&j->err, HF_ENOTSUP, 0, j->zk->shown,
-                         "the ticket is another program's, which would not heed a mark");
+        hf__zk_job_refuse(j, HF_ENOTSUP,
+                          "the ticket is another program's, which would not heed a mark");
         return;
     }
     if (take_out(j))
@@ -127,20 +119,13 @@ static void evict_read(struct job *j)
 
 static void evict_found(struct job *j)
 {
-    unsigned char token[HF_TOKEN];
-
-    for (j->victim = 0; j->victim < j->n; j->victim++) {
-        hf__zk_form_token(token, j->entries[j->victim]->name, j->entries[j->victim]->len);
-        if (memcmp(token, j->query.look->token, HF_TOKEN) == 0 &&
-            !entry_unreadable(j->entries[j->victim]))
-            break;
-    }
-    if (j->victim == j->n) {
+    j->victim = hf__zk_job_find(j);
+    if (j->victim == j->n || entry_unreadable(j->entries[j->victim])) {
         none(j);
     } else if (j->query.look->now) {
         end_it(j, -1);
     } else {
-        hf__zk_job_read(j, j->victim);
+        hf__zk_job_read(j, j->victim, false);
         j->next = evict_read;
     }
 }

@@ -25,32 +25,31 @@ static void refused(struct zk_seat *s, const struct jute_reply *reply)
 
 static void answer_found(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
-    struct ordered_place place;
+    struct form form;
     struct jute_stat stat;
 
     if (reply->err == JUTE_NO_NODE) { /* it went meanwhile */
         hf__ordered_step(&s->seat, SEAT_GONE, HF_ELOST, NULL);
     } else if (reply->err != 0 || !hf__jute_stat(&reply->body, &stat) ||
-               !hf__zk_place(&place, s->seat.name, strlen(s->seat.name))) {
+               !hf__zk_form(&form, s->name, strlen(s->name))) {
         refused(s, reply);
-    } else if (stat.owner != z->session.id) { /* of a session before this one: in no line */
+    } else if (stat.owner !=
+               q->zk->session.id) { /* of a session before this one: in no line */
         hf__ordered_step(&s->seat, SEAT_FOUND_OLD, HF_ELOST, NULL);
     } else {
         s->seat.fence = (uint64_t)stat.czxid;
         s->version = stat.version;
-        hf__ordered_there(&s->seat, SEAT_FOUND, &place, false, false);
+        hf__ordered_there(&s->seat, SEAT_FOUND, &form.place, false, false);
     }
 }
 
 static void look_at(struct zk_seat *s)
 {
     char path[NODE_PATH_MAX];
-    struct zk_call *q = hf__zk_seat_request(s, answer_found);
 
-    if (q)
-        hf__zk_send_path(q, JUTE_EXISTS, path, hf__zk_seat_path(s, path), false);
+    hf__zk_send_path(hf__zk_seat_request(s, answer_found), JUTE_EXISTS, path,
+                     hf__zk_seat_path(s, path), false);
 }
 
 /* ---- all of a line --------------------------------------------------------------- */
@@ -96,9 +95,9 @@ static void found(struct zk_seat *s, const struct child *child, bool levels)
         hf__ordered_step(&s->seat, SEAT_FOUND_NONE, 0, NULL);
         return;
     }
-    free(s->seat.name);
-    s->seat.name = strndup(child->name.at, child->name.len);
-    if (s->seat.name)
+    free(s->name);
+    s->name = strndup(child->name.at, child->name.len);
+    if (s->name)
         look_at(s);
     else
         hf__zk_break(zk_in(s->seat.of), HF_ENOMEM, "no memory for a name");
@@ -136,14 +135,11 @@ void hf__zk_seat_find(struct ordered_seat *seat)
 {
     struct zk_seat *s = zk_seat(seat);
     struct zk_line *line = line_of(s);
-    struct zk_call *q;
 
     s->sought = true;
     if (line->finding)
         return;
-    q = hf__zk_line_request(&line->line, answer_find, "", 0);
-    if (!q)
-        return;
-    line->finding = true;
-    hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
+    line->finding = true; /* without memory to ask hf__zk_line_down ends it */
+    hf__zk_send_path(hf__zk_line_request(&line->line, answer_find, "", 0),
+                     JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
 }

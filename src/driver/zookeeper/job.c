@@ -104,10 +104,7 @@ static void answer_absent(struct zk_call *q, struct jute_reply *reply)
 /* To hear of it when there is one. */
 static void await(struct job *j, const char *path, size_t len)
 {
-    struct zk_call *q = hf__zk_job_request(j, answer_absent);
-
-    if (q)
-        hf__zk_send_path(q, JUTE_EXISTS, path, len, true);
+    hf__zk_send_path(hf__zk_job_request(j, answer_absent), JUTE_EXISTS, path, len, true);
 }
 
 static void answer_data(struct zk_call *q, struct jute_reply *reply)
@@ -137,7 +134,7 @@ size_t hf__zk_job_path(const struct job *j, size_t index, char path[NODE_PATH_MA
                        j->entries[index]->len);
 }
 
-static void read_one(struct job *j, size_t index, bool may_come)
+void hf__zk_job_read(struct job *j, size_t index, bool may_come)
 {
     char path[NODE_PATH_MAX];
     struct zk_call *q = hf__zk_job_request(j, answer_data);
@@ -147,11 +144,6 @@ static void read_one(struct job *j, size_t index, bool may_come)
     q->index = index;
     q->flag = may_come;
     hf__zk_send_path(q, JUTE_GET_DATA, path, hf__zk_job_path(j, index, path), follows(j));
-}
-
-void hf__zk_job_read(struct job *j, size_t index)
-{
-    read_one(j, index, false);
 }
 
 void hf__zk_job_read_nodes(struct job *j, const char *const *names, size_t n)
@@ -170,11 +162,10 @@ void hf__zk_job_read_nodes(struct job *j, const char *const *names, size_t n)
     if (j->n < n)
         hf__zk_job_no_memory(j);
     for (size_t i = 0; j->rc == 0 && i < n; i++)
-        read_one(j, i, i == 0);
+        hf__zk_job_read(j, i, i == 0);
 }
 
-/* What stands behind the ticket of a look at the front is not read. */
-static void cut_behind(struct job *j)
+size_t hf__zk_job_find(const struct job *j)
 {
     unsigned char token[HF_TOKEN];
     size_t i = 0;
@@ -184,6 +175,14 @@ static void cut_behind(struct job *j)
         if (memcmp(token, j->query.look->token, HF_TOKEN) == 0)
             break;
     }
+    return i;
+}
+
+/* What stands behind the ticket of a look at the front is not read. */
+static void cut_behind(struct job *j)
+{
+    size_t i = hf__zk_job_find(j);
+
     while (j->n > i + 1)
         free(j->entries[--j->n]);
 }
@@ -209,15 +208,12 @@ static void answer_children(struct zk_call *q, struct jute_reply *reply)
 void hf__zk_job_list(struct job *j)
 {
     static const char *const alone = ALONE_NODE;
-    struct zk_call *q;
 
-    if (j->zk->alone) {
+    if (j->zk->alone)
         hf__zk_job_read_nodes(j, &alone, 1);
-        return;
-    }
-    q = hf__zk_job_request(j, answer_children);
-    if (q)
-        hf__zk_send_path(q, JUTE_GET_CHILDREN2, j->dir, j->dir_len, follows(j));
+    else
+        hf__zk_send_path(hf__zk_job_request(j, answer_children), JUTE_GET_CHILDREN2, j->dir,
+                         j->dir_len, follows(j));
 }
 
 void hf__zk_job_start(struct zk *z, struct look *look, struct cell *cell,

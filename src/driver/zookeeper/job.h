@@ -36,14 +36,21 @@ struct zk_call *hf__zk_job_request(struct job *,
 /* The line's tickets become the entries; with mode=ephemeral the one node, which is read.
  */
 void hf__zk_job_list(struct job *);
-void hf__zk_job_read(struct job *, size_t index); /* an entry's node */
+/* An entry's node. may_come: it is watched, if somebody follows, also before it is there.
+ */
+void hf__zk_job_read(struct job *, size_t index, bool may_come);
 /* These nodes become the entries, and each is read; "" is the line's own. The first one is
  * watched, if somebody follows, also before it is there. */
 void hf__zk_job_read_nodes(struct job *, const char *const *names, size_t n);
 
 bool hf__zk_job_again(
     struct job *); /* from the beginning; false: often enough, or stopped */
+/* The entry with the token of the look; j->n: none. */
+size_t hf__zk_job_find(const struct job *);
 void hf__zk_job_fail(struct job *, const struct jute_reply *);
+/* code, format ... */
+#define hf__zk_job_refuse(j, code, ...)                                                    \
+    ((j)->rc = hf__fail(&(j)->err, code, 0, (j)->zk->open.shown, __VA_ARGS__))
 void hf__zk_job_no_memory(struct job *);
 size_t hf__zk_job_path(const struct job *, size_t index, char path[NODE_PATH_MAX]);
 void hf__zk_not_here(const struct zk *, struct look *, const char *what);

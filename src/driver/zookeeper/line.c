@@ -41,7 +41,6 @@ struct zk_line *hf__zk_line_get(struct zk *z, const char *name, size_t len)
     if (!line)
         return NULL;
     line->dir_len = n;
-    line->name_len = len;
     line->name = line->dir + n;
     memcpy(line->dir, dir, n);
     memcpy(line->name, name, len);
@@ -64,16 +63,6 @@ size_t hf__zk_line_path(const struct zk_line *line, char path[NODE_PATH_MAX],
     return hf__zk_path(path, line->dir, line->dir_len, node, len);
 }
 
-bool hf__zk_place(struct ordered_place *ret, const char *node, size_t len)
-{
-    struct form f;
-
-    if (!hf__zk_form(&f, node, len))
-        return false;
-    *ret = (struct ordered_place){ f.seq, f.kind, f.weight, f.capacity };
-    return true;
-}
-
 /* ---- lists ----------------------------------------------------------------------- */
 
 /* The children that are tickets, sorted; false: no memory, or not of the form it should
@@ -86,11 +75,11 @@ bool hf__zk_line_read(struct jute_in *in, struct ordered_entry ***ret, size_t *r
 
     for (size_t i = 0; good && i < n; i++) {
         struct jute_text name = hf__jute_text(in);
-        struct ordered_place place;
+        struct form form;
 
-        if (in->bad || !hf__zk_place(&place, name.at, name.len))
+        if (in->bad || !hf__zk_form(&form, name.at, name.len))
             continue;
-        entries[k] = hf__ordered_entry(&place, name.at, name.len);
+        entries[k] = hf__ordered_entry(&form.place, name.at, name.len);
         good = entries[k++] != NULL;
     }
     if (!good || in->bad) {
@@ -134,12 +123,10 @@ struct zk_call *hf__zk_line_request(struct ordered_line *line,
                                     void then(struct zk_call *, struct jute_reply *),
                                     const char *name, size_t len)
 {
-    struct zk_call *q = hf__zk_try_request(zk_in(line->of), answer_line, line, name, len);
+    struct zk_call *q = hf__zk_request(zk_in(line->of), answer_line, line, name, len);
 
-    if (!q) {
-        hf__zk_break(zk_in(line->of), HF_ENOMEM, "no memory for a request");
+    if (!q)
         return NULL;
-    }
     q->then = then;
     line->pins++;
     return q;
@@ -160,10 +147,10 @@ void hf__zk_line_list(struct ordered_line *l, bool watch)
 
 static struct ordered_entry *find(const struct zk_line *line, const char *name, size_t len)
 {
-    struct ordered_place place;
+    struct form form;
 
-    return hf__zk_place(&place, name, len)
-               ? hf__ordered_find(&line->line, place.seq, name, len)
+    return hf__zk_form(&form, name, len)
+               ? hf__ordered_find(&line->line, form.place.seq, name, len)
                : NULL;
 }
 
@@ -206,14 +193,11 @@ static void answer_watch(struct zk_call *q, struct jute_reply *reply)
 bool hf__zk_line_watch(struct ordered_line *l, struct ordered_entry *e)
 {
     char path[NODE_PATH_MAX];
-    struct zk_call *q;
 
     if (entry_unreadable(e))
         return false;
-    q = hf__zk_line_request(l, answer_watch, e->name, e->len);
-    if (q)
-        hf__zk_send_path(q, JUTE_GET_DATA, path,
-                         hf__zk_line_path(zk_line(l), path, e->name, e->len), true);
+    hf__zk_send_path(hf__zk_line_request(l, answer_watch, e->name, e->len), JUTE_GET_DATA,
+                     path, hf__zk_line_path(zk_line(l), path, e->name, e->len), true);
     return true; /* else the connection is given up */
 }
 
@@ -221,20 +205,18 @@ enum ordered_other hf__zk_line_other(const struct ordered_entry *e,
                                      struct ordered_entry **ret)
 {
     static const char mark[] = "-lock-", shared[] = "-read-lock-";
-    struct ordered_place place = e->form;
     char name[NODE_MAX];
     struct form form;
     int n;
 
-    if (!hf__zk_form(&form, e->name, e->len) || form.style != FORM_LOCK ||
-        form.digits < sizeof mark - 1)
+    if (!hf__zk_form(&form, e->name, e->len) || !form.renames)
         return OTHER_UNKNOWN;
     n = snprintf(name, sizeof name, "%.*s%s%.*s", (int)(form.digits - (sizeof mark - 1)),
                  e->name, shared, (int)(e->len - form.digits), e->name + form.digits);
     if (n < 0 || (size_t)n >= sizeof name)
         return OTHER_UNKNOWN;
-    place.weight = 1;
-    *ret = hf__ordered_entry(&place, name, (size_t)n);
+    form.place.weight = 1;
+    *ret = hf__ordered_entry(&form.place, name, (size_t)n);
     return *ret ? OTHER_NAMED : OTHER_UNKNOWN;
 }
 
@@ -243,8 +225,8 @@ enum ordered_other hf__zk_line_other(const struct ordered_entry *e,
 void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, size_t len)
 {
     struct zk_line *line = line_of_dir(z, path, len);
-    struct ordered_entry *e;
-    size_t at = len;
+    const char *slash = memrchr(path, '/', len);
+    struct ordered_entry *e = NULL;
 
     if (z->alone) {
         hf__zk_alone_event(z, type, path, len);
@@ -254,10 +236,10 @@ void hf__zk_line_event(struct zk *z, enum jute_event type, const char *path, siz
         hf__ordered_line_changed(&line->line, type == JUTE_DELETED);
     if (line && type != JUTE_CHILDREN)
         hf__zk_quiet_end(line);
-    while (at > 0 && path[at - 1] != '/')
-        at--;
-    line = at > 1 && type != JUTE_CHILDREN ? line_of_dir(z, path, at - 1) : NULL;
-    e = line ? find(line, path + at, len - at) : NULL;
+    line = slash && type != JUTE_CHILDREN ? line_of_dir(z, path, (size_t)(slash - path))
+                                          : NULL;
+    if (line)
+        e = find(line, slash + 1, len - (size_t)(slash + 1 - path));
     if (e)
         hf__ordered_seen(&line->line, e, type == JUTE_DELETED ? SEEN_GONE : SEEN_CHANGED,
                          0);

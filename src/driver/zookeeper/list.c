@@ -25,8 +25,6 @@ struct zk_listing {
     struct name_set found; /* with a limit: the first so many lines */
     struct zk *zk;
     bool refused; /* an ACL hides a node */
-    size_t prefix_len;
-    char prefix[];
 };
 
 struct level { /* a node that is being read */
@@ -40,10 +38,10 @@ struct level { /* a node that is being read */
 /* Names below this one, or it itself, may begin with the prefix. */
 static bool may_match(const struct zk_listing *l, const char *name, size_t len)
 {
-    size_t n = len < l->prefix_len ? len : l->prefix_len;
+    size_t n = len < l->l.prefix_len ? len : l->l.prefix_len;
 
-    return memcmp(name, l->prefix, n) == 0 &&
-           (len >= l->prefix_len || l->prefix[len] == '/');
+    return memcmp(name, l->l.prefix, n) == 0 &&
+           (len >= l->l.prefix_len || l->l.prefix[len] == '/');
 }
 
 static void add(struct zk_listing *l, const char *parent, const char *level, size_t len)
@@ -117,8 +115,7 @@ static void is_line(struct level *v, struct ordered_entry **entries, size_t n)
     char path[NODE_PATH_MAX];
 
     v->row = hf__ordered_row(name, strlen(name), entries, n);
-    if (v->row.name_len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
-        !is_wanted(l, name)) {
+    if (!hf__listing_names(&l->l, name, v->row.name_len) || !is_wanted(l, name)) {
         free(v);
         return;
     }
@@ -224,7 +221,7 @@ static void go_on(struct zk_listing *l)
         hf_error err;
 
         hf__listing_fail(&l->l,
-                         hf__fail(&err, HF_EAUTH, 0, l->zk->shown,
+                         hf__fail(&err, HF_EAUTH, 0, l->zk->open.shown,
                                   "there are nodes, but their ACLs show none of them"),
                          &err);
     }
@@ -235,17 +232,12 @@ static void go_on(struct zk_listing *l)
 
 void hf__zk_list(struct zk *z, struct look *look)
 {
-    struct zk_listing *l = calloc(1, sizeof *l + look->name_len + 1);
+    struct zk_listing *l = hf__listing_new(sizeof *l, look);
 
-    if (!l) {
-        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a list");
+    if (!l)
         return;
-    }
     l->zk = z;
     l->found.most = look->limit;
-    l->prefix_len = look->name_len;
-    memcpy(l->prefix, look->name, look->name_len);
-    hf__listing_begin(&l->l, look);
     hf__zk_sync(z, z->root, z->root_len);
     ask_children(l, "");
     go_on(l); /* if there was no memory to ask */

@@ -26,31 +26,23 @@ int64_t hf__zk_age(const struct zk *z, const struct jute_stat *stat)
     return ms > 0 ? ms : 0;
 }
 
-static void show_one(const struct job *j, size_t i, struct row *row, uint32_t position,
-                     struct ticket_record *rec)
+static void show_one(const struct job *j, size_t i, struct row *row, uint32_t position)
 {
     const struct zk_seen *s = &j->seen[i];
     const struct ordered_entry *e = j->entries[i];
+    struct ticket_record rec;
 
-    hf__record_read(rec, s->data, s->len);
-    row->has_ticket = true;
-    if (rec->has_token)
-        memcpy(row->token, rec->token, HF_TOKEN);
+    hf__record_read(&rec, s->data, s->len);
+    hf__record_row(row, &rec);
+    if (rec.has_token)
+        memcpy(row->token, rec.token, HF_TOKEN);
     else
         hf__zk_form_token(row->token, e->name, e->len);
-    row->fence = position > 0 ? 0 : rec->fence > 0 ? rec->fence : (uint64_t)s->stat.czxid;
+    row->fence = position > 0 ? 0 : rec.fence > 0 ? rec.fence : (uint64_t)s->stat.czxid;
     row->position = position;
-    row->weight = e->form.weight;
-    row->owner = rec->owner;
-    row->host = rec->host;
-    row->pid = rec->pid;
-    row->age_ms = hf__zk_age(j->zk, &j->seen[i].stat);
-    row->expires_ms = rec->ttl_ms; /* if it died now; when it last renewed nobody can see */
+    row->weight = e->weight;
+    row->age_ms = hf__zk_age(j->zk, &s->stat);
     row->joined = s->stat.czxid;
-    row->broken = rec->broken;
-    row->note = rec->note;
-    row->hints = rec->hints;
-    row->hints_len = rec->hints_len;
     ev_row(j->query.look, row);
 }
 
@@ -79,15 +71,14 @@ static struct row line_row(const struct job *j)
 static bool torn(const struct job *j)
 {
     for (size_t i = 0; i < j->n && !j->zk->alone; i++)
-        if (!j->seen[i].data && j->entries[i]->form.kind == LINE_LOCK &&
-            j->entries[i]->form.weight == HF_FULL)
+        if (!j->seen[i].data && j->entries[i]->kind == LINE_LOCK &&
+            j->entries[i]->weight == HF_FULL)
             return true;
     return false;
 }
 
 static void show_all(struct job *j)
 {
-    struct ticket_record *rec;
     struct row row;
 
     if (torn(j) && hf__zk_job_again(j))
@@ -95,18 +86,12 @@ static void show_all(struct job *j)
     pack(j);
     if (j->n == 0)
         return;
-    rec = malloc(sizeof *rec);
-    if (!rec) {
-        hf__zk_job_no_memory(j);
-        return;
-    }
     row = line_row(j);
     for (size_t i = 0; i < row.holders; i++)
         if (hf__zk_age(j->zk, &j->seen[i].stat) > row.oldest_ms)
             row.oldest_ms = hf__zk_age(j->zk, &j->seen[i].stat);
     for (size_t i = 0; i < j->n; i++)
-        show_one(j, i, &row, i < row.holders ? 0 : (uint32_t)(i - row.holders + 1), rec);
-    free(rec);
+        show_one(j, i, &row, i < row.holders ? 0 : (uint32_t)(i - row.holders + 1));
 }
 
 static void show_brief(struct job *j)
@@ -127,7 +112,7 @@ static void read_all(struct job *j)
 {
     for (size_t i = 0; i < j->n; i++)
         if (!entry_unreadable(j->entries[i]))
-            hf__zk_job_read(j, i);
+            hf__zk_job_read(j, i, false);
         else if ((j->seen[i].data = strdup("")) == NULL) /* it is there: no more is known */
             hf__zk_job_no_memory(j);
     j->next = show_all;
@@ -148,7 +133,8 @@ static void begin(struct job *j)
 /* mode=ephemeral: HF_CAP_LINE is missing. */
 void hf__zk_not_here(const struct zk *z, struct look *look, const char *what)
 {
-    hf__query_refuse(look, NULL, HF_ENOTSUP, z->shown, "%s: not with mode=ephemeral", what);
+    hf__query_refuse(look, NULL, HF_ENOTSUP, z->open.shown, "%s: not with mode=ephemeral",
+                     what);
 }
 
 void hf__zk_look(struct store *s, struct look *look)

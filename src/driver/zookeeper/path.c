@@ -70,15 +70,6 @@ static size_t put_level(char *dst, const char *s, size_t len)
     return to;
 }
 
-/* The byte that two hexadecimal digits of either case give; -1: they are none. */
-static int byte_of(const char *digits, size_t left)
-{
-    int high = left < 2 ? -1 : hf__hex_digit(digits[0]);
-    int low = high < 0 ? -1 : hf__hex_digit(digits[1]);
-
-    return low < 0 ? -1 : high << 4 | low;
-}
-
 /* Only what put_level gives is a level of ours: two nodes never mean the same name. */
 bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
 {
@@ -96,7 +87,7 @@ bool hf__zk_level(char *dst, size_t *ret, const char *level, size_t len)
             dst[n++] = level[i];
             continue;
         }
-        byte = byte_of(level + i + 1, len - i - 1);
+        byte = hf__hex_byte(level + i + 1, len - i - 1);
         if (byte < 0)
             return false;
         dst[n++] = (char)byte;
@@ -171,8 +162,8 @@ int hf__zk_root(char root[ROOT_MAX], const char *path, const char *ns)
 size_t hf__zk_node(const struct zk *z, char node[NODE_MAX], const struct ticket *t)
 {
     bool full = t->weight == HF_FULL;
-    const char *mark = z->names == NAMES_RW ? (full ? "__WRIT__" : "__READ__")
-                                            : (full ? "lock-" : "read-lock-");
+    const char *mark =
+        z->names_rw ? (full ? "__WRIT__" : "__READ__") : (full ? "lock-" : "read-lock-");
     static const unsigned char groups[] = { 4, 2, 2, 2, 6 }; /* of a uuid */
     size_t n = 3, at = 0;
 
@@ -214,29 +205,27 @@ static void read_permits(struct form *f, const char *s, size_t len)
     if (sscanf(text, "permits.%lld.%lld%n", &k, &n, &used) != 2 || text[used] != '\0' ||
         k < 1 || n < k || n > UINT32_MAX)
         return;
-    f->kind = LINE_PERMITS;
-    f->weight = k;
-    f->capacity = n;
-    f->style = FORM_OTHER;
+    f->place.kind = LINE_PERMITS;
+    f->place.weight = k;
+    f->place.capacity = n;
+    f->renames = false;
 }
 
 /* What stands before the number. */
 static bool read_mark(struct form *f, const char *s, size_t len)
 {
-    f->kind = LINE_LOCK;
-    f->weight = f->capacity = HF_FULL;
-    f->style = FORM_OTHER;
+    f->place.kind = LINE_LOCK;
+    f->place.weight = f->place.capacity = HF_FULL;
+    f->renames = ends(s, len, "-lock-");
     if (ends(s, len, "-read-lock-") || ends(s, len, "__READ__") ||
         ends(s, len, "__rlock__")) {
-        f->weight = 1;
-    } else if (ends(s, len, "__WRIT__") || ends(s, len, "__lock__")) {
-        f->style = FORM_WRITE;
-    } else if (ends(s, len, "-lock-") || (len == 5 && ends(s, len, "lock-"))) {
-        f->style = FORM_LOCK;
-        if (len > 6)
-            read_permits(f, s, len - 6);
+        f->place.weight = 1;
+        f->renames = false;
+    } else if (f->renames) {
+        read_permits(f, s, len - 6);
     } else {
-        return false;
+        return ends(s, len, "__WRIT__") || ends(s, len, "__lock__") ||
+               (len == 5 && ends(s, len, "lock-"));
     }
     return true;
 }
@@ -252,12 +241,12 @@ bool hf__zk_form(struct form *f, const char *node, size_t len)
     for (size_t i = at; i < len; i++)
         seq = seq * 10 + (node[i] - '0');
     f->digits = at;
-    f->seq = seq;
+    f->place.seq = seq;
     if (len - at == 10 && read_mark(f, node, at))
         return true;
     if (len - at >= 9 && at > 0 && node[at - 1] == '-' && read_mark(f, node, at - 1)) {
         f->digits = at - 1;
-        f->seq = -seq;
+        f->place.seq = -seq;
         return true;
     }
     return false;

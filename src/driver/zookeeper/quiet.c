@@ -61,19 +61,17 @@ static void answer_watch(struct zk_call *q, struct jute_reply *reply)
 
 static void watch(struct zk_line *line)
 {
-    struct zk_call *q = hf__zk_line_request(&line->line, answer_watch, "", 0);
-
-    if (q)
-        hf__zk_send_path(q, JUTE_GET_DATA, line->dir, line->dir_len, true);
+    hf__zk_send_path(hf__zk_line_request(&line->line, answer_watch, "", 0), JUTE_GET_DATA,
+                     line->dir, line->dir_len, true);
 }
 
 /* ---- coming and going ------------------------------------------------------------ */
 
 static int64_t number_of(const struct zk_seat *s)
 {
-    struct ordered_place place;
+    struct form form;
 
-    return hf__zk_place(&place, s->seat.name, strlen(s->seat.name)) ? place.seq : -1;
+    return hf__zk_form(&form, s->name, strlen(s->name)) ? form.place.seq : -1;
 }
 
 /* Its node has just been made, and is not in the view yet; true: nobody stands before it.

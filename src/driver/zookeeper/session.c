@@ -84,6 +84,7 @@
  * yet. */
 #include "driver/zookeeper/zookeeper.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { WATCHES_PER_MESSAGE = 64 << 10 };
@@ -127,13 +128,22 @@ static bool move_base(struct zk *z, int64_t at)
     return true;
 }
 
+/* Answered it proves the session alive at the leader; creating a level is not counted. */
+static bool is_write(enum jute_op op)
+{
+    return op == JUTE_CREATE2 || op == JUTE_DELETE || op == JUTE_SET_DATA ||
+           op == JUTE_MULTI;
+}
+
 void hf__zk_session_answered(struct zk *z, const struct zk_call *q,
                              const struct jute_reply *reply)
 {
     int64_t sent_at = q->call.sent_at, now = zk_now(z);
-    bool write = q->renews && hf__zk_was_agreed(reply), moved = false;
+    bool write = is_write(q->op) && hf__zk_was_agreed(reply), moved = false;
+    /* the leader answers it, and need not be the leader any more */
+    bool sync = q->op == JUTE_SYNC && reply->err == 0;
 
-    if ((write || (q->sync && reply->err == 0)) && sent_at >= z->next.heard_at)
+    if ((write || sync) && sent_at >= z->next.heard_at)
         moved = move_base(z, z->next.sent_at);
     if (write) {
         int64_t next = provable(z, sent_at);
@@ -177,7 +187,7 @@ bool hf__zk_session_attach_if_stale(struct zk *z)
 static void prove(struct zk *z, void answer(struct zk_call *, struct jute_reply *),
                   bool heartbeat)
 {
-    struct zk_call *q = hf__zk_request(z, answer, NULL);
+    struct zk_call *q = hf__zk_request(z, answer, NULL, "", 0);
     struct jute_out *o;
 
     if (!q)
@@ -186,7 +196,6 @@ static void prove(struct zk *z, void answer(struct zk_call *, struct jute_reply 
     o = hf__zk_begin(q, JUTE_MULTI);
     hf__jute_put_part(o, JUTE_CHECK);
     hf__jute_put_delete(o, "/", 1, -1);
-    hf__jute_put_part(o, 0);
     hf__zk_send(q);
 }
 
@@ -211,7 +220,7 @@ static void heard(struct zk_call *q, struct jute_reply *reply)
 /* The server answers a ping in its turn, as it does any request. */
 static void ask(struct zk *z, enum jute_op op, bool heartbeat)
 {
-    struct zk_call *q = hf__zk_request(z, heard, NULL);
+    struct zk_call *q = hf__zk_request(z, heard, NULL, "", 0);
 
     if (!q)
         return;
@@ -275,25 +284,40 @@ void hf__zk_session_heartbeat(struct timer *t)
     } else if (!z->store.awaits) {
         heartbeat_later(z);
     }
-    hf__zk_flush(z);
+    hf__zk_flush(&z->store);
 }
 
 /* ---- the end of a session -------------------------------------------------------- */
 
+static void keep_old(struct zk *z, struct life *l)
+{
+    l->drv[0] = (uint64_t)(uintptr_t)z->old;
+    z->old = l;
+}
+
+/* A life that tickets still hang on is kept until the core has left them. */
 void hf__zk_session_tidy(struct zk *z)
 {
-    struct life **at = &z->old;
+    struct life *l = z->old, *next;
 
-    while (*at) {
-        struct life *l = *at, *next = (struct life *)(uintptr_t)l->drv[0];
-
-        if (l->ntickets > 0) {
-            at = (struct life **)(void *)&l->drv[0];
-            continue;
-        }
-        *at = next;
-        hf__life_free(l);
+    for (z->old = NULL; l; l = next) {
+        next = (struct life *)(uintptr_t)l->drv[0];
+        if (l->ntickets > 0)
+            keep_old(z, l);
+        else
+            hf__life_free(l);
     }
+}
+
+void hf__zk_session_done(struct zk *z)
+{
+    struct env *env = z->store.env;
+
+    env->timer(env, &z->heartbeat, LOOP_NEVER);
+    if (z->life)
+        keep_old(z, z->life);
+    hf__zk_session_tidy(z);
+    explicit_bzero(&z->session, sizeof z->session);
 }
 
 static void session_over(struct zk *z)
@@ -306,26 +330,26 @@ static void session_over(struct zk *z)
     hf__zk_lines_over(z, l);
     if (!l)
         return;
-    l->drv[0] = (uint64_t)(uintptr_t)z->old;
-    z->old = l;
+    keep_old(z, l);
     ev_dead(l);
 }
 
 /* ---- ending it ------------------------------------------------------------------- */
 
+/* Without an answer hf__zk_session_lost tells it, or nobody waits any more. */
 static void ended(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     if (reply)
-        ev_shut(&z->store); /* else hf__zk_session_lost does, or nobody waits any more */
+        ev_shut(&q->zk->store);
 }
 
 /* The server deletes the ephemeral nodes of a session before it answers that the session
  * is closed. One that is just being made is awaited, or it would live until its
  * time-out, as one does that no server has just now. */
-void hf__zk_session_end(struct zk *z)
+void hf__zk_session_end(struct store *s)
 {
-    struct env *env = z->store.env;
+    struct zk *z = zk_of(s);
+    struct env *env = s->env;
     struct zk_call *q = NULL;
 
     z->shut = true;
@@ -450,66 +474,60 @@ static void send_auth(struct zk *z)
 
 /* A message has three lists: watches on the data of nodes, on what does not exist, which we
  * have none of, and on children. Of these one is filled. */
-static void begin_watches(struct zk *z, bool children)
+struct watch_list {
+    enum { ON_DATA, ON_CHILDREN = 2, LISTS } which;
+    int32_t n;
+    struct jute_out paths;
+};
+
+static void send_watch_list(struct zk *z, struct watch_list *w)
 {
+    if (w->n == 0)
+        return;
     hf__zk_begin_as(z, JUTE_XID_WATCHES, JUTE_SET_WATCHES);
     hf__jute_put_long(&z->out, z->last_zxid);
-    for (int i = 0; i < (children ? 3 : 1); i++)
-        hf__jute_put_int(&z->out, 0);
-}
-
-static void end_watches(struct zk *z, bool children, uint32_t n)
-{
-    size_t counted = 20 + (children ? 8 : 0); /* behind length, xid, type, zxid */
-
-    for (size_t i = 0; i < 4 && !z->out.failed; i++)
-        z->out.buf[counted + i] = (unsigned char)(n >> 8 * (3 - i));
-    for (int i = 0; i < (children ? 0 : 2); i++)
-        hf__jute_put_int(&z->out, 0);
+    for (int i = 0; i < LISTS; i++) {
+        hf__jute_put_int(&z->out, i == (int)w->which ? w->n : 0);
+        if (i == (int)w->which)
+            hf__jute_put_bytes(&z->out, w->paths.buf, w->paths.len);
+    }
     hf__jute_end(&z->out, 0);
+    z->out.failed = z->out.failed || w->paths.failed;
     write_out(z);
+    w->n = 0;
+    w->paths.len = 0;
 }
 
 /* In messages that are not too long: servers take no more than 1 MiB. */
-static void put_watch(struct zk *z, bool children, uint32_t *n, const char *path,
-                      size_t len)
+static void add_watch(struct zk *z, struct watch_list *w, const char *path, size_t len)
 {
-    if (*n == 0)
-        begin_watches(z, children);
-    hf__jute_put_text(&z->out, path, len);
-    ++*n;
-    if (z->out.len >= WATCHES_PER_MESSAGE) {
-        end_watches(z, children, *n);
-        *n = 0;
-    }
-}
-
-static void send_watches_on(struct zk *z, bool children)
-{
-    char path[NODE_PATH_MAX];
-    uint32_t n = 0;
-
-    list_for(at, &z->ordered.lines) {
-        const struct zk_line *line = zk_line_in(at);
-
-        if (children && line->line.watch == WATCH_SET)
-            put_watch(z, true, &n, line->dir, line->dir_len);
-        for (size_t i = 0; i < line->line.n && !children; i++) {
-            const struct ordered_entry *e = line->line.entries[i];
-
-            if (e->watch == WATCH_SET)
-                put_watch(z, false, &n, path,
-                          hf__zk_line_path(line, path, e->name, e->len));
-        }
-    }
-    if (n > 0)
-        end_watches(z, children, n);
+    hf__jute_put_text(&w->paths, path, len);
+    w->n++;
+    if (w->paths.len >= WATCHES_PER_MESSAGE)
+        send_watch_list(z, w);
 }
 
 static void send_watches(struct zk *z)
 {
-    send_watches_on(z, false);
-    send_watches_on(z, true);
+    struct watch_list data = { .which = ON_DATA }, children = { .which = ON_CHILDREN };
+    char path[NODE_PATH_MAX];
+
+    list_for(at, &z->ordered.lines) {
+        const struct zk_line *line = zk_line_in(at);
+
+        if (line->line.watch == WATCH_SET)
+            add_watch(z, &children, line->dir, line->dir_len);
+        for (size_t i = 0; i < line->line.n; i++) {
+            const struct ordered_entry *e = line->line.entries[i];
+
+            if (e->watch == WATCH_SET)
+                add_watch(z, &data, path, hf__zk_line_path(line, path, e->name, e->len));
+        }
+    }
+    send_watch_list(z, &data);
+    send_watch_list(z, &children);
+    free(data.paths.buf);
+    free(children.paths.buf);
 }
 
 /* That server is there, and takes us with a new one. */
@@ -590,7 +608,7 @@ void hf__zk_session_greeted(struct zk *z, const void *message, size_t len)
     z->recent = z->earlier = (struct heard){ z->greet_at, zk_now(z) };
     z->next = (struct heard){ 0, 0 };
     if (z->shut) {
-        hf__zk_session_end(z);
+        hf__zk_session_end(&z->store);
         return;
     }
     if (z->login)

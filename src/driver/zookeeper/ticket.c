@@ -42,8 +42,18 @@ static struct ordered_seat *new_seat(struct ordered *o, struct ticket *t)
 
 static void free_seat(struct ordered_seat *s)
 {
+    free(zk_seat(s)->name);
     free(zk_seat(s)->becomes);
     free(zk_seat(s));
+}
+
+static size_t name_of(const struct ordered_seat *seat, char name[ORDERED_NAME_MAX])
+{
+    const struct zk_seat *s = container_of(seat, struct zk_seat, seat);
+    size_t len = strlen(s->name);
+
+    memcpy(name, s->name, len + 1);
+    return len;
 }
 
 static void answer_seat(struct zk_call *q, struct jute_reply *reply)
@@ -55,7 +65,7 @@ static void answer_seat(struct zk_call *q, struct jute_reply *reply)
 struct zk_call *hf__zk_seat_request(struct zk_seat *s,
                                     void then(struct zk_call *, struct jute_reply *))
 {
-    struct zk_call *q = hf__zk_request(zk_in(s->seat.of), answer_seat, s);
+    struct zk_call *q = hf__zk_request(zk_in(s->seat.of), answer_seat, s, "", 0);
 
     if (!q)
         return NULL;
@@ -66,13 +76,13 @@ struct zk_call *hf__zk_seat_request(struct zk_seat *s,
 
 size_t hf__zk_seat_path(const struct zk_seat *s, char path[NODE_PATH_MAX])
 {
-    return hf__zk_line_path(line_of(s), path, s->seat.name, strlen(s->seat.name));
+    return hf__zk_line_path(line_of(s), path, s->name, strlen(s->name));
 }
 
 static void explain(const struct ordered_seat *s, int why, hf_error *err)
 {
-    const struct ordered_place *head = s->line->n > 0 ? &s->line->entries[0]->form : NULL;
-    const char *shown = zk_in(s->of)->shown;
+    const struct ordered_entry *head = s->line->n > 0 ? s->line->entries[0] : NULL;
+    const char *shown = zk_in(s->of)->open.shown;
 
     if (why == HF_EMISMATCH)
         hf__mismatch(err, shown, s->t->name, head ? head->kind : LINE_LOCK,
@@ -90,12 +100,12 @@ static void explain(const struct ordered_seat *s, int why, hf_error *err)
 
 static void answer_erase(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
     hf_error err;
 
     if (reply->err != 0 && reply->err != JUTE_NO_NODE) {
-        hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(z, reply, &err), &err);
+        hf__ordered_step(&s->seat, SEAT_NOT_DELETED, hf__zk_error(q->zk, reply, &err),
+                         &err);
         return;
     }
     if (reply->err == 0 && q->flag && s->seat.state == SEAT_DELETING)
@@ -112,8 +122,7 @@ static void erase(struct ordered_seat *seat, bool placed)
     if (!q)
         return;
     q->flag = placed;
-    hf__jute_put_delete(hf__zk_begin(q, JUTE_DELETE), path, hf__zk_seat_path(s, path), -1);
-    hf__zk_send(q);
+    hf__zk_send_delete(q, path, hf__zk_seat_path(s, path), -1);
 }
 
 /* ---- creating -------------------------------------------------------------------- */
@@ -123,7 +132,7 @@ static void erase(struct ordered_seat *seat, bool placed)
 static void level_made(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
-    (void)q;
+
     if (!reply || reply->err == 0 || reply->err == JUTE_NODE_EXISTS)
         z->level_error = 0;
     else if (reply->err != JUTE_NO_NODE)
@@ -138,7 +147,7 @@ void hf__zk_mkdirs(struct zk *z, const char *dir, size_t len)
 
         if (n < len && dir[n] != '/')
             continue;
-        q = hf__zk_request(z, level_made, NULL);
+        q = hf__zk_request(z, level_made, NULL, "", 0);
         if (!q)
             return;
         hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE_CONTAINER), dir, n, "", 0,
@@ -161,7 +170,7 @@ static bool follows(const struct ordered_line *line, int64_t seq)
 {
     const struct ordered_entry *last = line->n > 0 ? line->entries[line->n - 1] : NULL;
 
-    return last && !line->stale && last->form.seq + 1 == seq && last->seat &&
+    return last && !line->stale && last->seq + 1 == seq && last->seat &&
            (last->seat->state == SEAT_WAITING || last->seat->state == SEAT_HELD) &&
            last->watch == WATCH_SET;
 }
@@ -178,21 +187,19 @@ static void watch_last(struct ordered_line *line)
 }
 
 static bool take_created(struct zk *z, struct zk_seat *s, struct jute_reply *reply,
-                         struct ordered_place *ret)
+                         struct form *ret)
 {
     struct jute_text path = hf__jute_text(&reply->body);
+    const char *slash = memrchr(path.at, '/', path.len);
     struct jute_stat stat;
-    size_t at = path.len;
 
-    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id)
+    if (!hf__jute_stat(&reply->body, &stat) || stat.owner != z->session.id || !slash)
         return false;
-    while (at > 0 && path.at[at - 1] != '/')
-        at--;
-    free(s->seat.name);
-    s->seat.name = strndup(path.at + at, path.len - at);
+    free(s->name);
+    s->name = strndup(slash + 1, path.len - (size_t)(slash + 1 - path.at));
     s->seat.fence = (uint64_t)stat.czxid;
-    return s->seat.name && strlen(s->seat.name) < NODE_MAX &&
-           hf__zk_place(ret, s->seat.name, strlen(s->seat.name));
+    return s->name && strlen(s->name) < NODE_MAX &&
+           hf__zk_form(ret, s->name, strlen(s->name));
 }
 
 static void create_failed(struct zk_seat *s, struct jute_reply *reply)
@@ -215,20 +222,21 @@ static void answer_create(struct zk_call *q, struct jute_reply *reply)
 {
     struct zk *z = q->zk;
     struct zk_seat *s = q->about;
-    struct ordered_place place;
+    struct form form;
     bool quiet, used_up;
 
     if (reply->err != 0) {
         create_failed(s, reply);
-    } else if (!take_created(z, s, reply, &place)) {
+    } else if (!take_created(z, s, reply, &form)) {
         hf__zk_break(z, HF_EPROTO,
                      "a node of another session than ours, or of another form");
     } else {
         quiet = hf__zk_quiet_created(s);
-        used_up = place.seq < 0 || place.seq >= INT32_MAX;
+        used_up = form.place.seq < 0 || form.place.seq >= INT32_MAX;
         hf__ordered_pin(&s->seat);
-        hf__ordered_there(&s->seat, SEAT_MADE, &place,
-                          !used_up && (quiet || follows(s->seat.line, place.seq)), quiet);
+        hf__ordered_there(&s->seat, SEAT_MADE, &form.place,
+                          !used_up && (quiet || follows(s->seat.line, form.place.seq)),
+                          quiet);
         if (hf__ordered_unpin(&s->seat) && used_up)
             hf__ordered_step(&s->seat, SEAT_WITHDRAW, HF_EFULL, NULL);
     }
@@ -249,23 +257,30 @@ size_t hf__zk_record(char to[RECORD_MAX], const struct zk *z, const struct ticke
     return hf__record_write(to, t, &facts);
 }
 
+void hf__zk_send_create(struct zk_call *q, const struct ticket *t, const char *path,
+                        size_t len, enum jute_mode mode)
+{
+    char data[RECORD_MAX];
+
+    if (!q)
+        return;
+    hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), path, len, data,
+                        hf__zk_record(data, q->zk, t, 0, false), q->zk->login != NULL,
+                        mode);
+    hf__zk_send(q);
+}
+
 static void send_create(struct zk_seat *s, bool levels)
 {
     struct zk_line *line = line_of(s);
     struct zk *z = zk_in(s->seat.of);
-    char node[NODE_MAX], path[NODE_PATH_MAX], data[RECORD_MAX];
-    struct zk_call *q;
+    char node[NODE_MAX], path[NODE_PATH_MAX];
+    size_t n = hf__zk_node(z, node, s->seat.t);
 
     if (levels)
         hf__zk_mkdirs(z, line->dir, line->dir_len);
-    q = hf__zk_seat_request(s, answer_create);
-    if (!q)
-        return;
-    hf__jute_put_create(hf__zk_begin(q, JUTE_CREATE2), path,
-                        hf__zk_line_path(line, path, node, hf__zk_node(z, node, s->seat.t)),
-                        data, hf__zk_record(data, z, s->seat.t, 0, false), z->login != NULL,
-                        JUTE_EPHEMERAL_SEQUENTIAL);
-    hf__zk_send(q);
+    hf__zk_send_create(hf__zk_seat_request(s, answer_create), s->seat.t, path,
+                       hf__zk_line_path(line, path, node, n), JUTE_EPHEMERAL_SEQUENTIAL);
 }
 
 static void create(struct ordered_seat *s)
@@ -296,18 +311,16 @@ static int would_hold(struct zk *z, const struct ticket *t, struct jute_reply *r
     if (reply->err != 0)
         return hf__zk_error(z, reply, err);
     if (!hf__zk_line_read(&reply->body, &entries, &n))
-        return hf__fail(err, HF_ENOMEM, 0, z->shown, "no memory for a line");
+        return hf__fail(err, HF_ENOMEM, 0, z->open.shown, "no memory for a line");
     rc = hf__ordered_would_hold(entries, n, t);
     if (rc == HF_EMISMATCH)
-        hf__mismatch(err, z->shown, t->name, entries[0]->form.kind,
-                     entries[0]->form.capacity);
+        hf__mismatch(err, z->open.shown, t->name, entries[0]->kind, entries[0]->capacity);
     hf__ordered_entries_free(entries, n);
     return rc;
 }
 
 static void answer_try(struct zk_call *q, struct jute_reply *reply)
 {
-    struct zk *z = q->zk;
     struct zk_seat *s = q->about;
     hf_error err;
     int rc;
@@ -315,7 +328,7 @@ static void answer_try(struct zk_call *q, struct jute_reply *reply)
     if (s->seat.state != SEAT_TRYING)
         return;
     s->tries = reply->err == JUTE_NO_NODE; /* no levels: they are made first */
-    rc = would_hold(z, s->seat.t, reply, &err);
+    rc = would_hold(q->zk, s->seat.t, reply, &err);
     hf__ordered_step(&s->seat, rc == 0 ? SEAT_ROOM : SEAT_NO_ROOM, rc,
                      rc == HF_EBUSY ? NULL : &err);
 }
@@ -323,14 +336,11 @@ static void answer_try(struct zk_call *q, struct jute_reply *reply)
 static void try(struct ordered_seat *seat)
 {
     struct zk_line *line = zk_line(seat->line);
-    struct zk *z = zk_in(seat->of);
-    struct zk_call *q;
 
     /* what others have done through other servers counts */
-    hf__zk_sync(z, line->dir, line->dir_len);
-    q = hf__zk_seat_request(zk_seat(seat), answer_try);
-    if (q)
-        hf__zk_send_path(q, JUTE_GET_CHILDREN2, line->dir, line->dir_len, false);
+    hf__zk_sync(zk_in(seat->of), line->dir, line->dir_len);
+    hf__zk_send_path(hf__zk_seat_request(zk_seat(seat), answer_try), JUTE_GET_CHILDREN2,
+                     line->dir, line->dir_len, false);
 }
 
 /* ---- verbs ----------------------------------------------------------------------- */
@@ -350,6 +360,7 @@ const struct ordered_ops hf__zk_ordered = {
     .seat = new_seat,
     .seat_free = free_seat,
     .line_free = hf__zk_line_free_ops,
+    .name = name_of,
     .try = try,
     .find = hf__zk_seat_find,
     .create = create,

@@ -12,12 +12,11 @@
 #ifndef HF_ZOOKEEPER_H
 #define HF_ZOOKEEPER_H
 
-#include "kit/link.h"
 #include "kit/opening.h"
 #include "kit/ordered.h"
 #include "kit/query.h"
 #include "kit/ticket_record.h"
-#include "net/stream.h"
+#include "kit/wire.h"
 #include "net/tls.h"
 #include "proto/jute.h"
 #include "seam/seam.h"
@@ -27,20 +26,18 @@ struct zk_call;
 
 /* ---- names of nodes (path.c) ----------------------------------------------------- */
 
-enum { ROOT_MAX = 1024, DIR_MAX = ROOT_MAX + 2 * HF_NAME_MAX * 3, NODE_MAX = 1024 };
+enum {
+    ROOT_MAX = 1024,
+    DIR_MAX = ROOT_MAX + 2 * HF_NAME_MAX * 3,
+    NODE_MAX = ORDERED_NAME_MAX
+};
 enum { NODE_PATH_MAX = DIR_MAX + NODE_MAX };
 
-enum form_style {
-    FORM_LOCK,  /* "-lock-": if it becomes shared, then as "-read-lock-" of the same uuid */
-    FORM_WRITE, /* "__WRIT__", "__lock__": may become shared under any name */
-    FORM_OTHER
-};
-
 struct form { /* what the name of a ticket's node says */
-    enum form_style style;
-    int64_t seq;
-    enum line_kind kind;
-    int64_t weight, capacity;
+    struct ordered_place place;
+    /* an exclusive "-lock-": if it becomes shared, then as "-read-lock-" of the same uuid;
+     * "__WRIT__" and "__lock__" may do so under any name */
+    bool renames;
     size_t digits; /* where the number begins */
 };
 
@@ -69,9 +66,7 @@ struct zk_call {
     size_t index;
     bool flag;
     int32_t xid;
-    bool renews; /* a write: answered it proves the session alive at the leader */
-    bool sync;   /* the leader answers it, and need not be the leader any more */
-    bool multi;  /* what failed stands in the body of its answer */
+    enum jute_op op;
     size_t len;
     char name[]; /* of the node that is meant */
 };
@@ -82,23 +77,27 @@ struct zk_call *hf__zk_try_request(struct zk *,
                                    void *about, const char *name, size_t len);
 struct zk_call *hf__zk_request(struct zk *,
                                void answer(struct zk_call *, struct jute_reply *),
-                               void *about);
+                               void *about, const char *name, size_t len);
 /* begin, put the body, send. Nothing is answered inside (link.h). */
 struct jute_out *hf__zk_begin(struct zk_call *, enum jute_op);
 struct jute_out *hf__zk_begin_as(struct zk *, int32_t xid, enum jute_op);
 void hf__zk_send(struct zk_call *);
-/* exists, getData, getChildren2; sync, which has no watch */
+/* exists, getData, getChildren2; sync, which has no watch. These two take NULL: for what
+ * there was no memory to ask, which its maker has dealt with. */
 void hf__zk_send_path(struct zk_call *, enum jute_op, const char *path, size_t len,
                       bool watch);
+void hf__zk_send_delete(struct zk_call *, const char *path, size_t len, int32_t version);
+/* The node of a ticket; NULL as well. */
+void hf__zk_send_create(struct zk_call *, const struct ticket *, const char *path,
+                        size_t len, enum jute_mode);
 /* So that what is read afterwards is not older than this. */
 void hf__zk_sync(struct zk *, const char *path, size_t len);
 bool hf__zk_was_agreed(const struct jute_reply *); /* to a write */
-void hf__zk_flush(struct zk *);
+void hf__zk_flush(struct store *);
 /* Gives the connection up at the next flush: code, format ... */
 #define hf__zk_break(z, ...) hf__link_fail(&(z)->link, __VA_ARGS__)
 void hf__zk_conn_init(struct zk *);
-void hf__zk_conn_close(struct zk *); /* what is unanswered is told so */
-void hf__zk_conn_done(struct zk *);
+void hf__zk_conn_done(struct zk *); /* what is unanswered is told so */
 
 /* What an error of the server means to the caller of a verb. */
 int hf__zk_error(const struct zk *, const struct jute_reply *, hf_error *);
@@ -115,7 +114,8 @@ void hf__zk_session_renew(struct zk *); /* will be answered to the core */
 /* If a grant would be at risk at once. True: what is to be sent waits for the next UP. */
 bool hf__zk_session_attach_if_stale(struct zk *);
 void hf__zk_session_tidy(struct zk *);
-void hf__zk_session_end(struct zk *); /* ends in ev_shut */
+void hf__zk_session_end(struct store *); /* ends in ev_shut */
+void hf__zk_session_done(struct zk *);
 void hf__zk_session_heartbeat(struct timer *);
 
 /* ---- lines and seats (line.c, ticket.c, find.c, amend.c); see kit/ordered.h -------- */
@@ -129,8 +129,8 @@ struct zk_line {
     int64_t before;       /* the same without the watch: a hint */
     bool alone;           /* nobody came before our last one */
     bool same;            /* the node of the line is watched */
-    size_t name_len, dir_len;
-    char *name;
+    size_t dir_len;
+    char *name; /* behind dir */
     char dir[];
 };
 
@@ -142,6 +142,7 @@ struct zk_seat {
     bool marked;          /* its record has the mark of `break` */
     bool renamed;         /* its node is not its first: its record says the fence */
     int32_t version;      /* of its node's data, as last heard of */
+    char *name;           /* of its node; NULL: not known */
     char *becomes;        /* the name as shared while that is under way */
 };
 
@@ -178,8 +179,6 @@ size_t hf__zk_line_path(const struct zk_line *, char path[NODE_PATH_MAX], const 
                         size_t len);
 /* The tickets among the children, in order; false: no memory, or a cut answer. */
 bool hf__zk_line_read(struct jute_in *children, struct ordered_entry ***ret, size_t *ret_n);
-/* What the name of a ticket's node says of its place; false: not a ticket's. */
-bool hf__zk_place(struct ordered_place *, const char *node, size_t len);
 void hf__zk_line_free_ops(struct ordered_line *);
 /* Pins the line, for an answer about this node of it. `then` comes only with one. */
 struct zk_call *hf__zk_line_request(struct ordered_line *,
@@ -247,8 +246,6 @@ void hf__zk_follow_event(struct zk *, const char *path, size_t len);
 
 /* ---- the store ------------------------------------------------------------------- */
 
-enum names { NAMES_CURATOR, NAMES_RW };
-
 struct heard { /* a request: its sending, and its answer */
     int64_t sent_at, heard_at;
 };
@@ -257,18 +254,16 @@ struct zk {
     struct store store;
     char root[ROOT_MAX];
     size_t root_len;
-    enum names names;
     bool alone;          /* mode=ephemeral */
+    bool names_rw;       /* names=rw */
     char *login;         /* "user:password" of digest; NULL: none */
     struct opening open; /* its hosts are the servers */
-    const char *shown;   /* of it */
 
     size_t server; /* of open.hosts: the present one */
     struct stream stream;
     struct link link;
-    struct list dirty; /* link.on_dirty */
-    unsigned char *in;
-    size_t in_len, in_room;
+    struct list dirty;   /* link.on_dirty */
+    struct jute_out in;  /* what has come and is no whole message yet */
     struct jute_out out; /* reused */
     int32_t xid;
     bool shut; /* the session is to end, and no other to be made */

@@ -16,7 +16,7 @@ static void build(struct redis *r, const struct redis_query *k, struct command *
     hf__redis_request_script(c, &k->q, SCRIPT_CELL, 2, 6);
     hf__redis_command_arg(c, key, hf__redis_bucket_key(r, key, 'c', k->name, k->name_len));
     hf__redis_command_arg(c, key, hf__redis_bucket_mark(r, key, k->q.bucket));
-    hf__redis_command_text(c, r->sharded ? "SPUBLISH" : "PUBLISH");
+    hf__redis_command_text(c, hf__redis_node_sharded(k->q.at) ? "SPUBLISH" : "PUBLISH");
     hf__redis_command_text(c, verbs[cell->verb]);
     if (cell->if_any)
         hf__redis_command_text(c, "");
@@ -29,8 +29,7 @@ static void build(struct redis *r, const struct redis_query *k, struct command *
 
 static bool whole(const redisReply *reply)
 {
-    return reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 4 &&
-           reply->element[2]->type == REDIS_REPLY_STRING &&
+    return hf__redis_reply_text(reply, 2) && reply->elements == 4 &&
            reply->element[2]->len <= HF_CELL_MAX;
 }
 
@@ -51,9 +50,9 @@ static int read_cell(struct redis *r, struct cell *cell, const redisReply *reply
     case 0:
         return 0;
     case -1:
-        return hf__fail(err, HF_EBUSY, 0, r->shown, "the cell has another version");
+        return hf__fail(err, HF_EBUSY, 0, r->open.shown, "the cell has another version");
     default:
-        return hf__fail(err, HF_EINVAL, 0, r->shown,
+        return hf__fail(err, HF_EINVAL, 0, r->open.shown,
                         "the cell holds no number, or the sum is too great");
     }
 }

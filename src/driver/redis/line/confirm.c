@@ -46,7 +46,7 @@ static void tell(struct redis *r, const struct node *node, int64_t replicas,
     struct list todo, *n;
     hf_error few;
 
-    hf__fail(&few, HF_EREPLICAS, 0, r->shown,
+    hf__fail(&few, HF_EREPLICAS, 0, r->open.shown,
              "%lld of at least %lld replicas had it within %lld ms; it is given back",
              (long long)replicas, (long long)r->replicas, (long long)r->replica_ms);
     list_init(&todo);
@@ -105,7 +105,7 @@ static void send_wait(struct redis *r, struct node *node)
             any = call_on(n)->counted = true;
     node->counts = any && hf__redis_ask_on(&node->commands, &type, NULL);
     if (any && !node->counts) {
-        hf__fail(&err, HF_EUNREACHABLE, 0, r->shown, "no memory for a request");
+        hf__fail(&err, HF_EUNREACHABLE, 0, r->open.shown, "no memory for a request");
         hf__link_break(&node->commands.link, &err); /* then everything is repeated */
         tell(r, node, 0, &err);
     }

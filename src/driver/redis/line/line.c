@@ -42,7 +42,7 @@ void hf__redis_line_script(struct redis *r, struct command *c, const struct redi
         *kind = 'e';
         hf__redis_command_arg(c, key, len);
     }
-    other[0] = r->sharded ? 's' : 'p';
+    other[0] = hf__redis_node_sharded(q->at) ? 's' : 'p';
     hf__redis_command_arg(c, other, 1 + hf__redis_bucket_wake(r, other + 1, q->bucket));
 }
 

@@ -23,8 +23,6 @@ struct redis_listing {
     char cursor[24];
     char *after; /* names up to this one are done with; NULL: none */
     size_t next; /* of the names: not asked for yet */
-    size_t prefix_len;
-    char prefix[];
 };
 
 struct list_batch { /* q.about: the listing */
@@ -69,7 +67,7 @@ static void build_scan(struct redis *r, struct redis_call *q, struct command *c)
     memcpy(pattern, r->prefix, n);
     memcpy(pattern + n, "{???}:l:", 8);
     n += 8;
-    n += glob(pattern + n, l->prefix, l->prefix_len);
+    n += glob(pattern + n, l->l.prefix, l->l.prefix_len);
     pattern[n++] = '*';
     hf__redis_command_words(c, "SCAN", 5);
     hf__redis_command_text(c, l->cursor);
@@ -88,8 +86,8 @@ static void keep_names(struct redis *r, struct redis_listing *l, const redisRepl
                                ? hf__redis_bucket_name(r, key->str, key->len, &len)
                                : NULL;
 
-        if (!name || len < l->prefix_len || memcmp(name, l->prefix, l->prefix_len) != 0 ||
-            memchr(name, '\0', len) || (l->after && strcmp(name, l->after) <= 0))
+        if (!name || !hf__listing_names(&l->l, name, len) || memchr(name, '\0', len) ||
+            (l->after && strcmp(name, l->after) <= 0))
             continue;
         if (!hf__names_add(&l->l.names, name, len))
             hf__listing_no_memory(&l->l);
@@ -137,7 +135,7 @@ static void answer_scan(struct redis *r, struct redis_call *q, const redisReply 
 
     hf__listing_answered(&l->l);
     if (hf__redis_query_failed(reply) || reply->type != REDIS_REPLY_ARRAY ||
-        reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->elements != 2 || !hf__redis_reply_text(reply, 0) ||
         reply->element[1]->type != REDIS_REPLY_ARRAY) {
         failed(r, l, reply);
     } else {
@@ -293,15 +291,10 @@ static void go_on(struct redis *r, struct redis_listing *l)
 
 void hf__redis_list(struct redis *r, struct look *look)
 {
-    struct redis_listing *l = calloc(1, sizeof *l + look->name_len + 1);
+    struct redis_listing *l = hf__listing_new(sizeof *l, look);
 
-    if (!l) {
-        hf__query_refuse(look, NULL, HF_ENOMEM, NULL, "no memory for a list");
+    if (!l)
         return;
-    }
-    l->prefix_len = look->name_len;
-    memcpy(l->prefix, look->name, look->name_len);
-    hf__listing_begin(&l->l, look);
     scan_all(r, l);
     go_on(r, l);
 }

@@ -142,7 +142,7 @@ static int read_evict(struct redis *r, struct redis_query *k, const redisReply *
     if (!reply || reply->type != REDIS_REPLY_INTEGER)
         return hf__redis_reply_error(r, reply, err);
     if (reply->integer == 0)
-        return hf__fail(err, HF_ENOENT, 0, r->shown, "no such %sticket in line '%s'",
+        return hf__fail(err, HF_ENOENT, 0, r->open.shown, "no such %sticket in line '%s'",
                         k->query.look->keep_ms > 0 ? "kept " : "", k->name);
     return 0;
 }

@@ -30,12 +30,6 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
     }
 }
 
-static bool is_moving(const redisReply *reply)
-{
-    return reply && reply->type == REDIS_REPLY_ERROR &&
-           strncmp(reply->str, "TRYAGAIN", 8) == 0;
-}
-
 static bool has_renewed(const redisReply *reply)
 {
     for (size_t i = 0; i < reply->elements; i++)
@@ -53,7 +47,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     hf_error err;
     bool whole;
 
-    if (k->n > 1 && (hf__redis_reply_apart(r, reply) || is_moving(reply))) {
+    if (k->n > 1 && (hf__redis_reply_apart(r, reply) || reply_starts(reply, "TRYAGAIN"))) {
         hf__scripted_split(&r->scripted, k);
         return;
     }
@@ -71,7 +65,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         if (renewed[i] == RENEWED && q->unsafe)
             renewed[i] = RENEWED_UNSAID;
     }
-    hf__scripted_renewed(&r->scripted, k, q->sent_at, whole ? renewed : NULL);
+    hf__scripted_renewed(&r->scripted, k, q->call.sent_at, whole ? renewed : NULL);
 }
 
 void hf__redis_send_renewal(struct scripted *s, struct scripted_renewal *k)
@@ -94,7 +88,7 @@ void hf__redis_still_there(struct redis *r, int bucket)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (!t->own.marked && (bucket < 0 || ticket_bucket(t) == (unsigned)bucket))
+            if (!t->own->marked && (bucket < 0 || ticket_bucket(t) == (unsigned)bucket))
                 hf__scripted_ask(&r->scripted, t);
         }
 }

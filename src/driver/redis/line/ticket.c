@@ -42,7 +42,7 @@ static void build_join(struct redis *r, struct redis_call *q, struct command *c)
 static int mismatch(const struct redis *r, const struct ticket *t, const redisReply *reply,
                     hf_error *err)
 {
-    return hf__mismatch(err, r->shown, t->name,
+    return hf__mismatch(err, r->open.shown, t->name,
                         (enum line_kind)hf__redis_reply_number(reply, 1),
                         hf__redis_reply_number(reply, 2));
 }
@@ -91,7 +91,7 @@ static void answer_join(struct redis *r, struct redis_call *q, const redisReply 
         p.code = hf__redis_reply_is(reply, 0, "m") ? mismatch(r, t, reply, &err)
                                                    : hf__redis_reply_error(r, reply, &err);
     }
-    hf__scripted_joined(&r->scripted, t, q->sent_at, &p);
+    hf__scripted_joined(&r->scripted, t, q->call.sent_at, &p);
     if (p.kind == PLACE_WAITS)
         hf__redis_wake_listen(r, q->bucket);
 }

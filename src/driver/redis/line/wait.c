@@ -59,7 +59,7 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         l.code = hf__redis_reply_error(r, reply, &err);
         l.err = &err;
     }
-    hf__scripted_looked(&r->scripted, w, q->sent_at, reply ? &l : NULL);
+    hf__scripted_looked(&r->scripted, w, q->call.sent_at, reply ? &l : NULL);
 }
 
 void hf__redis_send_look(struct scripted *s, struct wait_life *w)

@@ -119,7 +119,7 @@ void hf__redis_wake_holders(struct timer *timer)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             const struct ticket *t = container_of(m, struct ticket, drv_node);
 
-            if (t->life == &t->own)
+            if (t->life == t->own)
                 hf__redis_wake_listen(r, ticket_bucket(t));
         }
     hf__redis_conn_flush(r);
@@ -226,12 +226,11 @@ void hf__redis_wake(struct conn *conn, const redisReply *reply)
         hf__link_break(&conn->link, &err);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
+    if (!hf__redis_reply_text(reply, 1) || reply->elements != 3)
         return;
     if ((hf__redis_reply_is(reply, 0, "message") ||
          hf__redis_reply_is(reply, 0, "smessage")) &&
-        reply->element[2]->type == REDIS_REPLY_STRING)
+        hf__redis_reply_text(reply, 2))
         told(r, reply->element[1], reply->element[2]);
     else if (hf__redis_reply_is(reply, 0, "subscribe") ||
              hf__redis_reply_is(reply, 0, "ssubscribe"))

@@ -46,29 +46,43 @@ static void put_run(struct command *c, const struct node *n)
     hf__redis_command_arg(c, run, strnlen(run, RUN_MAX));
 }
 
+static void put_bucket(struct command *c, const struct ballot *k)
+{
+    char bucket[8];
+
+    snprintf(bucket, sizeof bucket, "%03x",
+             hf__redis_bucket(k->text + k->value_len, k->key_len));
+    hf__redis_command_text(c, bucket);
+}
+
 static void build_lock(struct redis *r, const struct ballot *k, struct command *c)
 {
     const char *key = k->text + k->value_len;
 
-    hf__redis_request_script(c, &k->q, SCRIPT_LOCK, 2, 5);
+    hf__redis_request_script(c, &k->q, SCRIPT_LOCK, 2, 6);
     hf__redis_command_arg(c, key, k->key_len);
-    hf__redis_command_text(c, hf__redlock_mark);
+    hf__redis_command_text(c, hf__redlock_marks);
     hf__redis_command_arg(c, k->text, k->value_len);
     hf__redis_command_number(c, k->ttl_ms);
     hf__redis_command_number(c, k->kind == BALLOT_LOCK ? (int64_t)k->candidate : 0);
     put_run(c, r->voters[k->q.bucket]);
+    put_bucket(c, k);
     hf__redis_command_text(c, k->kind == BALLOT_LOCK && r->nnodes == 1 ? "1" : "");
 }
 
 static void build_raise(struct redis *r, const struct ballot *k, struct command *c)
 {
-    hf__redis_request_script(c, &k->q, SCRIPT_RAISE, 2, 4);
+    hf__redis_request_script(c, &k->q, SCRIPT_RAISE, 2, 5);
     hf__redis_command_arg(c, k->text + k->value_len, k->key_len);
-    hf__redis_command_text(c, hf__redlock_mark);
+    hf__redis_command_text(c, hf__redlock_marks);
     hf__redis_command_arg(c, k->text, k->value_len);
     hf__redis_command_number(c, (int64_t)k->candidate);
     put_run(c, r->voters[k->q.bucket]);
-    hf__redis_command_text(c, k->seed ? "1" : "");
+    put_bucket(c, k);
+    if (k->floor > 0)
+        hf__redis_command_number(c, (int64_t)k->floor);
+    else
+        hf__redis_command_text(c, "");
 }
 
 static void build_free(const struct ballot *k, struct command *c)
@@ -278,7 +292,7 @@ static struct ballot *ballot_new(struct bid *b, enum ballot_kind kind, struct no
     k->kind = kind;
     memcpy(k->token, b->t->token, HF_TOKEN);
     k->candidate = b->round.candidate;
-    k->seed = b->round.nodes[i].blank;
+    k->floor = b->round.nodes[i].blank ? hf__redis_round_floor(&b->round) : 0;
     k->prompt = !hf__redlock_lags(b, i);
     k->ttl_ms = time_of(b, kind);
     k->tell = b->state == BID_LEAVES && k->ttl_ms == 0;

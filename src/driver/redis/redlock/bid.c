@@ -133,7 +133,7 @@ static void win(struct bid *b)
     b->listening = false;
     for (unsigned i = 0; i < r->nnodes; i++)
         seed(b, i);
-    hf__hang(t, &t->own);
+    hf__hang(t, t->own);
     ev_granted(t, b->round.candidate, b->sent_at);
 }
 
@@ -225,8 +225,8 @@ static void fired(struct timer *t)
 
 static void in_our_way(struct bid *b, const redisReply *reply)
 {
-    int64_t ms = hf__redis_reply_number(reply, 3);
-    const redisReply *kind = reply->elements == 5 ? reply->element[4] : NULL;
+    int64_t ms = hf__redis_reply_number(reply, 4);
+    const redisReply *kind = reply->elements == 6 ? reply->element[5] : NULL;
 
     if (ms > b->free_in_ms)
         b->free_in_ms = ms;
@@ -240,18 +240,19 @@ static void in_our_way(struct bid *b, const redisReply *reply)
 static void voted(struct bid *b, const struct ballot *k, const redisReply *reply)
 {
     unsigned i = k->q.bucket;
-    bool taken = reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    bool taken = reply && reply->type == REDIS_REPLY_STRING;
     bool whole =
-        taken || (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3);
+        taken || (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4);
     bool yes = taken || (whole && hf__redis_reply_number(reply, 0) == 1);
     uint64_t mark = taken ? k->candidate : (uint64_t)hf__redis_reply_number(reply, 2);
     int64_t what = taken ? MARK_TAKEN : hf__redis_reply_number(reply, 1);
+    int64_t top = taken ? strtoll(reply->str, NULL, 10) : hf__redis_reply_number(reply, 3);
 
     if (!whole) {
         hf__redis_round_vote_failed(&b->round, i);
     } else {
         hf__redis_round_vote(&b->round, i, yes ? ANSWER_YES : ANSWER_NO,
-                             (enum round_mark)what, mark);
+                             (enum round_mark)what, mark, (uint64_t)top);
         if (mark > b->redis->highest)
             b->redis->highest = mark;
     }
@@ -345,7 +346,7 @@ bool hf__redlock_reserved(const struct redis *r, const char *name, size_t name_l
     char key[KEY_MAX];
     size_t len = hf__redlock_key(r, key, name, name_len);
 
-    return len == strlen(hf__redlock_mark) && memcmp(key, hf__redlock_mark, len) == 0;
+    return len == strlen(hf__redlock_marks) && memcmp(key, hf__redlock_marks, len) == 0;
 }
 
 void hf__redlock_join(struct store *s, struct ticket *t)
@@ -357,7 +358,8 @@ void hf__redlock_join(struct store *s, struct ticket *t)
     if (b)
         return; /* under way, or resting */
     if (hf__redlock_reserved(r, t->name, t->name_len)) {
-        hf__fail(&err, HF_EINVAL, 0, r->shown, "'%s' is the key of the fences", t->name);
+        hf__fail(&err, HF_EINVAL, 0, r->open.shown, "'%s' is the key of the fences",
+                 t->name);
         ev_gone(t, HF_EINVAL, -1, &err);
         return;
     }

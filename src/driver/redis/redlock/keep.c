@@ -96,11 +96,11 @@ void hf__redlock_extended(struct bid *b, unsigned i, const redisReply *reply)
     }
     if (said == 1 && counts && b->alive == need) {
         hf__redlock_kept(b, b->renewal_at, b->renewal_ms);
-        ev_alive(&b->t->own, b->renewal_at, b->renewal_ms);
+        ev_alive(b->t->own, b->renewal_at, b->renewal_ms);
         hf__redlock_spread(b, b->missing);
     } else if ((said == 0 || said == -1) && ++b->lost == r->nnodes - need + 1) {
         hf__redlock_kept(b, 0, 0);
-        ev_dead(&b->t->own);
+        ev_dead(b->t->own);
     } else if (said != 1 && b->alive >= need) {
         hf__redlock_spread(b, 1u << i);
     }
@@ -111,7 +111,7 @@ void hf__redlock_renew(struct store *s, struct life *const *lives, size_t n)
     struct redis *r = redis_of(s);
 
     for (size_t i = 0; i < n; i++) {
-        struct ticket *t = container_of(lives[i], struct ticket, own);
+        struct ticket *t = life_ticket(lives[i]);
         struct bid *b = t->drv_ptr;
 
         if (!b || b->state != BID_HELD)

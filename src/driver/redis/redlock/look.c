@@ -274,7 +274,8 @@ static void ended(struct sight *s)
     hf_error err;
 
     if (s->frees && s->freed == 0) {
-        hf__fail(&err, HF_ENOENT, 0, r->shown, "no such ticket of '%s'", s->look->name);
+        hf__fail(&err, HF_ENOENT, 0, r->open.shown, "no such ticket of '%s'",
+                 s->look->name);
         finish(s, HF_ENOENT, &err);
     } else if (s->frees) {
         finish(s, 0, NULL);
@@ -351,12 +352,13 @@ static void start(struct store *store, struct look *look, bool evicts)
     int rc = 0;
 
     if (look->list)
-        rc = hf__fail(&err, HF_ENOTSUP, 0, r->shown, "this store cannot list its locks");
+        rc = hf__fail(&err, HF_ENOTSUP, 0, r->open.shown,
+                      "this store cannot list its locks");
     else if (hf__redlock_reserved(r, look->name, look->name_len))
-        rc = hf__fail(&err, HF_EINVAL, 0, r->shown, "'%s' is the key of the fences",
+        rc = hf__fail(&err, HF_EINVAL, 0, r->open.shown, "'%s' is the key of the fences",
                       look->name);
     else if (evicts && !look->now)
-        rc = hf__fail(&err, HF_ENOTSUP, 0, r->shown,
+        rc = hf__fail(&err, HF_ENOTSUP, 0, r->open.shown,
                       "this store cannot end a renewal; only break --now");
     else if (!(s = calloc(1, sizeof *s)))
         rc = hf__fail(&err, HF_ENOMEM, 0, NULL, "no memory for a look");

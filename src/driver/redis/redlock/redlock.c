@@ -15,7 +15,7 @@
 
 enum { MAX_TTL_MS = 60000, LEAST_TTL_MS = 100, OTHERS_US = 200000 };
 
-const char hf__redlock_mark[] = "holdfast:redlock:mark";
+const char hf__redlock_marks[] = "holdfast:redlock:marks";
 
 size_t hf__redlock_key(const struct redis *r, char key[KEY_MAX], const char *name,
                        size_t len)
@@ -160,8 +160,8 @@ int hf__redlock_too_few(const struct redis *r, const struct bid *b, hf_error *er
                        "that may know it did not answer"
                      : "; the others did not answer in time");
     }
-    return hf__fail(err, code, 0, r->shown, "fewer than %u of %u nodes could vote%s", need,
-                    r->nnodes, text);
+    return hf__fail(err, code, 0, r->open.shown, "fewer than %u of %u nodes could vote%s",
+                    need, r->nnodes, text);
 }
 
 const hf_error *hf__redlock_why(const struct redis *r, const hf_error *one, hf_error *all)
@@ -319,7 +319,7 @@ static void no_cells(struct store *s, struct cell *cell)
 {
     hf_error err;
 
-    hf__fail(&err, HF_ENOTSUP, 0, redis_of(s)->shown, "this store has no cells");
+    hf__fail(&err, HF_ENOTSUP, 0, redis_of(s)->open.shown, "this store has no cells");
     ev_done(NULL, cell, HF_ENOTSUP, &err);
 }
 

@@ -11,7 +11,7 @@
 
 enum { VALUE_HEX = 48, VALUE_MAX = VALUE_HEX + 400 + HF_NOTE_MAX };
 
-extern const char hf__redlock_mark[]; /* the key of every node's mark */
+extern const char hf__redlock_marks[]; /* the key of every node's marks */
 
 struct bid { /* ticket.drv_ptr */
     struct redis *redis;
@@ -59,7 +59,8 @@ struct ballot { /* q.bucket: the node */
     unsigned char token[HF_TOKEN]; /* the bid may be gone when the answer comes */
     uint64_t number;
     uint64_t candidate;
-    bool seed, tell, prompt;
+    uint64_t floor; /* RAISE: what it may be seeded with; 0: it may not */
+    bool tell, prompt;
     enum node_frees by; /* FREE */
     int64_t ttl_ms;
     int64_t until; /* FREE: it has expired by then */

@@ -29,10 +29,10 @@ static void refuse(struct bid *b, int rc)
     if (rc != HF_EBUSY)
         rc = hf__redlock_too_few(r, b, &err);
     else if (b->foreign)
-        hf__fail(&err, rc, 0, r->shown, "the key '%s' is a %s, not a lock", t->name,
+        hf__fail(&err, rc, 0, r->open.shown, "the key '%s' is a %s, not a lock", t->name,
                  b->type);
     else
-        hf__fail(&err, rc, 0, r->shown, "'%s' is held by somebody else", t->name);
+        hf__fail(&err, rc, 0, r->open.shown, "'%s' is held by somebody else", t->name);
     hf__redlock_bid_end(b);
     ev_gone(t, rc, -1, &err);
 }

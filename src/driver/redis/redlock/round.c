@@ -22,7 +22,7 @@ static void learn(struct round_node *node, enum round_mark what, uint64_t mark)
 }
 
 void hf__redis_round_vote(struct round *r, unsigned i, enum round_answer answer,
-                          enum round_mark what, uint64_t mark)
+                          enum round_mark what, uint64_t mark, uint64_t top)
 {
     struct round_node *node = &r->nodes[i];
 
@@ -31,6 +31,7 @@ void hf__redis_round_vote(struct round *r, unsigned i, enum round_answer answer,
     node->vote = answer;
     node->taken = answer == ANSWER_YES && what == MARK_TAKEN;
     learn(node, what, mark);
+    node->top = top;
     if (node->taken && r->n == 1)
         r->candidate = mark; /* a single node makes it fit */
 }
@@ -97,6 +98,16 @@ bool hf__redis_round_seeds(const struct round *r, unsigned i)
     const struct round_node *node = &r->nodes[i];
 
     return node->counts && node->vote == ANSWER_YES && node->blank && may_seed(r);
+}
+
+uint64_t hf__redis_round_floor(const struct round *r)
+{
+    uint64_t floor = r->candidate;
+
+    for (unsigned i = 0; i < r->n; i++)
+        if (r->nodes[i].top > floor)
+            floor = r->nodes[i].top;
+    return floor;
 }
 
 /* Asks every node that is ours to take a number above all that we know. */

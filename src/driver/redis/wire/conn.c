@@ -23,12 +23,6 @@ enum { LATER_US = 50000 };
 
 /* ---- replies --------------------------------------------------------------------- */
 
-static bool starts(const redisReply *reply, const char *word)
-{
-    return reply && reply->type == REDIS_REPLY_ERROR &&
-           strncmp(reply->str, word, strlen(word)) == 0;
-}
-
 int64_t hf__redis_reply_number(const redisReply *reply, size_t i)
 {
     if (!reply || reply->type != REDIS_REPLY_ARRAY || i >= reply->elements ||
@@ -37,11 +31,19 @@ int64_t hf__redis_reply_number(const redisReply *reply, size_t i)
     return reply->element[i]->integer;
 }
 
+const char *hf__redis_reply_text(const redisReply *reply, size_t i)
+{
+    if (!reply || reply->type != REDIS_REPLY_ARRAY || i >= reply->elements ||
+        reply->element[i]->type != REDIS_REPLY_STRING)
+        return NULL;
+    return reply->element[i]->str;
+}
+
 bool hf__redis_reply_is(const redisReply *reply, size_t i, const char *text)
 {
-    return reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements &&
-           reply->element[i]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[i]->str, text) == 0;
+    const char *is = hf__redis_reply_text(reply, i);
+
+    return is && strcmp(is, text) == 0;
 }
 
 int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_error *err)
@@ -62,34 +64,35 @@ int hf__redis_reply_error(const struct redis *r, const redisReply *reply, hf_err
     };
 
     if (!reply)
-        return hf__fail(err, HF_EUNREACHABLE, 0, r->shown, "the connection was lost");
+        return hf__fail(err, HF_EUNREACHABLE, 0, r->open.shown, "the connection was lost");
     if (hf__redis_reply_is(reply, 0, "f"))
         return hf__fail(
-            err, HF_EVERSION, 0, r->shown,
+            err, HF_EVERSION, 0, r->open.shown,
             "the line was written in format %lld by another version of holdfast",
             (long long)hf__redis_reply_number(reply, 1));
     if (reply->type != REDIS_REPLY_ERROR)
-        return hf__fail(err, HF_EPROTO, 0, r->shown, "an answer of an unexpected form");
-    if (starts(reply, "MOVED ") || starts(reply, "ASK "))
-        return hf__fail(err, HF_ENOTSUP, 0, r->shown,
+        return hf__fail(err, HF_EPROTO, 0, r->open.shown,
+                        "an answer of an unexpected form");
+    if (reply_starts(reply, "MOVED ") || reply_starts(reply, "ASK "))
+        return hf__fail(err, HF_ENOTSUP, 0, r->open.shown,
                         "it is a node of a cluster: use redis+cluster:// (%s)", reply->str);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (starts(reply, kinds[i].word))
-            return hf__fail(err, kinds[i].code, 0, r->shown, "%s", reply->str);
+        if (reply_starts(reply, kinds[i].word))
+            return hf__fail(err, kinds[i].code, 0, r->open.shown, "%s", reply->str);
     if (strstr(reply->str, "WRONGTYPE"))
-        return hf__fail(err, HF_EDAMAGED, 0, r->shown,
+        return hf__fail(err, HF_EDAMAGED, 0, r->open.shown,
                         "a key of the line holds something else: %s", reply->str);
     if (strstr(reply->str, "The user executing the script") ||
         strstr(reply->str, "ACL failure in script"))
-        return hf__fail(err, HF_EAUTH, 0, r->shown, "%s", reply->str);
+        return hf__fail(err, HF_EAUTH, 0, r->open.shown, "%s", reply->str);
     if (strstr(reply->str, "OOM command not allowed"))
-        return hf__fail(err, HF_EFULL, 0, r->shown, "%s", reply->str);
-    return hf__fail(err, HF_EPROTO, 0, r->shown, "%s", reply->str);
+        return hf__fail(err, HF_EFULL, 0, r->open.shown, "%s", reply->str);
+    return hf__fail(err, HF_EPROTO, 0, r->open.shown, "%s", reply->str);
 }
 
 bool hf__redis_reply_apart(struct redis *r, const redisReply *reply)
 {
-    if (!starts(reply, "CROSSSLOT"))
+    if (!reply_starts(reply, "CROSSSLOT"))
         return false;
     r->apart = true;
     return true;
@@ -145,7 +148,6 @@ void hf__redis_conn_send(struct conn *conn, struct redis_call *q)
 {
     q->at = conn->node;
     hf__link_send(&conn->link, &q->call);
-    q->sent_at = q->call.sent_at;
 }
 
 /* Without a node for it any link will do that says so: there is always one. */
@@ -246,7 +248,7 @@ static void go_elsewhere(struct conn *conn, struct redis_call *q, const redisRep
                                                 .answer = hf__redis_answer_ignored };
     struct redis *r = conn->node->redis;
     struct node *node = hf__redis_cluster_place(r, conn->node, reply->str);
-    bool ask = starts(reply, "ASK ");
+    bool ask = reply_starts(reply, "ASK ");
 
     q->hopped = !q->hopped && node && node_up(node) &&
                 (!ask || hf__redis_ask_on(&node->commands, &asking, NULL));
@@ -264,17 +266,17 @@ static bool repeated(struct conn *conn, struct redis_call *q, const redisReply *
 
     if (!q->type->line || reply->type != REDIS_REPLY_ERROR)
         return false;
-    if (q->divisible && starts(reply, "TRYAGAIN"))
+    if (q->divisible && reply_starts(reply, "TRYAGAIN"))
         return false;
-    if (starts(reply, "TRYAGAIN") || starts(reply, "BUSY ") ||
-        starts(reply, "CLUSTERDOWN")) {
+    if (reply_starts(reply, "TRYAGAIN") || reply_starts(reply, "BUSY ") ||
+        reply_starts(reply, "CLUSTERDOWN")) {
         q->hopped = false;
         send_later(r, q);
-    } else if (starts(reply, "NOSCRIPT") && !q->text) {
+    } else if (reply_starts(reply, "NOSCRIPT") && !q->text) {
         q->text = true;
         hf__redis_conn_send(conn, q);
     } else if (r->topology == TOPOLOGY_CLUSTER &&
-               (starts(reply, "MOVED ") || starts(reply, "ASK "))) {
+               (reply_starts(reply, "MOVED ") || reply_starts(reply, "ASK "))) {
         go_elsewhere(conn, q, reply);
     } else {
         return false;
@@ -284,9 +286,10 @@ static bool repeated(struct conn *conn, struct redis_call *q, const redisReply *
 
 static bool as_good_as_gone(const redisReply *reply)
 {
-    return starts(reply, "LOADING") || starts(reply, "READONLY") ||
-           starts(reply, "MASTERDOWN") || starts(reply, "NOAUTH") ||
-           starts(reply, "UNBLOCKED") || strstr(reply->str, "READONLY You can't write");
+    return reply_starts(reply, "LOADING") || reply_starts(reply, "READONLY") ||
+           reply_starts(reply, "MASTERDOWN") || reply_starts(reply, "NOAUTH") ||
+           reply_starts(reply, "UNBLOCKED") ||
+           strstr(reply->str, "READONLY You can't write");
 }
 
 /* ---- what comes ------------------------------------------------------------------ */
@@ -344,11 +347,6 @@ static struct conn *conn_at(const struct link *k)
     return container_of(k, struct conn, link);
 }
 
-static void on_up(struct stream *stream)
-{
-    hf__link_opened(&container_of(stream, struct conn, stream)->link);
-}
-
 static void on_data(struct stream *stream, const char *bytes, size_t n)
 {
     struct conn *conn = container_of(stream, struct conn, stream);
@@ -368,12 +366,7 @@ static void on_data(struct stream *stream, const char *bytes, size_t n)
     hf__redis_conn_flush(conn->node->redis);
 }
 
-static void on_down(struct stream *stream, const hf_error *err)
-{
-    hf__link_lost(&container_of(stream, struct conn, stream)->link, err);
-}
-
-static const struct stream_events stream_events = { on_up, on_data, on_down };
+static const struct stream_events stream_events = { hf__wire_up, on_data, hf__wire_down };
 
 static int open_stream(struct link *k, int64_t ms, hf_error *err)
 {
@@ -396,11 +389,6 @@ static int open_stream(struct link *k, int64_t ms, hf_error *err)
     return hf__stream_open(&conn->stream, &to, err);
 }
 
-static void close_stream(struct link *k)
-{
-    hf__stream_close(&conn_at(k)->stream);
-}
-
 static int send_request(struct link *k, struct link_call *call)
 {
     struct redis *r = conn_at(k)->node->redis;
@@ -409,25 +397,14 @@ static int send_request(struct link *k, struct link_call *call)
 
     c->len = 0;
     c->failed = c->nothing = false;
-    r->sharded = hf__redis_node_sharded(conn_at(k)->node);
     q->type->build(r, q, c);
     if (c->nothing || c->failed)
         return c->nothing ? HF_ENOENT : HF_ENOMEM;
     return hf__stream_write(&conn_at(k)->stream, c->buf, c->len);
 }
 
-static void flush_stream(struct link *k)
-{
-    hf__stream_flush(&conn_at(k)->stream);
-}
-
-static bool read_stream(struct link *k)
-{
-    return hf__stream_read(&conn_at(k)->stream);
-}
-
-static const struct link_transport transport = { open_stream, close_stream, send_request,
-                                                 flush_stream, read_stream };
+static const struct link_transport transport = { open_stream, hf__wire_close, send_request,
+                                                 hf__wire_flush, hf__wire_read };
 
 /* ---- what the link tells --------------------------------------------------------- */
 
@@ -507,6 +484,7 @@ void hf__redis_conn_init(struct conn *conn, struct node *node)
     hf__stream_init(&conn->stream, r->store.env, &stream_events);
     hf__link_init(&conn->link, r->store.env, &transport, &events, &r->dirty,
                   r->open.connect_ms);
+    hf__wire_join(&conn->link, &conn->stream);
     conn->link.where = node->shown;
 }
 

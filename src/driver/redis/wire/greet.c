@@ -153,18 +153,13 @@ static void learn_info(struct node *n, const redisReply *reply)
     n->aof = info_is(text, "aof_enabled", "1");
 }
 
-/* The value in an answer to CONFIG GET; NULL: refused, or unknown to the server. */
-static const char *setting(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                   reply->element[1]->type == REDIS_REPLY_STRING
-               ? reply->element[1]->str
-               : NULL;
-}
+/* In an answer to CONFIG GET the second is the value; without one it is refused, or unknown
+ * to the server. */
+enum { SETTING = 1 };
 
 static void learn_fsync(struct node *n, const redisReply *reply)
 {
-    const char *value = setting(reply);
+    const char *value = hf__redis_reply_text(reply, SETTING);
 
     n->always = n->aof && value && strcmp(value, "always") == 0;
 }
@@ -172,7 +167,7 @@ static void learn_fsync(struct node *n, const redisReply *reply)
 /* With replicas=N we ask for replicas ourselves. */
 static void learn_minimum(struct node *n, const redisReply *reply)
 {
-    const char *value = setting(reply);
+    const char *value = hf__redis_reply_text(reply, SETTING);
 
     if (n->redis->replicas > 0)
         return;
@@ -230,7 +225,7 @@ static void check_save(struct node *n, const char *value)
 /* The last answer. Is there an old connection whose requests may still be executed? */
 static void learn_save(struct node *n, const redisReply *reply)
 {
-    check_save(n, setting(reply));
+    check_save(n, hf__redis_reply_text(reply, SETTING));
     if (n->old_id != 0 && n->same_run) {
         say(&n->commands, KILL, NULL);
         return;
@@ -288,9 +283,8 @@ static void build(struct redis *r, struct redis_call *q, struct command *c)
 static bool fatal(enum stage stage, const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ERROR &&
-           (stage == SELECT || strncmp(reply->str, "LOADING", 7) == 0 ||
-            strncmp(reply->str, "NOAUTH", 6) == 0 ||
-            strstr(reply->str, "max number of clients"));
+           (stage == SELECT || reply_starts(reply, "LOADING") ||
+            reply_starts(reply, "NOAUTH") || strstr(reply->str, "max number of clients"));
 }
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)

@@ -56,12 +56,12 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
         return;
     if (hf__redis_reply_error(r, reply, &err) == HF_EUNREACHABLE)
         err.code = HF_EUNREACHABLE; /* too many clients: it says so before it reads */
-    else if (strncmp(reply->str, "WRONGPASS", 9) == 0)
+    else if (reply_starts(reply, "WRONGPASS"))
         hf__fail(&err, HF_EAUTH, 0, conn->node->shown,
                  "the login was refused%s: wrong password, or the user is unknown or "
                  "disabled (WRONGPASS)",
                  by);
-    else if (strncmp(reply->str, "ERR AUTH <password> called", 26) == 0)
+    else if (reply_starts(reply, "ERR AUTH <password> called"))
         hf__fail(&err, HF_EAUTH, 0, conn->node->shown,
                  "the login was refused%s: no password is configured there", by);
     else

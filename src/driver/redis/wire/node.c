@@ -23,7 +23,7 @@ static void messages_lost(struct conn *);
 static void show(struct node *n)
 {
     if (!n->host)
-        snprintf(n->shown, sizeof n->shown, "%s", n->path ? n->path : n->redis->shown);
+        snprintf(n->shown, sizeof n->shown, "%s", n->path ? n->path : n->redis->open.shown);
     else
         snprintf(n->shown, sizeof n->shown, strchr(n->host, ':') ? "[%s]:%u" : "%s:%u",
                  n->host, (unsigned)n->port);

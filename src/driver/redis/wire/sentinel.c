@@ -79,6 +79,8 @@ static void refused(const struct sentinel *s, const redisReply *reply, hf_error 
 
 static void answer(struct redis *r, struct redis_call *q, const redisReply *reply)
 {
+    const char *host = hf__redis_reply_text(reply, 0);
+    const char *port = hf__redis_reply_text(reply, 1);
     struct sentinel *s = r->sentinel;
     hf_error err;
 
@@ -86,13 +88,11 @@ static void answer(struct redis *r, struct redis_call *q, const redisReply *repl
     s->asked = false;
     if (!reply)
         return;
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-        reply->element[0]->type == REDIS_REPLY_STRING &&
-        reply->element[1]->type == REDIS_REPLY_STRING) {
+    if (host && port) {
         hf__link_up(&s->talker->commands.link);
         /* without messages, a master is asked for when it is lost */
         hf__link_start(&s->talker->messages.link);
-        go_to(r, reply->element[0]->str, reply->element[1]->str);
+        go_to(r, host, port);
         if (!node_up(r->one))
             ask_again(s); /* it may be old news */
         return;
@@ -148,12 +148,11 @@ static void hears_greets(struct conn *conn)
 static void hears(struct conn *conn, const redisReply *reply)
 {
     struct redis *r = conn->node->redis;
+    const char *text = hf__redis_reply_text(reply, 2);
     char name[256], host[256], port[8];
 
-    if (!hf__redis_reply_is(reply, 0, "message") || reply->elements != 3 ||
-        reply->element[2]->type != REDIS_REPLY_STRING)
-        return;
-    if (sscanf(reply->element[2]->str, "%255s %*s %*s %255s %7s", name, host, port) == 3 &&
+    if (hf__redis_reply_is(reply, 0, "message") && text &&
+        sscanf(text, "%255s %*s %*s %255s %7s", name, host, port) == 3 &&
         strcmp(name, r->master) == 0)
         go_to(r, host, port);
 }

@@ -1,0 +1,218 @@
+/* mysql_folded.c: holds that stand in the row of their line (schema.sql): who looks, and
+ * who renews beside a line that is locked. */
+#include "mysql_fault.h"
+
+enum { HANDED_ON = TEST_SANITIZED ? 300 : 1500 };
+
+static atomic_bool over;
+
+/* A line that is handed on and on without a gap, by the server itself: there is no faster
+ * one. */
+static void *hand_on(void *arg)
+{
+    (void)arg;
+    mariadb_do(&server,
+               "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+               "SET @holdfast_client = X'0000000000000001', @holdfast_wake = 0;"
+               "CALL hand_on(%d)",
+               HANDED_ON);
+    atomic_store(&over, true);
+    return NULL;
+}
+
+static void make_hand_on(void)
+{
+    mariadb_script(
+        &server,
+        "USE holdfast;\n"
+        "DELIMITER $$\n"
+        "CREATE PROCEDURE hand_on(p_many BIGINT)\n"
+        "BEGIN\n"
+        "  DECLARE i BIGINT DEFAULT 0;\n"
+        "  WHILE i < p_many DO\n"
+        "    CALL holdfast_join('', 'n', UNHEX(MD5(i + 1)), 0, 2147483648, 2147483648,\n"
+        "      600000, 0, X'0000000000000001', 1, 1, 1, 'h', '', '');\n"
+        "    CALL holdfast_leave('', 'n', UNHEX(MD5(i)), 0);\n"
+        "    SET i = i + 1;\n"
+        "  END WHILE;\n"
+        "END $$\n");
+}
+
+static void has_a_holder(const hf_list *list, void *user)
+{
+    const hf_line *line = hf_list_at(list, 0);
+
+    *(bool *)user = line && hf_line_holders(line) == 1;
+}
+
+static void looked_at_while_handed_on(void)
+{
+    pthread_t thread;
+    hf_client *c;
+    int64_t looks = 0;
+
+    use_plain_server("");
+    c = opened();
+    given(taken(c, "n", NULL));
+    make_hand_on();
+    mariadb_do(&server,
+               "SET @holdfast_client = X'0000000000000001', @holdfast_wake = 0;"
+               "CALL holdfast_join('', 'n', UNHEX(MD5(0)), 0, 2147483648,"
+               " 2147483648, 600000, 0, X'0000000000000001', 1, 1, 1, 'h', '', '')");
+    CHECK_NUM(pthread_create(&thread, NULL, hand_on, NULL), ==, 0);
+    while (!atomic_load(&over)) {
+        bool held = false;
+
+        CHECK_RC(rig.face->look(c, "n", has_a_holder, &held, E()), 0);
+        CHECK(held);
+        looks++;
+    }
+    pthread_join(thread, NULL);
+    printf("# %lld looks\n", (long long)looks);
+    closed(c);
+    done();
+}
+
+/* Somebody has locked the row of a line for a while, in which the hold there is to be
+ * renewed. What we hold in another one is renewed all the same; and the hold there is when
+ * the row is free again. */
+static void renewed_beside_a_locked_line(void)
+{
+    const hf_request brief = { .size = sizeof brief, .ttl_ms = SHORT_MS };
+    const hf_request longer = { .size = sizeof longer, .ttl_ms = 4 * SHORT_MS };
+    MYSQL *other = mysql_init(NULL);
+    hf_lease *stuck, *lease;
+    hf_client *c;
+
+    use_plain_server("");
+    c = opened();
+    given(taken(c, nm("stuck"), &brief)); /* the rows are there: both are taken by one */
+    given(taken(c, nm("n"), &brief));
+    stuck = taken(c, nm("stuck"), &longer);
+    lease = taken(c, nm("n"), &brief);
+    CHECK_NUM(
+        mariadb_number(&server, "SELECT COUNT(*) FROM holdfast_line WHERE token <> ''"), ==,
+        2);
+    CHECK(mysql_real_connect(other, "127.0.0.1", "holdfast", NULL, "holdfast",
+                             (unsigned)server.port, NULL, 0));
+    /* else it locks every row that it reads */
+    CHECK_NUM(mysql_query(other, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+              ==, 0);
+    CHECK_NUM(mysql_query(other, "BEGIN"), ==, 0);
+    CHECK_NUM(mysql_query(other, "UPDATE holdfast_line SET seq = seq + 1 WHERE name LIKE"
+                                 " '%stuck'"),
+              ==, 0);
+    CHECK_NUM(mysql_affected_rows(other), ==, 1);
+    STAYS(hf_lease_check(lease) == 0, 5 * SHORT_MS / 2);
+    CHECK_NUM(mysql_query(other, "ROLLBACK"), ==, 0);
+    mysql_close(other);
+    STAYS(hf_lease_check(lease) == 0 && hf_lease_check(stuck) == 0, 2 * SHORT_MS);
+    given(lease);
+    given(stuck);
+    closed(c);
+    done();
+}
+
+/* The same with the row of a ticket, which every hold has that was renewed once. If a limit
+ * ends a wait, a server that is set so undoes the whole transaction: what was renewed in it
+ * was not. The client may not go by that, and so loses nothing. */
+static void renewed_beside_a_locked_ticket(void)
+{
+    const hf_request brief = { .size = sizeof brief, .ttl_ms = SHORT_MS };
+    const hf_request longer = { .size = sizeof longer, .ttl_ms = 6 * SHORT_MS };
+    MYSQL *lock = mysql_init(NULL);
+    hf_lease *stuck, *lease;
+    hf_client *c, *d;
+
+    make_server();
+    mariadb_config(&server, "innodb_rollback_on_timeout=ON");
+    use_server("?connect_timeout=30s");
+    c = opened();
+    d = opened();
+    stuck = taken(c, nm("stuck"), &longer);
+    lease = taken(c, nm("n"), &brief);
+    AWAIT(mariadb_number(&server, "SELECT COUNT(*) FROM holdfast_ticket") == 2);
+    CHECK(mysql_real_connect(lock, NULL, "root", "", "holdfast", 0, server.socket, 0));
+    CHECK(mysql_query(lock, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED") == 0);
+    CHECK(mysql_query(
+              lock,
+              "SET @line = (SELECT id FROM holdfast_line WHERE name LIKE '%stuck')") == 0);
+    CHECK(mysql_query(lock, "BEGIN") == 0);
+    CHECK(mysql_query(lock, "UPDATE holdfast_ticket SET owner = owner + 1"
+                            " WHERE line = @line") == 0);
+    CHECK_NUM(mysql_affected_rows(lock), ==, 1);
+    STAYS(hf_lease_check(lease) == 0 && tried(d, nm("n"), NULL) == HF_EBUSY,
+          7 * SHORT_MS / 2);
+    CHECK(mysql_query(lock, "ROLLBACK") == 0);
+    mysql_close(lock);
+    STAYS(hf_lease_check(lease) == 0 && hf_lease_check(stuck) == 0, 2 * SHORT_MS);
+    given(lease);
+    given(stuck);
+    closed(c);
+    closed(d);
+    done();
+}
+
+/* Very many readers get in at once: what their waker says has room for all of them. */
+static void many_get_in(void)
+{
+    hf_client *c;
+
+    use_plain_server("");
+    c = opened();
+    given(taken(c, "n", NULL));
+    mariadb_script(
+        &server,
+        "USE holdfast;\n"
+        "DELIMITER $$\n"
+        "CREATE PROCEDURE many_get_in(p_many BIGINT)\n"
+        "BEGIN\n"
+        "  DECLARE i, v_line BIGINT DEFAULT 0;\n"
+        "  CALL holdfast_join('', 'n', UNHEX(MD5(-1)), 0, 2147483648, 2147483648,\n"
+        "    600000, 0, X'0000000000000001', 1, 1, 1, 'h', '', '');\n"
+        "  WHILE i < p_many DO\n"
+        "    CALL holdfast_join('', 'n', UNHEX(MD5(i)), 0, 2147483648, 1,\n"
+        "      600000, 0, X'0000000000000002', 1, 1, 1, 'h', '', '');\n"
+        "    SET i = i + 1;\n"
+        "  END WHILE;\n"
+        "  CALL holdfast_leave('', 'n', UNHEX(MD5(-1)), 0);\n"
+        "  SELECT id INTO v_line FROM holdfast_line WHERE name = 'n';\n"
+        "  CALL holdfast_await(X'0000000000000002', UNHEX(MD5(-1)), v_line, 0, 1);\n"
+        "END $$\n");
+    mariadb_do(&server, "SET @holdfast_client = X'0000000000000001', @holdfast_wake = 0;"
+                        "CALL many_get_in(1500)"); /* an error is a failure */
+    CHECK_NUM(mariadb_number(&server, "SELECT n FROM holdfast_line"), ==, 1500);
+    closed(c);
+    done();
+}
+
+/* A schema of version 1 in which somebody made a line before it was brought up to date. */
+static void lines_of_version_one(void)
+{
+    const hf_request brief = { .size = sizeof brief, .ttl_ms = SHORT_MS };
+    hf_client *c;
+    hf_lease *lease;
+
+    use_plain_server("");
+    c = opened();
+    given(taken(c, "n", NULL));
+    closed(c);
+    mariadb_do(&server,
+               "ALTER TABLE holdfast_line DROP COLUMN crc; ALTER TABLE"
+               " holdfast_ticket DROP COLUMN session; DELETE FROM holdfast_format");
+    c = opened(); /* runs the script */
+    lease = taken(c, "n", &brief);
+    STAYS(hf_lease_check(lease) == 0, 2 * SHORT_MS);
+    given(lease);
+    closed(c);
+    done();
+}
+
+const struct test_case mysql_folded_cases[] = {
+    { "looked-at-while-handed-on", looked_at_while_handed_on, ON_BLOCKING, 0, 0 },
+    { "renewed-beside-a-locked-line", renewed_beside_a_locked_line, ON_BLOCKING, 0, 0 },
+    { "many-get-in", many_get_in, ON_BLOCKING, 0, 0 },
+    { "renewed-beside-a-locked-ticket", renewed_beside_a_locked_ticket, ON_BLOCKING, 0, 0 },
+    { "lines-of-version-one", lines_of_version_one, ON_BLOCKING, 0, 0 },
+    { NULL, NULL, 0, 0, 0 },
+};
