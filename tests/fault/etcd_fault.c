@@ -184,7 +184,7 @@ void two_ended(struct two *t)
     AWAIT((granted_at = granted_at == 0 && pend_done(t->waits) ? now_ms() : granted_at,
            hf_lease_check(t->held) == HF_ELOST));
     if (granted_at != 0)
-        CHECK_NUM(now_ms() - granted_at, <, TTL_MS / 2);
+        CHECK_WITHIN(granted_at, TTL_MS / 2);
     AWAIT(pend_done(t->waits));
     CHECK_RC(rig.face->release(t->held, E()), HF_ELOST);
     finish(t);

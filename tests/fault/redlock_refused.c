@@ -43,7 +43,7 @@ static void told_soon(struct pend *p, int code, const char *word)
     int64_t start = now_ms();
 
     CHECK_RC(pend_end(p, NULL), code);
-    CHECK_NUM(now_ms() - start, <, PROMPT_MS);
+    CHECK_WITHIN(start, PROMPT_MS);
     CHECK(strstr(last_error()->text, word));
 }
 

@@ -82,6 +82,13 @@ void check_num(const char *file, int line, const char *what, bool ok, long long 
         check_failed(file, line, "%s\n    with %lld and %lld", what, a, b);
 }
 
+void check_within(const char *file, int line, const char *what, int64_t took, int64_t ms)
+{
+    if (took >= ms)
+        check_failed(file, line, "late: %s\n    with %lld and %lld", what, (long long)took,
+                     (long long)ms);
+}
+
 void check_str(const char *file, int line, const char *what, const char *a, const char *b)
 {
     if (!a || !b || strcmp(a, b) != 0)

@@ -35,6 +35,7 @@ const hf_error *last_error(void);
 void check_rc(const char *file, int line, const char *what, int rc, int want);
 void check_num(const char *file, int line, const char *what, bool ok, long long a,
                long long b);
+void check_within(const char *file, int line, const char *what, int64_t took, int64_t ms);
 void check_str(const char *file, int line, const char *what, const char *a, const char *b);
 
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #cond))
@@ -44,6 +45,10 @@ void check_str(const char *file, int line, const char *what, const char *a, cons
         long long a_ = (long long)(a), b_ = (long long)(b);                                \
         check_num(__FILE__, __LINE__, #a " " #op " " #b, a_ op b_, a_, b_);                \
     } while (0)
+/* How long something took. On a busy machine that may fail by itself, so tools/run-tests
+ * gives a program that failed by nothing else a second run, alone. */
+#define CHECK_WITHIN(since, ms)                                                            \
+    check_within(__FILE__, __LINE__, #ms " ms after " #since, now_ms() - (since), (ms))
 #define CHECK_STR(a, b) check_str(__FILE__, __LINE__, #a " is " #b, (a), (b))
 
 #define AWAIT(cond)                                                                        \

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Who gets a second run from tools/run-tests: only programs whose store was away."""
+"""Who gets a second run from tools/run-tests: only programs whose store was away, or that
+were late."""
 import importlib.machinery
 import importlib.util
 import sys
@@ -19,6 +20,10 @@ BROKEN = """not ok {n} - {name} # time=0.2s
 #   ../../tests/contract/exclusion.c:106: pid 4: run_processes(8) == 800
 #       with 799 and 800
 """
+LATE = """not ok {n} - {name} # time=4.1s
+#   ../../tests/fault/redis_many.c:168: pid 4: late: 4000 ms after begin
+#       with 4180 and 4000
+"""
 FOLLOWS = "#   ../../tests/lib/kid.c:316: pid 22117: process 22118 ended with status 1\n"
 BUSY = AWAY.replace("-10 HF_EUNKNOWN", "-4 HF_EBUSY")
 
@@ -26,6 +31,9 @@ CASES = [
     ("an unknown answer", AWAY, True),
     ("and what follows from it in another process", AWAY + FOLLOWS, True),
     ("two cases of that kind", AWAY + "ok 2 - b\n" + AWAY.replace("{n}", "3"), True),
+    ("a check of time", LATE, True),
+    ("a check of time beside an unknown answer", LATE + AWAY.replace("{n}", "2"), True),
+    ("a check of time and a lost update", LATE + BROKEN.split("\n", 1)[1], False),
     ("a lost update", BROKEN, False),
     ("a lost update beside an unknown answer", AWAY + BROKEN.replace("{n}", "2"), False),
     ("both in one case", AWAY + BROKEN.split("\n", 1)[1], False),
