@@ -53,16 +53,17 @@ void age_and_sweep(int64_t ms)
 
 bool lines_whole(void)
 {
-    return mariadb_number(
-               &server, "SELECT COUNT(*) FROM holdfast_line l LEFT JOIN (SELECT line,"
-                        " SUM(state = 1) n, SUM(state = 0) nw,"
-                        " SUM(IF(state = 1, weight, 0)) total,"
-                        " MIN(IF(state = 1, expiry, NULL)) soonest"
-                        " FROM " MARIADB_TICKETS " GROUP BY line) t ON t.line = l.id"
-                        " WHERE l.n <> COALESCE(t.n, 0) OR l.nw <> COALESCE(t.nw, 0)"
-                        " OR l.total <> COALESCE(t.total, 0) OR l.soonest > t.soonest"
-                        " OR (l.n > 0 AND l.total > l.cap) OR (l.token <> '' AND"
-                        " (l.n <> 1 OR l.total <> l.cap OR l.soonest <> t.soonest))") == 0;
+    return mariadb_number(&server,
+                          "SELECT COUNT(*) FROM holdfast_line l LEFT JOIN (SELECT line,"
+                          " SUM(state = 1) n, SUM(state = 0) nw,"
+                          " SUM(IF(state = 1, weight, 0)) total,"
+                          " MIN(IF(state = 1, expiry, NULL)) soonest"
+                          " FROM " MARIADB_TICKETS " GROUP BY line) t ON t.line = l.id"
+                          " WHERE l.n <> COALESCE(t.n, 0) OR l.nw <> COALESCE(t.nw, 0)"
+                          " OR l.total <> COALESCE(t.total, 0) OR l.soonest > t.soonest"
+                          " OR (l.n > 0 AND l.total > l.cap) OR (l.token <> '' AND"
+                          " (l.n <> 1 OR l.total <> l.cap OR l.soonest <> t.soonest))"
+                          " OR (l.w_token <> '' AND (l.token = '' OR l.nw <> 1))") == 0;
 }
 
 void unfold(void)

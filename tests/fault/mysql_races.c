@@ -5,7 +5,7 @@
  * second one has come. What the server undoes is sent again, as the driver does.
  *
  * The short ways of the driver, and what follows if they find no row, are two procedures
- * more (short_ways), which the races also go through. */
+ * more (short_ways), which the races also go through, by one client and by two. */
 #include "driver/mysql/short.h"
 #include "mysql_fault.h"
 #include "races.h"
@@ -18,14 +18,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum way { WAY_SHORT, WAY_LONG, WAYS };
+enum way { WAY_SHORT, WAY_LONG, WAY_TWO_CLIENTS, WAYS };
+
+enum { TRY = 1 };
 
 static MYSQL *sessions[2], *gate;
 static enum way way;
 
+/* 'a' is of the first client, and so is the first session; all others of the second, or of
+ * the same one. */
+static int client_of(char token)
+{
+    return way == WAY_TWO_CLIENTS && token != 'a' ? 2 : 1;
+}
+
 static void go_way(int which)
 {
+    char text[80];
+
     way = (enum way)which;
+    snprintf(text, sizeof text, "SET @holdfast_client = X'%016d'", client_of('b'));
+    CHECK(mysql_query(sessions[1], text) == 0);
 }
 
 /* ---- statements ------------------------------------------------------------------ */
@@ -49,17 +62,20 @@ static const char *join(char token, int ttl_ms, int flags)
     next = !next;
     snprintf(text[next], sizeof(text[next]),
              "CALL %s_join('', 'n', UNHEX(MD5('%c')), 0, 2147483648, 2147483648, %d,"
-             " %d, X'0000000000000001', 1, 1, 1, 'h', '', '')",
-             way == WAY_SHORT ? "short" : "holdfast", token, ttl_ms, flags);
+             " %d, X'%016d', 1, 1, 1, 'h', '', '')",
+             way == WAY_SHORT ? "short" : "holdfast", token, ttl_ms, flags,
+             client_of(token));
     return text[next];
 }
 
 static const char *leave(char token)
 {
+    static const char *const names[] = { "short_leave", "holdfast_leave_some",
+                                         "short_leave" };
     static char text[200];
 
-    snprintf(text, sizeof(text), "CALL %s_leave('', 'n', UNHEX(MD5('%c')), 0)",
-             way == WAY_SHORT ? "short" : "holdfast", token);
+    snprintf(text, sizeof(text), "CALL %s('', 'n', UNHEX(MD5('%c')), 0)", names[way],
+             token);
     return text;
 }
 
@@ -220,9 +236,97 @@ static bool waiter_leaves(void)
            lines_whole();
 }
 
+/* 'b' waits for `ttl_ms` behind 'a', in the row of the line. */
+static void fold_two(int ttl_ms)
+{
+    go_way(WAY_TWO_CLIENTS);
+    clear();
+    CHECK_NUM(asked(0, join('a', RACE_LONG_MS, 0)), ==, 0);
+    CHECK_NUM(asked(1, join('b', ttl_ms, 0)), ==, 1);
+    CHECK_NUM(number("SELECT COUNT(*) FROM holdfast_line WHERE w_token <> ''"), ==, 1);
+}
+
+static bool handed_on(void)
+{
+    int64_t fence;
+
+    fold_two(RACE_LONG_MS);
+    number("UPDATE holdfast_line SET fence = fence + 3600000000");
+    fence = number(store.line_fence);
+    return asked(0, leave('a')) == 1 && number(store.line_fence) > fence &&
+           number(store.tickets) == 1 && number(store.holders) == 1 && lines_whole() &&
+           asked(0, leave('a')) == 0 && asked(1, leave('b')) == 1 &&
+           number(store.tickets) == 0 && lines_whole();
+}
+
+/* A renewal of the hold gives both rows of their own; a third one comes behind them. */
+static bool unfolded(void)
+{
+    bool good;
+
+    fold_two(RACE_LONG_MS);
+    good = asked(0, renew('a', 1, RACE_LONG_MS)) == 1 && number(store.tickets) == 2 &&
+           lines_whole();
+    CHECK_NUM(asked(1, join('c', RACE_LONG_MS, 0)), ==, 1);
+    CHECK_NUM(asked(0, leave('a')), ==, 1);
+    return good && number(store.tickets) == 2 && lines_whole() &&
+           asked(1, leave('b')) == 1 && asked(1, leave('c')) == 1;
+}
+
+/* Nobody is let in by one that is not there, nor by the one that waits. */
+static bool another_leaves(void)
+{
+    bool good;
+
+    fold_two(RACE_LONG_MS);
+    good = asked(0, leave('x')) == 0 && number(store.tickets) == 2 &&
+           number(store.holders) == 1 && lines_whole();
+    return good && asked(1, leave('b')) == 1 && number(store.holders) == 1 &&
+           asked(0, join('a', RACE_LONG_MS, TRY)) == 0 && lines_whole();
+}
+
+/* Who waits has died: the line is free. */
+static bool waiter_is_over(void)
+{
+    fold_two(RACE_TTL_MS);
+    AWAIT(number("SELECT w_till < CAST(1000000 * UNIX_TIMESTAMP(SYSDATE(6)) AS SIGNED)"
+                 " FROM holdfast_line") == 1);
+    return asked(0, leave('a')) == 1 && number(store.tickets) == 0 && lines_whole();
+}
+
+/* The hold has ended by itself: the one that waits goes before a new one. */
+static bool holder_is_over(void)
+{
+    go_way(WAY_TWO_CLIENTS);
+    clear();
+    CHECK_NUM(asked(0, join('a', RACE_TTL_MS, 0)), ==, 0);
+    CHECK_NUM(asked(1, join('b', RACE_LONG_MS, 0)), ==, 1);
+    AWAIT(number("SELECT soonest < CAST(1000000 * UNIX_TIMESTAMP(SYSDATE(6)) AS SIGNED)"
+                 " FROM holdfast_line") == 1);
+    return asked(0, join('c', RACE_LONG_MS, TRY)) == 2 && asked(0, leave('a')) == 0 &&
+           number(store.tickets) == 1 && number(store.holders) == 1 && lines_whole() &&
+           asked(1, leave('b')) == 1;
+}
+
+/* A join of the one that waits, sent again, and one that comes late, when it holds. */
+static bool joined_again(void)
+{
+    fold_two(RACE_LONG_MS);
+    return asked(1, join('b', RACE_LONG_MS, 0)) == 1 && number(store.tickets) == 2 &&
+           lines_whole() && asked(0, leave('a')) == 1 &&
+           asked(1, join('b', RACE_LONG_MS, 0)) == 0 && number(store.tickets) == 1 &&
+           lines_whole();
+}
+
 static const struct race more_races[] = {
     { "lock is taken", lock_is_taken },
     { "waiter leaves", waiter_leaves },
+    { "handed on", handed_on },
+    { "unfolded", unfolded },
+    { "another leaves", another_leaves },
+    { "waiter is over", waiter_is_over },
+    { "holder is over", holder_is_over },
+    { "joined again", joined_again },
     { NULL, NULL },
 };
 
@@ -295,6 +399,24 @@ static const struct mutation mutations[] = {
     { "a hand-off lets somebody in for one that waited",
       "DELETE FROM holdfast_ticket WHERE line = v_line AND token = p_token AND state = 1;",
       "DELETE FROM holdfast_ticket WHERE line = v_line AND token = p_token;", LEVELS_ALL },
+    { "who waits is lost when the hold is unfolded",
+      "INSERT INTO holdfast_ticket VALUES (l.id, l.w_token, 0,",
+      "INSERT IGNORE INTO holdfast_ticket VALUES (l.id, l.token, 0,", LEVELS_ALL },
+    { "a folded one that waits gets no time of its own",
+      "REPLACE INTO holdfast_crowd VALUES (l.id, l.w_client, l.w_ttl, l.w_till, 1)",
+      "REPLACE INTO holdfast_crowd VALUES (l.id, l.w_client, l.w_ttl, 0, 1)", LEVELS_ALL },
+    { "a folded one is let in by any leave", "AND x.token = p_token AND p_keep = 0",
+      "AND p_keep = 0", LEVELS_ALL },
+    { "a folded one is let in when its time is over", "x.w_token <> '' AND x.w_till >",
+      "x.w_token <> '' AND x.w_till + 1e15 >", LEVELS_ALL },
+    { "the short leave forgets those that are not folded", "AND (x.nw = 0 OR (",
+      "AND (x.nw > -1 OR (", LEVELS_ALL },
+    { "a folded one holds and waits", "hints = x.w_hints, w_token = ''",
+      "hints = x.w_hints", LEVELS_ALL },
+    { "a folded one has the fence before", "x.fence, GREATEST(x.fence + 1,",
+      "x.fence, LEAST(x.fence,", LEVELS_ALL },
+    { "a second one is folded over the first", "ELSEIF v_nw = 0 AND v_token NOT IN",
+      "ELSEIF v_token NOT IN", LEVELS_ALL },
     { "a ticket without its lock", "AND p_must > 0 THEN", "AND p_must > 1 THEN",
       LEVELS_ALL },
     { NULL, NULL, NULL, 0 },

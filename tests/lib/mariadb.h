@@ -29,6 +29,8 @@ int64_t mariadb_work(struct server *); /* statements of holdfast so far */
 /* Every ticket of every line, also those that stand in the row of their line. */
 #define MARIADB_TICKETS                                                                    \
     "(SELECT line, token, state, weight, fence, expiry FROM holdfast_ticket UNION ALL"     \
-    " SELECT id, token, 1, total, fence, soonest FROM holdfast_line WHERE token <> '') t"
+    " SELECT id, token, 1, total, fence, soonest FROM holdfast_line WHERE token <> ''"     \
+    " UNION ALL SELECT id, w_token, 0, cap, 0, 0 FROM holdfast_line WHERE w_token <> '') " \
+    "t"
 
 #endif

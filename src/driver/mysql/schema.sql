@@ -2,7 +2,7 @@ DELIMITER $$
 -- The schema of holdfast in MariaDB: tables, and one procedure per verb, in the current database. holdfast runs this
 -- itself when a client finds none; 'holdfast schema' prints it for an administrator. It can be run again.
 --
---   holdfast_line     all that is kept of one name: kind, capacity, sums of its tickets, last fence; a folded hold
+--   holdfast_line     all that is kept of one name: kind, capacity, sums of its tickets, last fence; folded tickets
 --   holdfast_ticket   one place in a line: state 0 waits, 1 holds; flags 1 revoked (ends at its expiry), 2 kept
 --   holdfast_crowd    the waiting tickets of one client, line and ttl: they share one expiry
 --   holdfast_revoked  tickets that were taken out at once (kind x), marked (m), or let in by that (l): their owners look here
@@ -25,15 +25,17 @@ DELIMITER $$
 -- expiry and weight of the hold are fence, soonest and total of the line. To take a free line and to give it back is then
 -- an UPDATE of one row, which needs no procedure. Its condition names columns of this row only: it is tested when the
 -- row is locked, and whoever comes second sees what the first one left. These two statements are in short.c; a client
--- whose statement finds no such row calls holdfast_join or holdfast_leave. Three procedures know of folded holds: join,
--- leave and await. Every other one that locks a line unfolds it first (holdfast_unfold), in the same transaction: the
--- hold gets its row, with nothing changed. Nothing folds a ticket again; only a grant makes one that is folded.
+-- whose statement finds no such row calls holdfast_join or holdfast_leave. The only ticket that waits, of another client and
+-- for all of the line, is folded too, behind a folded hold (w_token is not empty: then nw = 1, and its number is seq; it
+-- is in no crowd, and w_till is its expiry). So to hand on to it is an UPDATE of one row, too. Three procedures know of
+-- folded tickets: join, leave and await. Every other one that locks a line unfolds it first (holdfast_unfold), in the same
+-- transaction: the tickets get their rows, with nothing changed. Nothing folds a ticket again but the grant to it.
 --
 -- A transaction is one call of a procedure, or one such statement: a crash leaves a line as before or after. Whatever fails in a procedure
 -- rolls it back before the error is told. KILL QUERY passes that by: then the client rolls back, and
 -- idle_transaction_timeout does if the client is frozen at this moment.
 --
--- Invariants (a folded hold counts as a ticket of state 1): line.n, line.nw and line.total count the tickets of state 1, of state 0, and the weights of state 1;
+-- Invariants (a folded hold counts as a ticket of state 1, who waits behind it as one of state 0): line.n, line.nw and line.total count the tickets of state 1, of state 0, and the weights of state 1;
 -- total <= cap; line.soonest is not later than any expiry of state 1 (n > 0); line.head is not greater than the number
 -- of any ticket of state 0. (The server finds entries of an index that are deleted until it has purged them: whoever looks
 -- for the first of the queue begins at head.)
@@ -76,6 +78,10 @@ CREATE TABLE IF NOT EXISTS holdfast_line (
     process BIGINT NOT NULL DEFAULT 0, owner BIGINT NOT NULL DEFAULT 0, pid BIGINT NOT NULL DEFAULT 0,
     host VARBINARY(255) NOT NULL DEFAULT '', note VARBINARY(1024) NOT NULL DEFAULT '',
     hints VARBINARY(8300) NOT NULL DEFAULT '',
+    w_token VARBINARY(16) NOT NULL DEFAULT '', w_till BIGINT NOT NULL DEFAULT 0, w_joined BIGINT NOT NULL DEFAULT 0,
+    w_ttl BIGINT NOT NULL DEFAULT 0, w_client BINARY(8) NOT NULL DEFAULT '', w_process BIGINT NOT NULL DEFAULT 0,
+    w_owner BIGINT NOT NULL DEFAULT 0, w_pid BIGINT NOT NULL DEFAULT 0, w_host VARBINARY(255) NOT NULL DEFAULT '',
+    w_note VARBINARY(1024) NOT NULL DEFAULT '', w_hints VARBINARY(8300) NOT NULL DEFAULT '',
     UNIQUE (ns, name), KEY crc (crc)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 $$
 CREATE TABLE IF NOT EXISTS holdfast_ticket (
@@ -90,7 +96,7 @@ $$
 -- What version 1 had not.
 BEGIN NOT ATOMIC
     IF (SELECT COUNT(*) FROM information_schema.columns c WHERE c.table_schema = DATABASE()
-            AND (c.table_name = 'holdfast_line' AND c.column_name = 'crc'
+            AND (c.table_name = 'holdfast_line' AND c.column_name = 'w_token'
             OR c.table_name = 'holdfast_ticket' AND c.column_name = 'session')) < 2 THEN
         ALTER TABLE holdfast_line ADD COLUMN IF NOT EXISTS head BIGINT NOT NULL DEFAULT 0,
             ADD COLUMN IF NOT EXISTS fast BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS crc BIGINT AS (CRC32(CONCAT(ns, X'00', name))) PERSISTENT,
@@ -100,7 +106,14 @@ BEGIN NOT ATOMIC
             ADD COLUMN IF NOT EXISTS process BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS owner BIGINT NOT NULL DEFAULT 0,
             ADD COLUMN IF NOT EXISTS pid BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS host VARBINARY(255) NOT NULL DEFAULT '',
             ADD COLUMN IF NOT EXISTS note VARBINARY(1024) NOT NULL DEFAULT '',
-            ADD COLUMN IF NOT EXISTS hints VARBINARY(8300) NOT NULL DEFAULT '', ADD KEY IF NOT EXISTS crc (crc);
+            ADD COLUMN IF NOT EXISTS hints VARBINARY(8300) NOT NULL DEFAULT '', ADD KEY IF NOT EXISTS crc (crc),
+            ADD COLUMN IF NOT EXISTS w_token VARBINARY(16) NOT NULL DEFAULT '', ADD COLUMN IF NOT EXISTS w_till BIGINT NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS w_joined BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS w_ttl BIGINT NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS w_client BINARY(8) NOT NULL DEFAULT '', ADD COLUMN IF NOT EXISTS w_process BIGINT NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS w_owner BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS w_pid BIGINT NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS w_host VARBINARY(255) NOT NULL DEFAULT '',
+            ADD COLUMN IF NOT EXISTS w_note VARBINARY(1024) NOT NULL DEFAULT '',
+            ADD COLUMN IF NOT EXISTS w_hints VARBINARY(8300) NOT NULL DEFAULT '';
         ALTER TABLE holdfast_ticket ADD COLUMN IF NOT EXISTS session BIGINT NOT NULL DEFAULT 0;
     END IF;
 END
@@ -135,14 +148,19 @@ $$
 INSERT IGNORE INTO holdfast_mark SELECT seq, 0 FROM seq_0_to_1023
 $$
 
--- Of a line that is locked: its hold gets a row of its own.
+-- Of a line that is locked: its folded tickets get rows of their own.
 CREATE OR REPLACE PROCEDURE holdfast_unfold(INOUT l ROW TYPE OF holdfast_line) SQL SECURITY INVOKER
 BEGIN
     IF l.token <> '' THEN
         INSERT INTO holdfast_ticket VALUES (l.id, l.token, 1, 0, l.total, l.number, l.fence, l.soonest, l.joined,
             l.granted, l.ttl, l.client, l.process, l.owner, l.pid, l.host, l.note, l.hints, 0, 0);
-        UPDATE holdfast_line x SET token = '' WHERE x.id = l.id;
-        SET l.token = '';
+        IF l.w_token <> '' THEN
+            INSERT INTO holdfast_ticket VALUES (l.id, l.w_token, 0, 0, l.cap, l.seq, 0, 0, l.w_joined, 0, l.w_ttl, l.w_client,
+                l.w_process, l.w_owner, l.w_pid, l.w_host, l.w_note, l.w_hints, 0, 0);
+            REPLACE INTO holdfast_crowd VALUES (l.id, l.w_client, l.w_ttl, l.w_till, 1);
+        END IF;
+        UPDATE holdfast_line x SET token = '', w_token = '' WHERE x.id = l.id;
+        SET l.token = '', l.w_token = '';
     END IF;
 END
 $$
@@ -349,7 +367,11 @@ CREATE OR REPLACE PROCEDURE holdfast_next(l ROW TYPE OF holdfast_line, p_now BIG
 BEGIN
     DECLARE v_token BINARY(16);
     DECLARE v_number, v_weight, v_recheck BIGINT;
-    IF @holdfast_wake = 1 AND l.nw > 0
+    IF l.w_token <> '' THEN
+        IF l.w_client = @holdfast_client THEN
+            CALL holdfast_front(l, p_now, l.w_token, l.seq, l.cap, v_recheck);
+        END IF;
+    ELSEIF @holdfast_wake = 1 AND l.nw > 0
             AND EXISTS (SELECT 1 FROM holdfast_crowd c WHERE c.line = l.id AND c.client = @holdfast_client) THEN
         SELECT x.token, x.number, x.weight INTO v_token, v_number, v_weight FROM holdfast_ticket x
             WHERE x.line = l.id AND x.state = 0 AND x.number >= l.head AND x.client = @holdfast_client
@@ -525,10 +547,17 @@ BEGIN
                     AND NOT GET_LOCK(CONCAT('hf_', HEX(p_token)), 0) <=> 1 THEN
                 CALL holdfast_own(p_token, 1);
             END IF;
-            INSERT INTO holdfast_ticket VALUES (v_line, p_token, 0, 0, p_weight, v_seq + 1, 0, 0, v_now, 0, p_ttl, p_client,
-                p_process, p_owner, p_pid, p_host, p_note, p_hints, 0, 0);
-            REPLACE INTO holdfast_crowd VALUES (v_line, p_client, p_ttl, v_now + p_ttl * 1000, 1);
-            UPDATE holdfast_line x SET nw = 1, seq = v_seq + 1, head = v_seq + 1, touched = v_now WHERE x.id = v_line;
+            IF v_client <> p_client THEN
+                UPDATE holdfast_line x SET nw = 1, seq = v_seq + 1, head = v_seq + 1, touched = v_now, w_token = p_token,
+                    w_till = v_now + p_ttl * 1000, w_joined = v_now, w_ttl = p_ttl, w_client = p_client,
+                    w_process = p_process, w_owner = p_owner, w_pid = p_pid, w_host = p_host, w_note = p_note,
+                    w_hints = p_hints WHERE x.id = v_line;
+            ELSE
+                INSERT INTO holdfast_ticket VALUES (v_line, p_token, 0, 0, p_weight, v_seq + 1, 0, 0, v_now, 0, p_ttl,
+                    p_client, p_process, p_owner, p_pid, p_host, p_note, p_hints, 0, 0);
+                REPLACE INTO holdfast_crowd VALUES (v_line, p_client, p_ttl, v_now + p_ttl * 1000, 1);
+                UPDATE holdfast_line x SET nw = 1, seq = v_seq + 1, head = v_seq + 1, touched = v_now WHERE x.id = v_line;
+            END IF;
             IF @holdfast_wake = 1 AND v_client <> p_client THEN -- while it cannot leave
                 SET @holdfast_news = CONCAT('w', LOWER(HEX(p_token)),
                     IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', LOWER(HEX(v_token))), ' ', v_line, ' ', v_now,
@@ -619,25 +648,29 @@ END
 $$
 
 -- await: on a session of its own: returns when nobody owns the user lock of p_front any more, or after p_seconds; then
--- says which tickets of the client have got in since p_since, and whom the first of those that wait waits for. Who waits is
--- read first, then who holds: whoever is let in between is seen by the second read.
+-- says which tickets of the client have got in since p_since, and whom the first of those that wait waits for. The row of
+-- the line is read first: mostly all of it stands there. Else who waits is read, and then who holds: whoever is let in
+-- between is seen by the second read.
 CREATE OR REPLACE PROCEDURE holdfast_await(p_client BINARY(8), p_front VARBINARY(16), p_line BIGINT, p_since BIGINT,
     p_seconds BIGINT) SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_rows BIGINT DEFAULT 0;
-    DECLARE v_news LONGTEXT; -- thousands may get in at once
+    DECLARE v_holds, v_waits BIGINT DEFAULT 0;
+    DECLARE v_news LONGTEXT DEFAULT ''; -- thousands may get in at once
     SET @holdfast_client = p_client, @holdfast_wake = 1, @holdfast_news = '';
     IF GET_LOCK(CONCAT('hf_', HEX(p_front)), p_seconds) = 1 THEN
         DO RELEASE_LOCK(CONCAT('hf_', HEX(p_front)));
     END IF;
-    SELECT COUNT(*) INTO v_rows FROM holdfast_crowd c WHERE c.line = p_line AND c.client = p_client;
-    IF v_rows > 0 THEN
-        CALL holdfast_next_of(p_line, p_since);
-    END IF;
     SELECT IF(x.token <> '' AND x.client = p_client AND x.granted >= p_since AND x.number > 0,
-            CONCAT('g', LOWER(HEX(x.token)), x.fence, ' ', x.soonest, '\n'), ''), x.token = '' AND x.n > 0
-        INTO v_news, v_rows FROM holdfast_line x WHERE x.id = p_line;
-    IF v_rows > 0 THEN
+            CONCAT('g', LOWER(HEX(x.token)), x.fence, ' ', x.soonest, '\n'), ''), x.token = '' AND x.n > 0,
+        x.nw > 0 AND (x.w_token = '' OR x.w_client = p_client)
+        INTO v_news, v_holds, v_waits FROM holdfast_line x WHERE x.id = p_line;
+    IF v_waits > 0 THEN
+        CALL holdfast_next_of(p_line, p_since);
+        SELECT IF(x.token <> '' AND x.client = p_client AND x.granted >= p_since AND x.number > 0,
+                CONCAT('g', LOWER(HEX(x.token)), x.fence, ' ', x.soonest, '\n'), ''), x.token = '' AND x.n > 0
+            INTO v_news, v_holds FROM holdfast_line x WHERE x.id = p_line;
+    END IF;
+    IF v_holds > 0 THEN
         SELECT GROUP_CONCAT(IF(x.session = 0, 'g', 'l'), LOWER(HEX(x.token)),
                 IF(x.session = 0, CONCAT(x.fence, ' ', x.expiry), ''), '\n' SEPARATOR '')
             INTO v_news FROM holdfast_ticket x WHERE x.line = p_line AND x.state = 1 AND x.client = p_client
@@ -707,11 +740,9 @@ BEGIN
 END
 $$
 
--- leave: give the place up and admit the next in the same step (G4, G7, G8). p_keep > 0: of a hold: the store
--- ends it after so many ms by itself. Answers 1, or 0: it was not there. Repeatable.
--- The short ways: one holds, and nobody waits, or the first that waits takes all of the line, and no other ticket of this
--- client is told of it. Nothing is changed before it is known that it is such a case.
-CREATE OR REPLACE PROCEDURE holdfast_leave(p_ns VARBINARY(255), p_name VARBINARY(512), p_token BINARY(16), p_keep BIGINT)
+-- leave where not all are folded: one holds, and nobody waits, or the first that waits takes all of the line, and no other
+-- ticket of this client is told of it. Nothing is changed before it is known that it is such a case.
+CREATE OR REPLACE PROCEDURE holdfast_leave_some(p_ns VARBINARY(255), p_name VARBINARY(512), p_token BINARY(16), p_keep BIGINT)
 SQL SECURITY INVOKER
 BEGIN
     DECLARE v_line, v_n, v_nw, v_cap, v_fence, v_head, v_now, v_till, v_many, v_answer BIGINT;
@@ -781,6 +812,32 @@ BEGIN
             DO RELEASE_LOCK(CONCAT('hf_', HEX(p_token)));
         END IF;
         SELECT v_answer, @holdfast_news;
+    END IF;
+END
+$$
+
+-- leave: give the place up and admit the next in the same step (G4, G7, G8). p_keep > 0: of a hold: the store
+-- ends it after so many ms by itself. Answers 1, or 0: it was not there. Repeatable.
+-- The short way: all that are in the line are folded. Then token becomes w_token, which may be empty, and so on. The clock
+-- is that of the beginning of the statement, which may have waited for the row. So a ticket whose time has ended since may
+-- be let in: its time is still over. And it is not said to be in since before it joined: who waits asks who got in since then.
+CREATE OR REPLACE PROCEDURE holdfast_leave(p_ns VARBINARY(255), p_name VARBINARY(512), p_token BINARY(16), p_keep BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+    UPDATE holdfast_line x SET n = x.w_token <> '', total = IF(x.w_token = '', 0, x.cap), nw = 0, head = x.seq + 1,
+        fence = IF(x.w_token = '', x.fence, GREATEST(x.fence + 1, CLOCK)), soonest = x.w_till, touched = CLOCK,
+        granted = GREATEST(x.w_joined, CLOCK), token = x.w_token, number = x.seq, joined = x.w_joined, ttl = x.w_ttl,
+        client = x.w_client, process = x.w_process, owner = x.w_owner, pid = x.w_pid, host = x.w_host, note = x.w_note,
+        hints = x.w_hints, w_token = ''
+        WHERE x.ns = p_ns AND x.name = p_name AND x.token = p_token AND p_keep = 0
+        AND (x.nw = 0 OR (x.w_token <> '' AND x.w_till > CLOCK AND x.w_client <> @holdfast_client));
+    IF ROW_COUNT() = 1 THEN
+        IF @holdfast_wake = 1 THEN
+            DO RELEASE_LOCK(CONCAT('hf_', HEX(p_token)));
+        END IF;
+        SELECT 1, '';
+    ELSE
+        CALL holdfast_leave_some(p_ns, p_name, p_token, p_keep);
     END IF;
 END
 $$
@@ -1051,6 +1108,9 @@ BEGIN
         FROM holdfast_line l STRAIGHT_JOIN holdfast_ticket x FORCE INDEX (queue) ON x.line = l.id AND x.state = 1
         WHERE l.id = v_line AND x.expiry > v_now ORDER BY x.fence LIMIT 9223372036854775807)
     UNION ALL
+    SELECT v_now, l.kind, l.cap, l.w_token, 0, 0, l.cap, 0, l.w_till, l.w_joined, 0, l.w_process, l.w_owner, l.w_pid, l.w_host,
+        IF(p_notes > 0, l.w_note, ''), l.w_hints FROM holdfast_line l WHERE l.id = v_line AND l.w_token <> '' AND l.w_till > v_now
+    UNION ALL
     (SELECT v_now, l.kind, l.cap, x.token, 0, x.flags, x.weight, x.fence, c.till, x.joined,
         x.granted, x.process, x.owner, x.pid, x.host, IF(p_notes > 0, x.note, ''), x.hints
         FROM holdfast_line l STRAIGHT_JOIN holdfast_ticket x FORCE INDEX (queue) ON x.line = l.id AND x.state = 0
@@ -1071,7 +1131,7 @@ BEGIN
         (SELECT COUNT(*) FROM holdfast_ticket t WHERE t.line = l.id AND t.state = 1 AND t.expiry > v_now)
             + (l.token <> '' AND l.soonest > v_now) AS h,
         (SELECT COUNT(*) FROM holdfast_ticket t JOIN holdfast_crowd c ON c.line = t.line AND c.client = t.client
-            AND c.ttl = t.ttl WHERE t.line = l.id AND t.state = 0 AND c.till > v_now) AS w,
+            AND c.ttl = t.ttl WHERE t.line = l.id AND t.state = 0 AND c.till > v_now) + (l.w_token <> '' AND l.w_till > v_now) AS w,
         IF(l.token <> '' AND l.soonest > v_now, GREATEST((v_now - l.granted) DIV 1000, 0),
             (SELECT COALESCE(GREATEST((v_now - MIN(t.granted)) DIV 1000, 0), -1) FROM holdfast_ticket t
                 WHERE t.line = l.id AND t.state = 1 AND t.expiry > v_now)),
