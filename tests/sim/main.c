@@ -308,7 +308,8 @@ static int shortens(const struct mutation *m)
 
 static int tap(const char *file, double limit, bool all)
 {
-    static const char *const few[] = { "receipt", "forget-join", "no-hints" };
+    static const char *const few[] = { "receipt", "forget-join", "no-hints",
+                                       "stop-no-renew" };
     uint64_t seed = fresh_seed();
     char name[200];
     int failed = replay(file), bad;

@@ -169,6 +169,12 @@ static bool re_entered(const struct hold *h)
     return hold_is_shared(h);
 }
 
+/* Of one that was granted: max_at has the place of max_hold_ms since. */
+static bool limited(const struct hold *h)
+{
+    return h->max_at != LOOP_NEVER;
+}
+
 static void count_grant(const struct sim_lease *l, const struct hold *h)
 {
     tally_sight(S_TOLD);
@@ -180,7 +186,7 @@ static void count_grant(const struct sim_lease *l, const struct hold *h)
         tally_sight(S_BARGED);
     if (l->l->n > 1)
         tally_sight(S_SEVERAL);
-    if (h->max_hold_ms > 0)
+    if (limited(h))
         tally_sight(S_LIMITED);
     if (h->no_renew)
         tally_sight(S_NOT_RENEWED);
@@ -212,7 +218,7 @@ void oracle_told(struct sim_lease *l, struct hold *h, bool fresh)
                       .id = l->c->id,
                       .proc = l->c->proc,
                       .handles = 1,
-                      .by_hand = h->no_renew || h->max_hold_ms > 0 };
+                      .by_hand = h->no_renew || limited(h) };
     o->excused = oracle_was_evicted(o->token) ||
                  (s ? s->early : w.forgot_at >= 0 || w.plan->by_wall);
     if (never_admitted(o->token, h->t.fence))
