@@ -104,7 +104,7 @@ void hf__hold_release_memory(struct hold *h)
     free((void *)(uintptr_t)h->t.hints);
     free(hold_late_note(h));
     free(h->reason);
-    hf__life_free(hold_late_life(h));
+    free(hold_late_life(h)); /* not_in_line has ended it; its store may be closed by now */
     size = (size_t)(h->t.name - (char *)h);
     size += text_size(h->t.name, h->t.name + h->t.name_len + 1);
     hf__pool_put(&h->client->hold_pool, h, size);

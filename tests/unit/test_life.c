@@ -241,6 +241,30 @@ static void marked_hold_leaves_the_life_that_others_share(void **state)
     one_of_two_is_marked();
 }
 
+/* hf_release after hf_close: the driver's close has freed the store. */
+static void marked_hold_is_released_after_its_store_was_closed(void **state)
+{
+    struct life *session;
+    struct hf_op op;
+
+    (void)state;
+    w.store.shares_lives = true;
+    session = hf__life_new(&w.store, LIFE_WIDE, TTL);
+    core_start(&op, NULL, HF_FOREVER, NULL);
+    hf__hang(w.joined, session);
+    ev_alive(session, clk.now, TTL);
+    ev_granted(w.joined, 7, clk.now);
+    ev_marked(w.joined);
+    assert_ptr_not_equal(w.joined->life, session);
+    hf__client_shut(&w.c);
+    hf__client_done(&w.c);
+    hf__life_free(session);
+    memset(&w.store, 0, sizeof w.store);
+    hf__release(NULL, op.lease, 0);
+    assert_true(list_empty(&w.c.holds));
+    free(op.lease);
+}
+
 static void dead_life_loses_the_hold_at_once(void **state)
 {
     struct hf_lease *l = core_hold(HF_FOREVER, NULL);
@@ -386,6 +410,7 @@ int main(void)
         CORE_TEST(max_hold_gives_the_place_up),
         CORE_TEST(marked_hold_is_at_risk_and_ends_at_its_deadline),
         CORE_TEST(marked_hold_leaves_the_life_that_others_share),
+        CORE_TEST(marked_hold_is_released_after_its_store_was_closed),
         CORE_TEST(dead_life_loses_the_hold_at_once),
         CORE_TEST(no_renew_is_not_renewed),
         CORE_TEST(shorter_ttl_counts_from_its_sending),
