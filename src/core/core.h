@@ -313,10 +313,11 @@ struct hf_op {
     struct client *client;
     int rc;
     uint8_t kind; /* enum op_kind */
+    /* it wants `seen`, not `callback`; read without the lock, so no bit beside others */
+    bool lists;
     bool done : 1;
     bool explained : 1; /* err has the text already */
     bool try_only : 1;
-    bool lists : 1;  /* it wants `seen`, not `callback` */
     bool waited : 1; /* a thread waits for it: `waiter` */
     bool queued : 1, running : 1, freed : 1, again : 1; /* the layer above */
     bool part : 1;          /* of the OP_CHANGE or OP_COMPOSITE in `waiter` */

@@ -66,6 +66,45 @@ static void watch_with_unseen_news_is_told_of_the_close(void **state)
     hf_op_free(op);
 }
 
+/* Relaxed, so that the thread sanitizer sees what the library itself orders. */
+static atomic_bool lingers, is_freed;
+
+static void linger(hf_op *op, int rc, const hf_list *l, const hf_error *e, void *user)
+{
+    (void)op;
+    (void)rc;
+    (void)l;
+    (void)e;
+    (void)user;
+    atomic_store_explicit(&lingers, true, memory_order_relaxed);
+    for (int64_t end = now_ms() + PATIENCE_MS;
+         !atomic_load_explicit(&is_freed, memory_order_relaxed) && now_ms() < end;)
+        nap();
+}
+
+static void *pump(void *arg)
+{
+    (void)arg;
+    while (hf_client_wait(c, PATIENCE_MS) == 0)
+        ;
+    return NULL;
+}
+
+static void operation_is_freed_by_another_thread_while_its_callback_runs(void **state)
+{
+    pthread_t t;
+    hf_op *op;
+
+    (void)state;
+    lingers = is_freed = false;
+    assert_int_equal(hf_look_start(c, "w", linger, NULL, &op, NULL), 0);
+    assert_int_equal(pthread_create(&t, NULL, pump, NULL), 0);
+    AWAIT(atomic_load_explicit(&lingers, memory_order_relaxed));
+    hf_op_free(op);
+    atomic_store_explicit(&is_freed, true, memory_order_relaxed);
+    pthread_join(t, NULL);
+}
+
 static atomic_bool follower_is_back;
 
 static void *follow(void *arg)
@@ -224,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(watch_is_told_once_more_of_a_change_during_its_callback),
         TEST(watch_with_unseen_news_is_told_of_the_close),
+        TEST(operation_is_freed_by_another_thread_while_its_callback_runs),
         APP(callback_that_takes_long_does_not_stop_the_others),
         APP(process_returns_while_callbacks_start_more),
         APP(waiting_no_time_still_processes),
