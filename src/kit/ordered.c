@@ -868,9 +868,14 @@ static void line_close(struct ordered_line *line)
     struct list *n;
 
     while ((n = list_first(&line->seats)) != NULL) {
-        forget(seat_in(n));
+        struct ordered_seat *s = seat_in(n);
+
+        forget(s);
+        if (s->entry) /* which goes with the line, after it */
+            s->entry->seat = NULL;
+        s->entry = NULL;
         list_remove(n);
-        free_seat(seat_in(n));
+        free_seat(s);
     }
 }
 

@@ -456,6 +456,45 @@ static void an_event_of_too_early_does_not_admit(void **state)
     hf__ordered_entries_free(line.entries, line.n);
 }
 
+static void no_timer(struct env *e, struct timer *t, int64_t at)
+{
+    (void)e;
+    (void)t;
+    (void)at;
+}
+
+static void spoil_seat(struct ordered_seat *s)
+{
+    memset(s, 0x5a, sizeof *s);
+}
+
+static void leave_line(struct ordered_line *l)
+{
+    (void)l;
+}
+
+/* A close frees the seats first, then the view in which they stood. */
+static void a_seat_is_not_touched_after_its_end(void **state)
+{
+    static const struct ordered_ops ops = { .seat_free = spoil_seat,
+                                            .line_free = leave_line };
+    struct env env = { .timer = no_timer };
+    struct store store = { .env = &env };
+    struct ordered_seat seat, spoilt;
+    struct ordered_line line;
+    struct ordered o;
+
+    (void)state;
+    spoil_seat(&spoilt);
+    one_waits(&o, &line, &seat);
+    o.ops = &ops;
+    o.store = &store;
+    list_init(&seat.queue);
+    hf__ordered_close(&o);
+    assert_int_equal(line.n, 0);
+    assert_memory_equal(&seat, &spoilt, sizeof seat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +508,7 @@ int main(void)
         cmocka_unit_test(a_list_before_an_event_is_dropped),
         cmocka_unit_test(a_list_that_does_not_come_is_replaced),
         cmocka_unit_test(an_event_of_too_early_does_not_admit),
+        cmocka_unit_test(a_seat_is_not_touched_after_its_end),
     };
 
     return cmocka_run_group_tests_name("ordered", tests, NULL, NULL);
