@@ -272,7 +272,8 @@ static void fifty_processes(void)
     looker = opened();
     given(taken(looker, nm("first"), NULL)); /* makes the schema */
     crowd_start(&k, HF_REQUEST(.ttl_ms = LONG_MS), 1, looker);
-    AWAIT(connections() == 2 * PROCESSES + 1);
+    /* each waits on a second one, but perhaps the holder, if it came next, too */
+    AWAIT(connections() >= 2 * PROCESSES);
     before = mariadb_work(&server);
     crowd_hand_over(&k);
     fprintf(stderr, "%d hand-offs: %lld statements\n", HANDS,
