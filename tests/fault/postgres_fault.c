@@ -65,23 +65,42 @@ bool lines_whole(void)
                            " OR l.soonest > t.soonest OR (l.n > 0 AND l.sum > l.cap)") == 0;
 }
 
-PGconn *lock_line(const char *name)
+PGconn *begun_session(void)
 {
     char info[512];
-    const char *const values[] = { name };
     PGconn *c;
-    PGresult *r;
 
     snprintf(info, sizeof(info), "host=%s port=%d user=holdfast dbname=postgres",
              server.dir, server.port);
     c = PQconnectdb(info);
     CHECK(PQstatus(c) == CONNECTION_OK);
     PQclear(PQexec(c, "BEGIN"));
-    r = PQexecParams(c,
-                     "SELECT 1 FROM holdfast.line WHERE name = convert_to($1, 'UTF8') FOR "
-                     "UPDATE",
-                     1, NULL, values, NULL, NULL, 0);
+    return c;
+}
+
+PGconn *lock_line(const char *name)
+{
+    const char *const values[] = { name };
+    PGconn *c = begun_session();
+    PGresult *r = PQexecParams(c,
+                               "SELECT 1 FROM holdfast.line WHERE name = convert_to($1, "
+                               "'UTF8') FOR UPDATE",
+                               1, NULL, values, NULL, NULL, 0);
+
     CHECK(PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1);
+    PQclear(r);
+    return c;
+}
+
+PGconn *lock_table(const char *name)
+{
+    PGconn *c = begun_session();
+    char text[128];
+    PGresult *r;
+
+    snprintf(text, sizeof(text), "LOCK TABLE %s", name);
+    r = PQexec(c, text);
+    CHECK(PQresultStatus(r) == PGRES_COMMAND_OK);
     PQclear(r);
     return c;
 }

@@ -9,8 +9,11 @@
 
 #include <stdatomic.h>
 
-/* A session of the test that has locked the row of a line, until it is ended. */
+/* A session of the test with an open transaction; one that has locked the row of a line, or
+ * a whole table, until it is ended. */
+PGconn *begun_session(void);
 PGconn *lock_line(const char *name);
+PGconn *lock_table(const char *name);
 void unlock_line(PGconn *);
 
 /* Before use_server: "app", which comes by the network, has to log in. */

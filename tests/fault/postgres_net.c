@@ -68,6 +68,40 @@ static void end_is_refused(void)
     done();
 }
 
+/* A wait ends while its client greets the server on another connection, and the join is
+ * still under way on the one before, which is not ended yet: the leave comes after that. */
+static void leave_while_greeting(void)
+{
+    struct pend *p;
+    hf_client *c;
+    PGconn *lock;
+    int64_t start;
+
+    use_proxied_server("?connect_timeout=3s");
+    c = prompted();
+    given(taken(c, nm("n"), NULL));
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP);
+    start = now_ms();
+    p = begun(c, nm("n"), 4500, HF_REQUEST(.ttl_ms = 600000));
+    AWAIT(proxy_kept(proxy, PROXY_UP) > 0);
+    lock = lock_table("holdfast.format"); /* the greeting reads it */
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
+                                   "wait_event_type = 'Lock'") == 1);
+    AWAIT(now_ms() > start + 4900); /* the wait is over, and the greeting not late */
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_UP | PROXY_DOWN);
+    unlock_line(lock);
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 0);
+    start = now_ms();
+    AWAIT(now_ms() > start + 100);                  /* what is behind it is executed */
+    proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN); /* now the join comes */
+    AWAIT(tickets() == 1);
+    proxy_freeze(proxy, PROXY_PRESENT, 0);
+    CHECK(pend_end(p, NULL) != 0);
+    AWAIT(tickets() == 0);
+    closed(c);
+    done();
+}
+
 /* ---- messages that do not come --------------------------------------------------- */
 
 /* Long before the safety look, 20 s later. */
@@ -258,6 +292,7 @@ static void one_session(void)
 
 const struct test_case postgres_net_cases[] = {
     { "end-is-refused", end_is_refused, ON_ALL, 0, 0 },
+    { "leave-while-greeting", leave_while_greeting, ON_ALL, 0, 0 },
     { "wake-is-poll", wake_is_poll, ON_ALL, 0, 0 },
     { "listener-is-deaf", listener_is_deaf, ON_ALL, 0, 0 },
     { "pooled", some_sessions, ON_ALL, 0, 0 },

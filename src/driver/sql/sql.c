@@ -45,9 +45,14 @@ struct sql_call *hf__sql_call(const struct sql_type *type, void *about)
     return q;
 }
 
+/* The core also leaves while the store is down. On a connection that is still greeted such
+ * a leave would overtake a join of the one before, which has not been ended yet (G7). */
 void hf__sql_send(struct sql *s, struct sql_call *q)
 {
-    hf__sql_conn_send(s->commands, q);
+    if (s->up)
+        hf__sql_conn_send(s->commands, q);
+    else
+        hf__link_refuse(&s->commands->link, &q->call);
 }
 
 bool hf__sql_ask(struct sql *s, const struct sql_type *type, void *about)
@@ -91,8 +96,8 @@ static void later_fired(struct timer *t)
 
     list_init(&todo);
     list_splice(&todo, &s->later);
-    while ((n = list_pop(&todo)) != NULL)
-        hf__sql_send(s, container_of(n, struct sql_call, call.node));
+    while ((n = list_pop(&todo)) != NULL) /* of a greeting, too */
+        hf__sql_conn_send(s->commands, container_of(n, struct sql_call, call.node));
     hf__sql_flush(&s->store);
 }
 
