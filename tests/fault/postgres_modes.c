@@ -5,6 +5,7 @@
 #include "postgres_fault.h"
 #include "sql_modes.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,53 @@ static void session_on_standby(void)
     done();
 }
 
+/* The wait is cancelled before the server has read the statement that waits: a cancel that
+ * finds nothing to end is repeated. */
+static void cancel_comes_first(void)
+{
+    use_proxied_server("");
+    for (int i = 0; i < WITH_SESSIONS; i++) {
+        const hf_request *req = HF_REQUEST(.ttl_ms = 60000);
+        hf_client *a, *b;
+        struct pend *p;
+        char url[512];
+        int64_t start;
+        hf_lease *l;
+        int pid;
+
+        use_mode(i);
+        b = prompted();
+        given(taken(b, name_of(i), req));
+        pid = (int)postgres_number(&server, "SELECT pid FROM pg_stat_activity WHERE "
+                                            "application_name LIKE 'hf %%'");
+        direct(url, sizeof(url), db.modes[i]);
+        a = opened_at(url, NULL);
+        l = taken(a, name_of(i), req);
+        proxy_freeze(proxy, PROXY_PRESENT, PROXY_DOWN);
+        p = begun(b, name_of(i), 1500, req);
+        AWAIT(proxy_kept(proxy, PROXY_DOWN) > 0); /* it is held: so it will wait */
+        CHECK(kill(pid, SIGSTOP) == 0);
+        proxy_freeze(proxy, PROXY_PRESENT, 0);
+        AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE query "
+                                       "LIKE '%%pg_cancel_backend(a.pid)%%' AND pid <> "
+                                       "pg_backend_pid() AND state = 'idle'") == 1);
+        CHECK(kill(pid, SIGCONT) == 0);
+        start = now_ms();
+        CHECK_RC(pend_end(p, NULL), HF_ETIMEDOUT);
+        AWAIT(postgres_number(&server,
+                              "SELECT count(*) FROM pg_stat_activity WHERE pid = "
+                              "%d",
+                              pid) == 0);
+        CHECK_WITHIN(start, 10000); /* not after connect_timeout */
+        CHECK_RC(hf_lease_check(l), 0);
+        given(l);
+        CHECK_RC(tried(b, name_of(i), NULL), 0);
+        closed(a);
+        closed(b);
+    }
+    done();
+}
+
 /* ---- what is in the database ----------------------------------------------------- */
 
 /* Modes are stores of their own; fences grow also when a sweep has removed the rows. */
@@ -322,6 +370,7 @@ static void other_program(void)
 const struct test_case postgres_mode_cases[] = {
     { "mode-unseen-sessions", unseen_sessions, ON_ALL, 0, 0 },
     { "advisory-session-on-standby", session_on_standby, ON_ALL, 0, 0 },
+    { "mode-cancel-comes-first", cancel_comes_first, ON_ALL, 0, 0 },
     { "optimistic-followers-swept", followers_swept, ON_ALL, 0, 0 },
     { "pessimistic-rows-swept", mutexes_swept, ON_ALL, 0, 0 },
     { "modes-apart", modes_apart, ON_ALL, 0, 0 },

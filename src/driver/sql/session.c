@@ -14,8 +14,8 @@
  *           server answers
  * WAITING   the one that waits. A leave cancels it over the commands connection, and puts
  *           behind it what gives the lock back if it was granted all the same: the answer
- *           to that settles it (G7). The cancel may come late and hit anything: such a
- *           session is never used again.
+ *           to that settles it (G7). The cancel may come too early, and is repeated; it may
+ *           come late and hit anything: such a session is never used again.
  * HELD      a statement every third of the ttl proves it, and sets the server's own limit
  *           for silent sessions to the ttl: a holder that is cut off ends by its ttl (G5)
  * ENDING    the connection is lost or makes no sense. The lock may be there for as long as
@@ -33,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IDLE_MOST = 4, TRIES = 10, RETRY_MS = 100, ENDS_MOST = 3 };
+enum { IDLE_MOST = 4, TRIES = 10, RETRY_MS = 100, ENDS_MOST = 3, CANCEL_US = 20000 };
 
 /* Its calls are about a session; their number is the ttl in ms. */
 static struct sql_session *of(const struct sql_call *q)
@@ -125,6 +125,7 @@ static void build_end(struct sql *s, struct sql_call *q, struct sql_args *a)
 {
     const struct sql_session *ses = of(q);
 
+    a->nothing = q->type->verb == SQL_CANCEL && !ses->t; /* it has settled already */
     sql_int(a, ses->pid);
     sql_int(a, ses->started);
     if (q->type->verb == SQL_END)
@@ -414,6 +415,21 @@ static void answer(struct sql *s, struct sql_call *q, const struct sql_reply *re
     }
 }
 
+static void answer_cancel(struct sql *, struct sql_call *, const struct sql_reply *);
+
+static const struct sql_type cancel_type = { SQL_CANCEL, build_end, answer_cancel };
+
+/* If it came before the statement that waits, it ended nothing. */
+static void cancel_again(struct sql_session *ses)
+{
+    struct sql_call *q = hf__sql_call(&cancel_type, ses);
+
+    if (!q)
+        return; /* without an answer the connection is given up */
+    ses->pins++;
+    hf__sql_later(ses->sql, q, CANCEL_US);
+}
+
 static void answer_cancel(struct sql *s, struct sql_call *q, const struct sql_reply *reply)
 {
     struct sql_session *ses = of(q);
@@ -426,16 +442,16 @@ static void answer_cancel(struct sql *s, struct sql_call *q, const struct sql_re
         end(ses); /* lost meanwhile */
     else if (!reply || reply->code < 0 || reply->rows != 1)
         drop(ses, NULL); /* then it is ended */
+    else
+        cancel_again(ses);
 }
 
 static void cancel(struct sql_session *ses)
 {
-    static const struct sql_type type = { SQL_CANCEL, build_end, answer_cancel };
-
     ses->state = SES_LEAVING;
     ses->once = true;
     say(ses, SQL_UNDO);
-    if (!ses->sql->up || !control(ses, &type))
+    if (!ses->sql->up || !control(ses, &cancel_type))
         drop(ses, NULL);
 }
 
