@@ -102,6 +102,30 @@ static void leave_while_greeting(void)
     done();
 }
 
+/* The connection breaks while the schema is made: another one makes it. */
+static void making_is_cut(void)
+{
+    hf_client *c;
+    struct pend *p;
+    PGconn *other;
+
+    make_server();
+    run_server();
+    proxy = proxy_new(server.port);
+    set_url(rig.place->url, sizeof(rig.place->url), proxy_port(proxy), "");
+    other = begun_session();
+    PQclear(PQexec(other, "CREATE SCHEMA holdfast")); /* ours waits for it */
+    c = opened();
+    p = begun(c, nm("n"), LIMIT_MS, NULL);
+    AWAIT(postgres_number(&server, "SELECT count(*) FROM pg_stat_activity WHERE "
+                                   "wait_event_type = 'Lock'") == 1);
+    proxy_drop(proxy);
+    unlock_line(other);
+    given(pend_granted(p));
+    closed(c);
+    done();
+}
+
 /* ---- messages that do not come --------------------------------------------------- */
 
 /* Long before the safety look, 20 s later. */
@@ -293,6 +317,7 @@ static void one_session(void)
 const struct test_case postgres_net_cases[] = {
     { "end-is-refused", end_is_refused, ON_ALL, 0, 0 },
     { "leave-while-greeting", leave_while_greeting, ON_ALL, 0, 0 },
+    { "making-is-cut", making_is_cut, ON_ALL, 0, 0 },
     { "wake-is-poll", wake_is_poll, ON_ALL, 0, 0 },
     { "listener-is-deaf", listener_is_deaf, ON_ALL, 0, 0 },
     { "pooled", some_sessions, ON_ALL, 0, 0 },

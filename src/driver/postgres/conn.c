@@ -366,6 +366,7 @@ static void take(struct pg_conn *c, PGresult *res)
 /* schema.sql has run, if no result is left. */
 static void take_made(struct pg_conn *c, PGresult *res)
 {
+    const char *text = NULL;
     char state[6], line[300];
 
     if (res && is_error(res)) {
@@ -378,9 +379,11 @@ static void take_made(struct pg_conn *c, PGresult *res)
         return;
     c->making = false;
     snprintf(state, sizeof state, "%s", c->result ? state_of(c->result) : "");
-    hf__postgres_first_line(
-        line, sizeof line,
-        c->result ? PQresultErrorField(c->result, PG_DIAG_MESSAGE_PRIMARY) : "");
+    if (c->result)
+        text = PQresultErrorField(c->result, PG_DIAG_MESSAGE_PRIMARY);
+    if (!text) /* of libpq itself, or there is none */
+        text = PQresultErrorMessage(c->result);
+    hf__postgres_first_line(line, sizeof line, text);
     if (PQenterPipelineMode(c->pg) != 1)
         snprintf(state, sizeof state, "08000");
     hf__postgres_made(c, c->result ? state : NULL, line);
