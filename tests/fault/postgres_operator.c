@@ -215,27 +215,77 @@ static void none_for_messages(void)
 
 /* A session of somebody else has locked the row of one line, for long. What this client has
  * in other lines goes on: all share one connection. */
-static void one_line_is_stuck(void)
+static void stuck(const char *params)
 {
     hf_client *c;
     struct pend *p;
     hf_lease *l;
     PGconn *lock;
 
-    use_plain_server("?connect_timeout=20s");
+    use_plain_server("");
+    c = opened();
+    given(taken(c, nm("n"), NULL)); /* makes the schema */
+    closed(c);
+    strcat(rig.place->url, params);
     c = prompted();
     given(taken(c, nm("n"), NULL));
     l = taken(c, nm("m"), HF_REQUEST(.ttl_ms = SHORT_MS));
     lock = lock_line(nm("n"));
     p = begun(c, nm("n"), LIMIT_MS, NULL);
     STAYS(hf_lease_check(l) == 0, 2 * SHORT_MS);
-    CHECK_RC(tried(c, nm("other"), NULL), 0);
+    AWAIT(tried(c, nm("other"), NULL) == 0);
     CHECK(!pend_done(p));
     unlock_line(lock);
     given(pend_granted(p));
     given(l);
     closed(c);
     CHECK_NUM(tickets(), ==, 0);
+    done();
+}
+
+static void one_line_is_stuck(void)
+{
+    stuck("?connect_timeout=20s");
+}
+
+/* The server gives up waiting for the row after a second: so long the client waits, too. */
+static void stuck_for_longer(void)
+{
+    stuck("?connect_timeout=900ms");
+}
+
+static bool is_slow(hf_client *c)
+{
+    int64_t start = now_ms();
+
+    given(taken(c, nm("n"), NULL));
+    return now_ms() - start > 900; /* the server lets it wait for a second */
+}
+
+/* A table that only the sweep uses is locked, by an administrator who rewrites it, say. The
+ * sweep gives up, and is not sent again: it is in the way of all other calls. */
+static void sweep_is_stuck(void)
+{
+    enum { SWEEPERS = 12 }; /* each sweeps within its first minute */
+    int64_t until = now_ms() + 2 * LIMIT_MS;
+    hf_client *c[SWEEPERS];
+    int i, slow = 0;
+    PGconn *lock;
+
+    use_plain_server("");
+    for (i = 0; i < SWEEPERS; i++) {
+        c[i] = opened();
+        given(taken(c[i], nm("n"), NULL));
+    }
+    lock = lock_table("holdfast.mutex");
+    for (i = 0; !is_slow(c[i]); i = (i + 1) % SWEEPERS)
+        CHECK(now_ms() < until);
+    for (until = now_ms() + 4000; now_ms() < until;)
+        slow += is_slow(c[i]);
+    CHECK_NUM(slow, <=, 1);
+    unlock_line(lock);
+    for (i = 0; i < SWEEPERS; i++)
+        closed(c[i]);
     done();
 }
 
@@ -353,6 +403,8 @@ const struct test_case postgres_operator_cases[] = {
     { "ten-at-once", ten_at_once, ON_ALL, 0, 0 },
     { "none-for-messages", none_for_messages, ON_ALL, 0, 0 },
     { "one-line-is-stuck", one_line_is_stuck, ON_ALL, 0, 0 },
+    { "stuck-for-longer", stuck_for_longer, ON_ALL, 0, 0 },
+    { "sweep-is-stuck", sweep_is_stuck, ON_BLOCKING, 0, CASE_LONG },
     { "deadlock-of-server", deadlock_of_server, ON_ALL, 0, 0 },
     { "commit-is-not-awaited", commit_is_not_awaited, ON_ALL, 0, 0 },
     { "fsync-is-off", fsync_is_off, ON_ALL, 0, 0 },

@@ -31,6 +31,7 @@ enum {
     INT8_LEN = 8,
     NAME_LEN = 20,
     FLYING_MOST = 128,
+    LEAST_MS = 1500, /* more than the lock_timeout of schema.sql */
     LOCKED_US =
         100000 /* another call is let in before a row that is locked is tried again */
 };
@@ -462,6 +463,7 @@ const struct sql_wire hf__postgres_wire = {
     .texts = hf__postgres_texts,
     .most = FLYING_MOST,
     .locked_us = LOCKED_US,
+    .least_ms = LEAST_MS,
     .follows = true,
     .read_url = hf__postgres_read_url,
     .begin = hf__postgres_begin,

@@ -7,7 +7,8 @@
  * An answer is given exactly once, and only for a transaction that has ended; a library
  * that does not know what became of one says that the connection is lost, and the link
  * tells that the call has no answer (G7). A statement that changed nothing is sent again a
- * little later; on a connection of a session the session decides. */
+ * little later, but for a sweep: the next one does it; on a connection of a session the
+ * session decides. */
 #include "driver/sql/conn.h"
 
 #include <arpa/inet.h>
@@ -251,7 +252,7 @@ void hf__sql_conn_answered(struct sql_conn *c, struct sql_reply *reply)
     bool undone = reply->fate == SQL_UNDONE || reply->fate == SQL_LOCKED;
 
     hf__link_answered(&c->link);
-    if (undone && !c->session && q->type->verb < SQL_VERBS) {
+    if (undone && !c->session && q->type->verb < SQL_VERBS && q->type->verb != SQL_SWEEP) {
         hf__sql_later(c->sql, q,
                       reply->fate == SQL_LOCKED ? wire_of(c)->locked_us : SQL_LATER_US);
         return;
@@ -268,8 +269,13 @@ void hf__sql_conn_answered(struct sql_conn *c, struct sql_reply *reply)
 static int64_t limit_ms(const struct link *k)
 {
     const struct sql_conn *c = sql_conn_at(k);
+    int64_t ms = c->limit_ms;
 
-    return c->limit_ms + (c->session ? hf__sql_session_patience(c->session, k) : 0);
+    if (c->session)
+        return ms + hf__sql_session_patience(c->session, k);
+    if (k->state == LINK_UP && ms < wire_of(c)->least_ms)
+        ms = wire_of(c)->least_ms;
+    return ms;
 }
 
 static void greet(struct link *k)

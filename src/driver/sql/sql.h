@@ -122,7 +122,10 @@ struct sql_wire {
     size_t most;    /* calls that the library has at a time, on one connection */
     unsigned turns; /* addresses of a host that are tried without a pause; 0: all at once */
     int64_t locked_us; /* before a call that ended as SQL_LOCKED is sent again */
-    bool follows;      /* messages tell of every change of what is followed */
+    /* An answer may take so long, whatever connect_timeout is: its row may be locked. Else
+     * one line that is stuck would take the connection from all others. */
+    int64_t least_ms;
+    bool follows; /* messages tell of every change of what is followed */
 
     int (*read_url)(struct sql *, const struct url *, hf_error *);
     void (*begin)(struct sql *); /* makes `commands`, and what else it has */
