@@ -5,7 +5,9 @@
 #include "etcd_fault.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The call survives it, and there is never more than one ticket of it. */
@@ -429,6 +431,37 @@ static void idle(void)
     done();
 }
 
+/* ---- etcd's own proxy ------------------------------------------------------------ */
+
+/* It gives watches other numbers than were asked for: the end of one ticket would be taken
+ * for that of another. So it is refused, and that is told before anybody holds. */
+static void grpc_proxy(void)
+{
+    const char *program = getenv("HF_TEST_ETCD");
+    char to[64], at[64];
+    const char *const argv[] = { "etcd", "grpc-proxy", "start", to, at, NULL };
+    struct server *proxy = shared_new(sizeof(*proxy));
+    hf_client *c;
+    int rc;
+
+    use_directly("");
+    server_init(proxy, "proxy");
+    snprintf(to, sizeof(to), "--endpoints=127.0.0.1:%d", members->servers[0].port);
+    snprintf(at, sizeof(at), "--listen-addr=127.0.0.1:%d", proxy->port);
+    server_spawn(proxy, program ? program : "/usr/bin/etcd",
+                 (char *const *)(uintptr_t)argv);
+    snprintf(rig.place->url, sizeof(rig.place->url), "etcd://127.0.0.1:%d/fault",
+             proxy->port);
+    c = opened();
+    AWAIT((rc = tried(c, "n", NULL)) != HF_EUNREACHABLE);
+    CHECK_RC(rc, HF_EVERSION);
+    CHECK(strstr(last_error()->text, "grpc-proxy"));
+    closed(c);
+    server_remove(proxy);
+    shared_free(proxy, sizeof(*proxy));
+    done();
+}
+
 const struct test_case etcd_net_cases[] = {
     { "replies-cut", replies_cut, ON_BLOCKING, 0, CASE_LONG },
     { "create-unanswered", create_unanswered, ON_BLOCKING, 0, 0 },
@@ -445,5 +478,6 @@ const struct test_case etcd_net_cases[] = {
     { "member-stopped", member_stopped, ON_BLOCKING, 0, 0 },
     { "member-killed", member_killed, ON_BLOCKING, 0, 0 },
     { "idle", idle, ON_BLOCKING, 0, CASE_LONG },
+    { "grpc-proxy", grpc_proxy, ON_BLOCKING, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -102,7 +102,7 @@ int hf__etcd_result(struct etcd *, const struct etcd_answer *, hf_error *);
 int hf__etcd_query_result(struct etcd *, const struct etcd_answer *, hf_error *);
 int64_t hf__etcd_revision(const struct etcd_answer *); /* of one with GRPC_OK */
 bool hf__etcd_no_lease(const struct etcd_answer *);    /* "requested lease not found" */
-void hf__etcd_settled(struct etcd *); /* a lease has been proved, or is over */
+void hf__etcd_settled(struct etcd *); /* one of `unproved` has been answered */
 void hf__etcd_next_member(struct etcd *);
 void hf__etcd_shut(struct store *);
 extern const struct link_events hf__etcd_events;
@@ -168,6 +168,7 @@ void hf__etcd_watch_end(struct etcd_watch *);
 void hf__etcd_unwatch(struct ordered_line *, struct ordered_entry *);
 void hf__etcd_watched(struct etcd_conn *, const Hf__Etcd__WatchResponse *);
 void hf__etcd_watches_down(struct etcd *);
+void hf__etcd_watch_probe(struct etcd *); /* then hf__etcd_settled */
 /* Before it is read: the follow is watched. `go_on` is called now or later, not after
  * `stop`. */
 void hf__etcd_follow(struct etcd *, struct look *, struct cell *, void (*go_on)(void *with),
@@ -313,7 +314,7 @@ struct etcd {
 
     struct list leases, old; /* etcd_lease.node; old: over, but not forgotten */
     struct timer pulse;
-    size_t unproved; /* leases whose proof is awaited before UP */
+    size_t unproved; /* what is awaited before UP: leases, the read, the probe */
 
     struct ordered ordered;
     struct map lines, watches;

@@ -1,7 +1,8 @@
 /* session.c: the connection to a member: coming up, going down, and what an answer says.
  *
  *   greeting:  Authenticate, if there is a login -> Status -> settling
- *   settling:  a read that needs a majority -> the leases are proved (lease.c) -> up
+ *   settling:  a read that needs a majority -> the leases are proved (lease.c) -> up; and
+ *              beside that the numbers of watches (watch.c)
  *
  * Settling makes sure that nothing of an older connection can come any more (G7): what it
  * may have left under way are creates, which compare their lease's epoch, changes of a
@@ -134,7 +135,6 @@ static void settled(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         e->cluster = h->cluster_id;
     if (back)
         e->ordered.revision = (uint64_t)h->revision;
-    e->unproved = 1;
     list_for_safe(n, &e->leases) {
         struct etcd_lease *l = container_of(n, struct etcd_lease, node);
 
@@ -158,7 +158,9 @@ static void settle(struct etcd *e)
     hf__link_settle(&e->conn.link);
     hf__etcd_epoch_key(&k, e, 0);
     hf__etcd_range(&r, &k, NULL);
+    e->unproved = 2;
     hf__etcd_send(&e->conn, q, ETCD_RANGE, &r);
+    hf__etcd_watch_probe(e);
 }
 
 /* ---- releases ---------------------------------------------------------------------- */

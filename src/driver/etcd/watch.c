@@ -29,11 +29,17 @@
  * Whoever joins between the two names is told to us, too, and then the read is made: that
  * is a message more for two or three watches of a line, however long it is. A watch ends
  * with the key that it is about, with its line, or with `stop`; a connection takes all of
- * them with it. One that the server ends (`canceled`) is made anew by who needs it. */
+ * them with it. One that the server ends (`canceled`) is made anew by who needs it.
+ *
+ * The numbers of watches are ours. The grpc-proxy of etcd gives them others, so that what
+ * it says of one watch would be taken for another: the end of a ticket that lives (G1). So
+ * every connection begins with a watch of which only the number counts (the probe). */
 #include "driver/etcd/etcd.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static const int64_t PROBE = (int64_t)1 << 32; /* no other watch has it */
 
 struct etcd_watch *hf__etcd_watch_of(const struct etcd *e, int64_t id)
 {
@@ -79,15 +85,20 @@ static void forget(struct etcd_watch *w)
     free(w);
 }
 
-void hf__etcd_watch_end(struct etcd_watch *w)
+static void cancel(struct etcd_conn *c, int64_t id)
 {
-    Hf__Etcd__WatchCancelRequest cancel = HF__ETCD__WATCH_CANCEL_REQUEST__INIT;
+    Hf__Etcd__WatchCancelRequest end = HF__ETCD__WATCH_CANCEL_REQUEST__INIT;
     Hf__Etcd__WatchRequest r = HF__ETCD__WATCH_REQUEST__INIT;
 
-    cancel.watch_id = (int64_t)w->node.hash;
+    end.watch_id = id;
     r.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CANCEL_REQUEST;
-    r.cancel_request = &cancel;
-    hf__etcd_tell_watch(&etcd_with(w)->conn, &r);
+    r.cancel_request = &end;
+    hf__etcd_tell_watch(c, &r);
+}
+
+void hf__etcd_watch_end(struct etcd_watch *w)
+{
+    cancel(&etcd_with(w)->conn, (int64_t)w->node.hash);
     forget(w);
 }
 
@@ -187,20 +198,55 @@ static void created(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
         hf__etcd_line_watched(w);
 }
 
-static void send_watch(struct etcd_watch *w, const Hf__Etcd__RangeRequest *of)
+static void send_create(struct etcd_conn *c, struct etcd_call *q, int64_t id,
+                        const Hf__Etcd__RangeRequest *of)
 {
-    struct etcd_conn *c = &etcd_with(w)->conn;
-    /* by its number: whatever becomes of it meanwhile */
-    struct etcd_call *q = hf__etcd_ask(c, created, (void *)(uintptr_t)w->node.hash);
     Hf__Etcd__WatchCreateRequest create = HF__ETCD__WATCH_CREATE_REQUEST__INIT;
     Hf__Etcd__WatchRequest r = HF__ETCD__WATCH_REQUEST__INIT;
 
-    create.watch_id = (int64_t)w->node.hash;
+    create.watch_id = id;
     create.key = of->key;
     create.range_end = of->range_end;
     r.request_case = HF__ETCD__WATCH_REQUEST__REQUEST_CREATE_REQUEST;
     r.create_request = &create;
     hf__etcd_send(c, q, ETCD_WATCH, &r);
+}
+
+static void send_watch(struct etcd_watch *w, const Hf__Etcd__RangeRequest *of)
+{
+    struct etcd_conn *c = &etcd_with(w)->conn;
+
+    /* by its number: whatever becomes of it meanwhile */
+    send_create(c, hf__etcd_ask(c, created, (void *)(uintptr_t)w->node.hash),
+                (int64_t)w->node.hash, of);
+}
+
+static void probed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_answer *a)
+{
+    const Hf__Etcd__WatchResponse *r = a ? a->body : NULL;
+
+    (void)q;
+    if (!r || etcd_at(c)->shut)
+        return;
+    if (!r->canceled && r->watch_id != PROBE) {
+        hf__link_fail(&c->link, HF_EVERSION,
+                      "watches have other numbers than asked for: a grpc-proxy, or older "
+                      "than etcd 3.4");
+        return;
+    }
+    if (!r->canceled) /* else the rights are missing: whoever needs them is told */
+        cancel(c, PROBE);
+    hf__etcd_settled(etcd_at(c));
+}
+
+void hf__etcd_watch_probe(struct etcd *e)
+{
+    Hf__Etcd__RangeRequest of;
+    struct etcd_key k;
+
+    hf__etcd_epoch_key(&k, e, 0);
+    hf__etcd_range(&of, &k, NULL);
+    send_create(&e->conn, hf__etcd_ask(&e->conn, probed, NULL), PROBE, &of);
 }
 
 struct etcd_watch *hf__etcd_watch(struct etcd_line *line, struct ordered_entry *entry)
