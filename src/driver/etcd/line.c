@@ -504,6 +504,8 @@ void hf__etcd_line_event(struct etcd_watch *w, const Hf__Etcd__Event *ev, bool s
     }
     if (w->with != 0 && !is_named(line, entry, &ev->kv->key))
         return; /* our own has a watch of its own; or it is somebody's between them */
+    if (ev->kv->mod_revision < entry->seq)
+        return; /* of a ticket that had that name before, told by a member that lags */
     changed_at(line, ev);
     if (put && ev->kv->create_revision == entry->seq) {
         is_there(line, entry, ev->kv);
@@ -526,6 +528,8 @@ void hf__etcd_seat_missed(struct etcd_seat *s)
     struct etcd_ticket *t = etcd_ticket(s->seat.t);
 
     s->seat.line->stale = true;
+    if (s->seat.line->revision < e->ordered.revision) /* an older list has it still */
+        s->seat.line->revision = e->ordered.revision;
     hf__etcd_line_list_due(etcd_line(s->seat.line));
     if (t->gone_at ==
         0) /* a keep-alive from now on is enough, however often it is missed */
