@@ -276,6 +276,46 @@ static void moved_and_revoked(void)
     done();
 }
 
+/* The lease of a hold is ended by hand. That it is over, and that the create of another
+ * ticket on it did nothing, is read at once: nobody proves such a lease any more, and the
+ * ticket must not wait for that. */
+static void *renewed(void *lease)
+{
+    rig.face->renew(lease, LONG_MS, E());
+    return NULL;
+}
+
+static void create_on_ended(void)
+{
+    hf_client *c, *past;
+    pthread_t thread;
+    struct pend *p;
+    char key[256];
+    hf_lease *l;
+
+    use_members(1, "");
+    c = prompted();
+    past = opened_past();
+    l = taken(c, "n", HF_REQUEST(.ttl_ms = LONG_MS));
+    proxy_drop(fronts[0]);
+    AWAIT(strstr(ctl("get --prefix --keys-only fault//client/"), "client"));
+    STAYS(hf_lease_check(l) == 0, 300);
+    proxy_freeze(fronts[0], PROXY_PRESENT, PROXY_DOWN);
+    ctl("lease revoke %llx", lease_in(key_of(past, 0, key)));
+    CHECK_NUM(pthread_create(&thread, NULL, renewed, l), ==, 0);
+    STAYS(hf_lease_check(l) == 0, 200);
+    p = begun(c, "m", LIMIT_MS, HF_REQUEST(.ttl_ms = LONG_MS));
+    STAYS(!pend_done(p), 200);
+    proxy_freeze(fronts[0], PROXY_PRESENT, 0);
+    CHECK_NUM(pthread_join(thread, NULL), ==, 0);
+    AWAIT(pend_done(p));
+    given(pend_granted(p));
+    CHECK_RC(rig.face->release(l, E()), HF_ELOST);
+    closed(c);
+    closed(past);
+    done();
+}
+
 static void *shortened_while_broken(void *lease)
 {
     CHECK_RC(rig.face->renew(lease, SHORT_S * 1000, E()), 0);
@@ -470,6 +510,7 @@ const struct test_case etcd_net_cases[] = {
     { "list-put-off", list_put_off, ON_BLOCKING, 0, 0 },
     { "moved-and-cut", moved_and_cut, ON_BLOCKING, 0, CASE_LONG },
     { "moved-and-revoked", moved_and_revoked, ON_BLOCKING, 0, CASE_LONG },
+    { "create-on-ended", create_on_ended, ON_BLOCKING, 0, 0 },
     { "moved-and-broken", moved_and_broken, ON_BLOCKING, 0, 0 },
     { "moved-and-renewed", moved_and_renewed, ON_BLOCKING, 0, 0 },
     { "silence-beyond-ttl", silence_beyond_ttl, ON_BLOCKING, 0, 0 },

@@ -361,21 +361,24 @@ void hf__etcd_seat_not_made(struct etcd_seat *s, int rc, const hf_error *err)
     hf__ordered_step(&s->seat, open ? SEAT_LOST : SEAT_NOT_MADE, rc, err);
 }
 
-/* The first whose lease is there: that of another may take a moment. */
+/* The first whose lease is there: that of another may take a moment. One that leaves before
+ * it was sent is not made, nor is one whose lease has ended: nobody would say more of it.
+ */
 void hf__etcd_create_next(struct etcd_line *line)
 {
     list_for_safe(n, &line->to_create) {
         struct etcd_seat *s = container_of(n, struct etcd_seat, seat.queue);
+        bool wanted = s->seat.state == SEAT_CREATING && !s->lease->dead;
 
         if (line->creating)
             break;
-        if (s->seat.state == SEAT_CREATING && !hf__etcd_lease_ready(s->lease))
+        if (wanted && !hf__etcd_lease_ready(s->lease))
             continue;
         list_remove(n);
-        if (s->seat.state == SEAT_CREATING)
+        if (wanted)
             send_create(s);
-        else /* it leaves before it was sent */
-            hf__etcd_seat_not_made(s, 0, NULL);
+        else
+            hf__etcd_seat_not_made(s, HF_ELOST, NULL);
     }
     hf__etcd_line_list_due(line);
 }
