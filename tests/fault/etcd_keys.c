@@ -488,6 +488,27 @@ static void cell_not_written(void)
     done();
 }
 
+/* Nor does one for which the rights are missing, which is not known before. */
+static void cell_refused(void)
+{
+    struct cell cell = {
+        .verb = CELL_PUT, .name = "n", .name_len = 1, .if_any = true, .ttl_ms = 600000
+    };
+    hf_client *c;
+
+    use_members(1, "");
+    etcd_auth(members);
+    snprintf(rig.place->url, sizeof(rig.place->url),
+             "etcd://locker:s3cr%%40t@127.0.0.1:%d/others", proxy_port(fronts[0]));
+    c = opened();
+    CHECK_RC(hf__cell_call(c, &cell, E()), HF_EAUTH);
+    cell.verb = CELL_ADD;
+    CHECK_RC(hf__cell_call(c, &cell, E()), HF_EAUTH);
+    AWAIT(strstr(ctl("--user root:s3cr@t lease list"), "found 0 leases"));
+    closed(c);
+    done();
+}
+
 /* ---- releases and names ---------------------------------------------------------- */
 
 static char warned[512];
@@ -724,6 +745,7 @@ const struct test_case etcd_keys_cases[] = {
     { "broken-behind-long-key", broken_behind_long_key, ON_BLOCKING, 0, 0 },
     { "ninth-lease", ninth_lease, ON_BLOCKING, 0, 0 },
     { "cell-not-written", cell_not_written, ON_BLOCKING, 0, 0 },
+    { "cell-refused", cell_refused, ON_BLOCKING, 0, 0 },
     { "old-release", old_release, ON_BLOCKING, 0, 0 },
     { "raw-names", raw_names, ON_BLOCKING, 0, 0 },
     { "rights-changed", rights_changed, ON_BLOCKING, 0, 0 },

@@ -40,6 +40,8 @@ static void changed(struct etcd_conn *c, struct etcd_call *q, const struct etcd_
     hf_error err;
     int rc = hf__etcd_query_result(etcd_at(c), a, &err);
 
+    if (rc == 0 ? r->succeeded : rc != HF_EAUTH)
+        j->lease = 0; /* it has been written, or may be */
     if (rc < 0 || !cell) {
         hf__etcd_job_end(j, rc, &err);
     } else if (r->succeeded) {

@@ -27,7 +27,7 @@ static void done(struct etcd_conn *c, struct etcd_call *q, const struct etcd_ans
 
     bool changed = rc == 0 && !((const Hf__Etcd__TxnResponse *)a->body)->succeeded;
 
-    if (changed)
+    if (changed || rc == HF_EAUTH)
         hf__etcd_give_back(j->e, j->lease);
     j->lease = 0;
     if (changed && j->query.look && j->tries++ < TRIES)

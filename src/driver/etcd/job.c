@@ -1,6 +1,6 @@
 /* job.c: what takes several requests and has one answer: an eviction, a change of a cell.
- * It ends once. One that fails has written nothing: the lease that was granted for what it
- * was to write is given back. */
+ * It ends once. A lease that was granted for what it was to write, and on which nothing was
+ * put, is given back then. */
 #include "driver/etcd/etcd.h"
 
 #include <stdlib.h>
@@ -24,6 +24,7 @@ struct etcd_job *hf__etcd_job(struct store *s, struct look *look, struct cell *c
 
 void hf__etcd_job_end(struct etcd_job *j, int rc, const hf_error *err)
 {
+    hf__etcd_give_back(j->e, j->lease);
     hf__query_end(&j->query, rc, err);
     free(j);
 }
@@ -32,7 +33,6 @@ void hf__etcd_job_fail(struct etcd_job *j, int code, const char *text)
 {
     hf_error err;
 
-    hf__etcd_give_back(j->e, j->lease);
     hf__etcd_job_end(j, hf__fail(&err, code, 0, j->e->open.shown, "%s", text), &err);
 }
 
