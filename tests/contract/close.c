@@ -195,7 +195,7 @@ _Noreturn static void forked(struct parent *p)
     hf_op_free(p->look);
     hf_op_free(p->note);
     hf_close(p->client);
-    if (TEST_TSAN)
+    if (TEST_SANITIZED) /* see sanitizer.h */
         _exit(0);
     CHECK_RC(hf_open(rig.place->url, NULL, &own, E()), 0);
     CHECK_RC(hf_acquire(own, nm("n"), 0, NULL, &l, E()), HF_EBUSY);
