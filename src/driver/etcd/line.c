@@ -134,12 +134,25 @@ struct ordered_entry **hf__etcd_entries(const Hf__Etcd__RangeResponse *r, size_t
     return entries;
 }
 
+/* Those leases, once each. */
+static size_t add_lease(struct etcd_lease **due, size_t n, struct etcd_lease *l)
+{
+    for (size_t i = 0; i < n; i++)
+        if (due[i] == l)
+            return n;
+    due[n] = l;
+    return n + 1;
+}
+
 /* A key of ours is missing, and it is not known why. A held one is lost in any case. One
- * that is there and was made a kept one is ours no more. */
+ * that is there and was made a kept one is ours no more. Leases are asked after the walk:
+ * one that is over takes its seats with it. */
 static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_t n,
                    int64_t revision)
 {
     const struct ordered_line list = { .entries = entries, .n = n };
+    struct etcd_lease *due[LEASES_MAX];
+    size_t ndue = 0;
     bool any = false;
 
     list_for_safe(at, &line->line.seats) {
@@ -159,13 +172,15 @@ static bool misses(struct etcd_line *line, struct ordered_entry **entries, size_
         } else if (there || !l || l->dead) {
             continue;
         } else if (s->state == SEAT_HELD) {
-            hf__etcd_lease_check(l);
+            ndue = add_lease(due, ndue, l);
         } else if (etcd_ticket(s->t)->gone_at == 0 ||
                    etcd_ticket(s->t)->gone_at > l->alive_at) {
             hf__etcd_seat_missed(etcd_seat(s));
             any = true;
         }
     }
+    for (size_t i = 0; i < ndue; i++)
+        hf__etcd_lease_check(due[i]);
     return any;
 }
 
