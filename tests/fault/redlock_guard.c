@@ -137,6 +137,66 @@ static void no_second_lock(void)
     nodes_done();
 }
 
+/* ---- a round that is older than the run of a server ------------------------------ */
+
+static void *busy(void *arg)
+{
+    freeReplyObject(redis_ask(arg, "EVAL %s 0", "while true do end"));
+    return NULL;
+}
+
+static bool answers_busy(struct server *s)
+{
+    redisReply *r = redis_ask(s, "PING");
+    bool is = r->type == REDIS_REPLY_ERROR && strncmp(r->str, "BUSY", 4) == 0;
+
+    freeReplyObject(r);
+    return is;
+}
+
+/* Node 0 is busy with a script and wants the request for its vote again later; before that
+ * an empty server takes its place, which does not count yet, and may not be given marks by
+ * what the round has heard before. */
+static void asked_again_after_a_restart(void)
+{
+    struct server *young = &servers[3];
+    pthread_t thread;
+    hf_client *c;
+
+    use_proxied_nodes(3, guarded);
+    redis_init(young);
+    redis_config(young, "appendfsync everysec");
+    redis_run(young);
+    redis_do(&servers[0], "CONFIG SET lua-time-limit 1");
+    for (int i = 0; i < 3; i++)
+        uptime_over_guard(&servers[i]);
+    for (int i = 0; i < 5; i++) {
+        hf_lease *l;
+
+        redis_restart_empty(young);
+        c = prompted();
+        await_marks(c);
+        l = taken(c, nm("n"), NULL);
+        AWAIT(nodes_with(nm("n")) == 3);
+        given(l);
+        await_gone(nm("n"));
+        CHECK(pthread_create(&thread, NULL, busy, &servers[0]) == 0);
+        AWAIT(answers_busy(&servers[0]));
+        l = taken(c, nm("n"), NULL);
+        nap(); /* for the answer of node 0 */
+        proxy_aim(proxies[0], young->port);
+        proxy_drop(proxies[0]);
+        STAYS(redis_number(young, "EXISTS holdfast:redlock:marks") == 0, 200);
+        given(l);
+        redis_do(&servers[0], "SCRIPT KILL");
+        pthread_join(thread, NULL);
+        proxy_aim(proxies[0], servers[0].port);
+        closed(c);
+    }
+    server_remove(young);
+    nodes_done();
+}
+
 /* ---- everything at once ---------------------------------------------------------- */
 
 enum { WORKERS = 3, CHAOS_MS = 9000 };
@@ -286,6 +346,7 @@ const struct test_case redlock_guard_cases[] = {
     { "older-by-a-moment", older_by_a_moment, ON_ALL, 0, 0 },
     { "always-is-trusted", always_is_trusted, ON_ALL, 0, 0 },
     { "no-second-lock", no_second_lock, ON_ALL, 0, 0 },
+    { "asked-again-after-a-restart", asked_again_after_a_restart, ON_ALL, 0, 0 },
     { "faults-at-random", faults_at_random, ON_BLOCKING, 0, CASE_LONG },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -125,7 +125,7 @@ void hf__redis_conn_lose_all(
 void hf__redis_conn_send(struct conn *, struct redis_call *);
 void hf__redis_conn_flush(struct redis *);
 void hf__redis_conn_later(struct timer *); /* repeats what a server wanted repeated later */
-void hf__redis_conn_later_lost(struct redis *); /* answers it NULL */
+void hf__redis_conn_later_lost(struct redis *, int bucket); /* NULL for it; -1: for all */
 struct redis_call *hf__redis_request_new(const struct request_type *, size_t size,
                                          unsigned bucket);
 /* Makes a request and sends it: to the node of its bucket, or on this connection. Nothing

@@ -154,8 +154,13 @@ void hf__redlock_told(struct redis *r, const char *channel, size_t len)
         }
 }
 
+/* What it wanted to have again later is lost with its connection: the server may be started
+ * again, and a round is about the run that it began with. */
 void hf__redlock_cut(struct redis *r, const struct node *n)
 {
+    for (unsigned k = 0; k < r->nnodes; k++)
+        if (r->voters[k] == n)
+            hf__redis_conn_later_lost(r, (int)k);
     for (size_t i = 0; i <= r->scripted.seats.mask; i++)
         for (struct map_node *m = r->scripted.seats.slots[i]; m; m = m->next) {
             struct bid *b = container_of(m, struct ticket, drv_node)->drv_ptr;

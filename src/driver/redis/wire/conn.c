@@ -224,11 +224,18 @@ void hf__redis_conn_later(struct timer *t)
     hf__redis_conn_flush(r);
 }
 
-void hf__redis_conn_later_lost(struct redis *r)
+void hf__redis_conn_later_lost(struct redis *r, int bucket)
 {
-    struct list *n;
+    struct list todo, *n;
 
-    while ((n = list_pop(&r->later)) != NULL)
+    list_init(&todo);
+    list_for_safe(at, &r->later)
+        if (bucket < 0 ||
+            container_of(at, struct redis_call, call.node)->bucket == (unsigned)bucket) {
+            list_remove(at);
+            list_push(&todo, at);
+        }
+    while ((n = list_pop(&todo)) != NULL)
         hf__redis_request_end(r, container_of(n, struct redis_call, call.node), NULL);
 }
 

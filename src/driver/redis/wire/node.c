@@ -170,7 +170,7 @@ void hf__redis_state(struct redis *r, const hf_error *err)
         if (r->topology == TOPOLOGY_REDLOCK)
             err = hf__redlock_why(r, err, &all);
         ev_store(&r->store, STORE_DOWN, err);
-        hf__redis_conn_later_lost(r);
+        hf__redis_conn_later_lost(r, -1);
     } else if (!r->up) {
         r->up = r->served = true;
         ev_store(&r->store, STORE_UP, NULL);
