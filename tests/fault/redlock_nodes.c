@@ -224,6 +224,37 @@ static void told_when_back(void)
     nodes_done();
 }
 
+/* A place is kept when a majority of the nodes has been told so, and has it: nodes that
+ * never had the key do not count. Node 2 was away when it was taken, and node 1 does not
+ * hear that it is to be kept. */
+static void kept_by_a_majority(void)
+{
+    hf_client *c, *other;
+    hf_lease *l;
+    int rc;
+
+    use_proxied_nodes(3, "?restart_guard=off&connect_timeout=500ms");
+    c = opened();
+    other = opened();
+    await_marks(c);
+    proxy_refuse(proxies[2], true);
+    proxy_drop(proxies[2]);
+    given(taken(c, nm("m"), NULL)); /* it knows that node 2 is away */
+    l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = HOLD_MS));
+    CHECK_NUM(nodes_with(nm("n")), ==, 2);
+    proxy_freeze(proxies[1], PROXY_PRESENT, PROXY_UP);
+    rc = rig.face->release_after(l, 60000, E());
+    proxy_drop(proxies[1]);
+    proxy_freeze(proxies[1], PROXY_PRESENT, 0);
+    proxy_refuse(proxies[2], false);
+    if (rc == 0) /* said to be kept, and it is not */
+        STAYS(tried(other, nm("n"), NULL) != 0, 2 * HOLD_MS);
+    CHECK_RC(rc, HF_EUNKNOWN);
+    closed(c);
+    closed(other);
+    nodes_done();
+}
+
 /* The one node did it, and the connection is lost with the answer: it is not in its own
  * way. */
 static void lost_with_its_answer(void)
@@ -460,6 +491,7 @@ const struct test_case redlock_nodes_cases[] = {
     { "slow-for-a-moment", slow_for_a_moment, ON_ALL, 0, 0 },
     { "answers-lost", answers_lost, ON_ALL, 0, 0 },
     { "told-when-back", told_when_back, ON_ALL, 0, 0 },
+    { "kept-by-a-majority", kept_by_a_majority, ON_ALL, 0, 0 },
     { "lost-with-its-answer", lost_with_its_answer, ON_ALL, 0, 0 },
     { "scripts-forgotten", scripts_forgotten, ON_ALL, 0, 0 },
     { "marks-given-again", marks_given_again, ON_ALL, 0, 0 },

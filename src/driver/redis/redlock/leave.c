@@ -4,10 +4,16 @@
  * answer gives it up later, or by its ttl. A leave ends when a majority is free of it,
  * which lets the next one in; the others do it in the meantime, and whatever is asked of
  * them next comes behind it. Without a majority within the connect time-out it is not known
- * (HF_EUNKNOWN), and the core repeats it (G7). */
+ * (HF_EUNKNOWN), and the core repeats it (G7).
+ *
+ * A place that is to be kept is kept when a majority had the key and keeps it: a node that
+ * never had it, or has it no more, would let somebody else in. */
 #include "driver/redis/redlock/redlock.h"
 
-#include <string.h>
+static bool keeps(const struct bid *b)
+{
+    return b->state == BID_LEAVES && b->t->keep_ms > 0;
+}
 
 /* On every node on which the key may be ours. */
 void hf__redlock_free_all(struct bid *b)
@@ -19,7 +25,7 @@ void hf__redlock_free_all(struct bid *b)
         bool prompt = !hf__redlock_lags(b, i);
 
         if (!(b->mine & 1u << i)) {
-            b->freed++;
+            b->freed += !keeps(b);
             continue;
         }
         if (hf__redlock_send(b, BALLOT_FREE, i, number)) {
@@ -31,7 +37,7 @@ void hf__redlock_free_all(struct bid *b)
     }
 }
 
-/* A majority that is free of it lets the next one in. */
+/* A majority that is free of it lets the next one in; one that keeps it lets nobody in. */
 static bool has_left(const struct bid *b)
 {
     return b->open == 0 || b->freed >= hf__redlock_need(b->redis);
@@ -79,13 +85,20 @@ void hf__redlock_leave(struct store *s, struct ticket *t)
         ev_left(t, HF_EUNKNOWN);
 }
 
+/* It is not there any more, or is kept. */
+static bool is_settled(const struct bid *b, const redisReply *reply)
+{
+    if (keeps(b))
+        return reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    return (reply && reply->type == REDIS_REPLY_INTEGER) ||
+           reply_starts(reply, "WRONGTYPE"); /* somebody's list */
+}
+
 void hf__redlock_freed(struct bid *b, const struct ballot *k, const redisReply *reply)
 {
     b->open--;
     b->prompt -= k->prompt;
-    if (reply && (reply->type == REDIS_REPLY_INTEGER ||
-                  (reply->type == REDIS_REPLY_ERROR &&
-                   strncmp(reply->str, "WRONGTYPE", 9) == 0))) { /* somebody's list */
+    if (is_settled(b, reply)) {
         b->freed++;
         b->mine &= ~(1u << k->q.bucket);
     }

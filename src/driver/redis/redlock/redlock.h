@@ -30,7 +30,7 @@ struct bid { /* ticket.drv_ptr */
     unsigned tries;
     unsigned open;    /* CLEAN, LEAVES: answers to come */
     unsigned prompt;  /* CLEAN: those of nodes that answer fast */
-    unsigned freed;   /* nodes that are free of it */
+    unsigned freed;   /* nodes that are free of it, or keep it as asked */
     bool listening;   /* for its key to be given back */
     bool told;        /* it was, while a round was under way */
     bool waiting;     /* the core knows that it waits */
