@@ -275,10 +275,14 @@ static const char *advice(const hf_error *err)
             return "check the address, that a server of this kind is there, and that both "
                    "sides use TLS or neither does";
         return err->sys ? "check that the server runs and that the address is right" : NULL;
-    case HF_EAUTH: /* of a folder the text says it all */
-        return err->where[0] == '/' ? NULL
-                                    : "holdfast-url(7) says which rights are needed, and "
-                                      "how TLS is set up";
+    case HF_EMISMATCH:
+        return "all users of a name must want the same kind and number: take another name, "
+               "or what the others use";
+    case HF_EAUTH: /* of a folder or a password file the text says it all */
+        return err->where[0] == '/' || strstr(err->text, "holdfast schema")
+                   ? NULL
+                   : "check user, password and certificates; 'holdfast schema' prints the "
+                     "rights that the user needs";
     case HF_EFULL:
         return "make room in the store, then try again";
     case HF_EMODULE:

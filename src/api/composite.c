@@ -178,7 +178,7 @@ void hf__composite_give_up(struct hf_op *op, int rc)
     hf__loop_timer(&client_of(g)->loop, &g->timer, LOOP_NEVER);
     if (!g->unwinds) {
         if (rc == HF_ETIMEDOUT)
-            hf__op_text(op, rc, "'%s': what was waited for did not come in time", g->name);
+            hf__op_text(op, rc, "'%s': the time was over first", g->name);
         else if (rc == HF_EUNREACHABLE)
             hf__op_text(op, rc, "'%s': the store did not answer in time", g->name);
         hf__cancel(op, rc);

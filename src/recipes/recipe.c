@@ -140,7 +140,8 @@ void hf__recipe_refuse(struct composite *g, const struct cell *cell)
 
     hf__escape(shown, sizeof shown, (const char *)cell->value, cell->value_len);
     hf__composite_fail(g, HF_EMISMATCH,
-                       "'%s' has a record of another recipe, or of another version: '%s'",
+                       "'%s' is in use by another recipe or another version of holdfast: "
+                       "its record is '%s'",
                        g->name, shown);
 }
 
