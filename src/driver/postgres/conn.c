@@ -294,9 +294,15 @@ static const char *state_of(const PGresult *res)
 static void refusal(const struct pg_conn *c, const PGresult *res, hf_error *err)
 {
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+    int code = hf__postgres_kind(state_of(res)).code;
 
-    hf__fail(err, hf__postgres_kind(state_of(res)).code, 0, c->c.sql->shown, "%s (%s)",
-             text ? text : "an error without a text", state_of(res));
+    if (text) {
+        hf__fail(err, code, 0, c->c.sql->shown, "%s (%s)", text, state_of(res));
+        return;
+    }
+    /* libpq's own, such as a connection that has ended: advice follows the first line */
+    text = PQresultErrorMessage(res);
+    hf__fail(err, code, 0, c->c.sql->shown, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 static bool is_error(const PGresult *res)

@@ -141,7 +141,8 @@ static bool unfit(struct sql_conn *c, const struct sql_reply *reply)
         hf__link_fail(&c->link, hf__sql_passing(c->sql),
                       "it is a replica: locks need the primary server");
     else if (sql_number_at(reply, 0, READ_ONLY))
-        hf__link_fail(&c->link, hf__sql_passing(c->sql), "it is read-only");
+        hf__link_fail(&c->link, hf__sql_passing(c->sql),
+                      "it is read-only: locks need a server that can be written to");
     else
         return false;
     return true;
