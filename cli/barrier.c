@@ -67,9 +67,9 @@ static int run(struct cli *cli, int argc, char **argv)
 }
 
 static const struct cli_option options[] = {
-    { 0, "parties", "N", "so many are to come, up to 1,024" },
+    { 0, "parties", "N", "how many processes are to meet, up to 1,024" },
     { 'w', "wait", "T", "wait at most T; else for ever" },
-    { 't', "ttl", "T", "so long after its last contact a party is missed" },
+    { 't', "ttl", "T", "a party counts as dead T after its last contact (default 30s)" },
     { 0, "note", "TEXT", "why: shown to whoever looks" },
     { 0, NULL, NULL, NULL },
 };
@@ -80,7 +80,8 @@ const struct cli_verb verb_barrier = {
     .help = "Wait until N have come to NAME, then all go on.",
     .details =
         "Exit status: 75 the time was over, or another party died or gave up: nobody who\n"
-        "had come has passed, and who comes now begins anew; 78 this store has none.",
+        "had come has passed, and who comes now begins anew; 78 this store has no "
+        "barriers.",
     .options = options,
     .run = run,
 };

@@ -19,7 +19,7 @@ struct job {
 enum { SET, DOWN, LEFT, CLEAR }; /* in the order of the table */
 
 static const struct cli_option options[] = {
-    { 0, "set", "N", "so many events are to be counted" },
+    { 0, "set", "N", "open when N events have been counted" },
     { 0, "down", NULL, "count one, and print how many are left" },
     { 0, "left", NULL, "print how many are left" },
     { 0, "clear", NULL, "remove it: the name can be used anew" },
@@ -123,7 +123,7 @@ const struct cli_verb verb_latch = {
     .details =
         "All may --set it to the same N; it is left as it is then. One that is not set is\n"
         "waited for. Exit status: 75 the time was over, or it is not set (--down,\n"
-        "--left); 64 it was set to another N; 78 this store has none.",
+        "--left); 64 it was set to another N; 78 this store has no latches.",
     .options = options,
     .run = run,
 };

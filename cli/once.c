@@ -41,14 +41,14 @@ const struct cli_verb verb_once = {
     .name = "once",
     .usage = "holdfast [-u URL] once [options] NAME [--] COMMAND [ARG...]\n"
              "       holdfast [-u URL] once --forget NAME",
-    .help = "Runs COMMAND unless it has succeeded before, here or elsewhere.",
+    .help = "Run COMMAND unless it has succeeded before, here or elsewhere.",
     .details =
         "Options end at NAME. One at a time runs COMMAND, the others wait until it has\n"
         "succeeded (exit status 0, without running it) or failed (the next one tries).\n"
         "Exit status: that of COMMAND, as of run; 0 also if it has been done; 75 somebody "
         "is\n"
         "at it (or -E N); 76 the lock was lost; 69 also if COMMAND has succeeded and that\n"
-        "could not be recorded; 78 this store has no such marks.",
+        "could not be recorded; 78 this store has no such records.",
     .options = once_options,
     .supervises = true,
     .run = once,

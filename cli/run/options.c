@@ -20,7 +20,7 @@ enum { VALUE_MAX = 1024 }; /* hf_campaign(3) */
 #define AT_MOST 0, "at-most", "T", "stop the command so that it has ended after T"
 #define NOTE 0, "note", "TEXT", "why: shown to whoever looks"
 #define BUSY_EXIT 'E', "busy-exit", "N", "exit status instead of 75"
-#define COMMAND 'c', "command", "STRING", "run STRING by /bin/sh"
+#define COMMAND 'c', "command", "STRING", "run STRING with /bin/sh -c"
 #define QUIET 'q', "quiet", NULL, "say nothing about the lock"
 #define VERBOSE 'v', "verbose", NULL, "say more"
 #define END 0, NULL, NULL, NULL
@@ -63,8 +63,8 @@ const struct cli_option elect_options[] = {
 };
 
 const struct cli_option once_options[] = {
-    { 0, "for", "T", "so long its success counts; else until --forget" },
-    { 0, "forget", NULL, "without COMMAND: it may be done again" },
+    { 0, "for", "T", "its success counts for T; else until --forget" },
+    { 0, "forget", NULL, "without COMMAND: remove the record of its success" },
     { TRY },
     { WAIT },
     { TTL },

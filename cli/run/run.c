@@ -382,7 +382,7 @@ static int run_main(struct cli *cli, int argc, char **argv)
 const struct cli_verb verb_run = {
     .name = "run",
     .usage = "holdfast [-u URL] run [options] NAME [--] COMMAND [ARG...]",
-    .help = "Runs COMMAND while holding NAME.",
+    .help = "Run COMMAND while holding NAME.",
     .details =
         "Options end at NAME. Times: 2.5 (seconds), 500ms, 30s, 1h30m, 2d.\n"
         "COMMAND finds HOLDFAST_NAME, HOLDFAST_FENCE, HOLDFAST_FENCES (--also),\n"
