@@ -276,8 +276,7 @@ static const char *advice(const hf_error *err)
                    "sides use TLS or neither does";
         return err->sys ? "check that the server runs and that the address is right" : NULL;
     case HF_EMISMATCH:
-        return "all users of a name must want the same kind and number: take another name, "
-               "or what the others use";
+        return "use another name, or the same kind and number as the others";
     case HF_EAUTH: /* of a folder or a password file the text says it all */
         return err->where[0] == '/' || strstr(err->text, "holdfast schema")
                    ? NULL

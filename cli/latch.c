@@ -60,11 +60,18 @@ static int wait_for(hf_client *client, const char *name, int64_t wait_ms)
 {
     hf_cancel *cancel;
     hf_error err;
-    int rc = cli_catch_signals(&cancel);
+    char shown[CLI_TEXT];
+    int rc = cli_catch_signals(&cancel), waited;
 
-    if (rc == 0 && hf_latch_wait(client, name, wait_ms, cancel, &err) < 0)
-        rc = cli_fail_name(name, &err);
-    return rc;
+    if (rc)
+        return rc;
+    waited = hf_latch_wait(client, name, wait_ms, cancel, &err);
+    if (waited != HF_ETIMEDOUT)
+        return waited < 0 ? cli_fail_name(name, &err) : 0;
+    cli_say(
+        "%s: not open in time; 'holdfast latch --left' says how many events are missing",
+        cli_text(shown, sizeof shown, name));
+    return EXIT_BUSY;
 }
 
 static int change(hf_client *client, const char *name, const struct job *j)
