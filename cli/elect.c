@@ -68,7 +68,7 @@ static int elect(struct cli *cli, int argc, char **argv)
 const struct cli_verb verb_elect = {
     .name = "elect",
     .usage = "holdfast [-u URL] elect [options] NAME [--] COMMAND [ARG...]",
-    .help = "Run COMMAND while leading NAME; stand for election again when that is lost.",
+    .help = "Run COMMAND while leading NAME; stand again when that is lost.",
     .details = "Options end at NAME. One of all who elect NAME leads; 'holdfast leader "
                "NAME' says\n"
                "who. When the office is lost COMMAND is stopped before another leads. When "

@@ -108,7 +108,8 @@ int hf__login_init(struct login *l, const char *user, const char *password,
 
     user = user && user[0] ? user : NULL;
     if (password && file)
-        return hf__fail(err, HF_EINVAL, 0, where, "URL: a password and a password file");
+        return hf__fail(err, HF_EINVAL, 0, where,
+                        "URL: a password and password_file=: give one of them");
     if (file && file[0] != '/')
         return hf__fail(err, HF_EINVAL, 0, where,
                         "URL: the path of a password file begins with '/'");
