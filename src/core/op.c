@@ -188,10 +188,16 @@ int hf__op_stopped(struct hf_op *op)
 
 void hf__op_seen(struct hf_op *op, int rc, const hf_error *err)
 {
-    if (rc < 0)
+    struct env *env = op->client->env;
+
+    if (rc < 0) {
         hf__op_end(op, rc, err);
-    else
-        op->client->host->op_seen(op);
+        return;
+    }
+    /* arm() may have set the limit for the first answer: it must not end the watch when the
+     * store is down at that moment */
+    env->timer(env, &op->timer, op->end_at);
+    op->client->host->op_seen(op);
 }
 
 /* ---- acquire --------------------------------------------------------------------- */

@@ -147,6 +147,33 @@ static void a_follow_outlives_the_connection(void **state)
     unwatch(&op, &a);
 }
 
+/* The limit for reaching the store ends with the first answer, also if the store is down
+ * when it would have been over. */
+static void a_follow_that_began_before_the_store_was_up_outlives_it(void **state)
+{
+    static const struct look what = { .name = "n", .name_len = 1, .follow = true };
+    struct hf_op op;
+    struct ask a;
+
+    (void)state;
+    ev_store(&w.store, STORE_DOWN, NULL);
+    hf__op_init(&op, &w.c, OP_WATCH, NULL);
+    assert_int_equal(hf__ask(&op, &a, ASK_LOOK, &what, NULL), 0);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    answer_look(0);
+    assert_int_equal(w.seen, 1);
+    ev_store(&w.store, STORE_DOWN, NULL);
+    core_pass(100 * SEC);
+    assert_false(op.done);
+    ev_store(&w.store, STORE_UP, NULL);
+    hf__client_run(&w.c);
+    assert_int_equal(w.looks, 2);
+    answer_look(0);
+    assert_int_equal(w.seen, 2);
+    unwatch(&op, &a);
+}
+
 static void an_error_ends_a_follow(void **state)
 {
     struct hf_op op;
@@ -214,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CORE_TEST(a_follow_is_asked_again),
         CORE_TEST(a_follow_outlives_the_connection),
+        CORE_TEST(a_follow_that_began_before_the_store_was_up_outlives_it),
         CORE_TEST(an_error_ends_a_follow),
         CORE_TEST(a_list_has_a_limit_for_each_answer),
         CORE_TEST(cell_outside_the_limits_is_refused),
