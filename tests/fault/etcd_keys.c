@@ -644,6 +644,11 @@ static void wrong_password(void)
     CHECK_RC(rig.face->acquire(c, "n", LIMIT_MS, NULL, &none, E()), HF_EAUTH);
     CHECK(!strstr(last_error()->text, "wrong@"));
     closed(c);
+    snprintf(rig.place->url, sizeof(rig.place->url), "etcd://127.0.0.1:%d/locks",
+             proxy_port(fronts[0]));
+    c = opened();
+    CHECK_RC(rig.face->acquire(c, "n", LIMIT_MS, NULL, &none, E()), HF_EAUTH);
+    closed(c);
     done();
 }
 

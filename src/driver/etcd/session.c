@@ -84,7 +84,9 @@ int hf__etcd_result(struct etcd *e, const struct etcd_answer *a, hf_error *err)
     rc = hf__etcd_error(&e->conn, a, err);
     if (a && refused(a))
         return rc;
-    if (a)
+    if (a && !e->open.login.user && says(a, "user name is empty"))
+        hf__link_fail(&e->conn.link, HF_EAUTH, "it wants a user and a password");
+    else if (a)
         hf__link_fail(&e->conn.link, rc == HF_EAUTH ? HF_EUNREACHABLE : rc, "%s",
                       err->text);
     return 1;

@@ -410,7 +410,8 @@ bool hf__sql_is_shape(struct sql_conn *c, const struct sql_reply *reply, int64_t
     else if (sql_number_at(reply, 0, 1) < routines)
         hf__link_fail(
             &c->link, HF_EVERSION,
-            "routines of the schema are missing: run what 'holdfast schema' prints");
+            "routines of the schema are missing, or this user may not execute them: run "
+            "what 'holdfast schema' prints");
     else
         return true;
     return false;
