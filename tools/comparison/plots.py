@@ -15,8 +15,8 @@ TREE = ("Do all programs that share the lock run on one machine?",
         "local",
         ("Must it never be held twice, even if a server is replaced or its clock is stepped, since the resource cannot check fences?",
          ("Do you run ZooKeeper, or share locks with programs that use Curator or kazoo?", "zookeeper", "etcd"),
-         ("Are the data that it protects in PostgreSQL, and are its rates (below) enough?",
-          "postgres",
+         ("Are the data that it protects in PostgreSQL or MariaDB, and are its rates (below) enough?",
+          ("In PostgreSQL?", "postgres", "mysql"),
           ("Must it go on at once when any server is lost, and can you do without a queue? Or do other programs use Redlock?",
            "redlock", "redis"))))
 
