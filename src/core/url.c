@@ -112,8 +112,9 @@ static int take_host(struct url *u, const char *s, const char *e, hf_error *err)
         return hf__fail(err, HF_EINVAL, 0, NULL, "URL: host %zu is empty", u->nhosts + 1);
     /* what stands there may be a password in which a '/' was not escaped */
     if (port && parse_port(port, e, &h->port) < 0)
-        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad port number after host %zu",
-                        u->nhosts + 1);
+        return hf__fail(err, HF_EINVAL, 0, NULL, "URL: bad port number after host %zu%s",
+                        u->nhosts + 1,
+                        strchr(e, '@') ? "; in a password '/' is written as %2F" : "");
     snprintf(what, sizeof what, "name of host %zu", u->nhosts + 1);
     rc = decode(&h->host, s, he, what, err);
     if (rc == 0)
