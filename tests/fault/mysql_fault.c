@@ -223,7 +223,7 @@ static void interrupted_between_changes(void)
     use_plain_server("");
     c = opened();
     given(taken(c, nm("n"), NULL)); /* makes the schema */
-    wait_behind("holdfast_leave", "SET v_answer = ROW_COUNT();", "v_answer");
+    wait_behind("holdfast_leave_some", "SET v_answer = ROW_COUNT();", "v_answer");
     l = taken(c, nm("n"), HF_REQUEST(.ttl_ms = 60000));
     unfold();
     lock = keep_behind();
@@ -236,6 +236,45 @@ static void interrupted_between_changes(void)
     CHECK(lines_whole());
     CHECK_RC(tried(c, nm("n"), NULL), 0);
     closed(c);
+    done();
+}
+
+/* A hand-off that is done, and whose user lock is not given back yet: the leave is sent
+ * again, and who got in learns it by that, not by its safety look 200 s later. */
+static void interrupted_hand_off(void)
+{
+    const hf_request longer = { .size = sizeof longer, .ttl_ms = 600000 };
+    hf_client *a, *b;
+    hf_lease *l;
+    MYSQL *lock;
+    pthread_t thread;
+    struct pend *p;
+
+    use_plain_server("");
+    a = opened();
+    b = opened();
+    given(taken(a, nm("n"), NULL)); /* makes the schema */
+    wait_behind("holdfast_leave", "IF ROW_COUNT() = 1 THEN", "p_keep");
+    l = taken(a, nm("n"), &longer);
+    p = queued(b, nm("n"), 1, &longer);
+    CHECK_NUM(
+        mariadb_number(&server, "SELECT COUNT(*) FROM holdfast_line WHERE w_token <> ''"),
+        ==, 1);
+    lock = keep_behind();
+    CHECK(pthread_create(&thread, NULL, give, l) == 0);
+    AWAIT(waiting_for_us() == 2); /* the other one is the waker */
+    CHECK_NUM(
+        mariadb_number(&server, "SELECT COUNT(*) FROM holdfast_line WHERE w_token = ''"),
+        ==, 1);
+    CHECK(!pend_done(p));
+    CHECK_NUM(kill_all("QUERY", "AND state = 'User lock' AND info LIKE '%leave%'"), ==, 1);
+    mysql_close(lock);
+    CHECK(pthread_join(thread, NULL) == 0);
+    given(pend_granted(p));
+    CHECK_NUM(tickets(), ==, 0);
+    CHECK(lines_whole());
+    closed(a);
+    closed(b);
     done();
 }
 
@@ -564,6 +603,7 @@ static const struct test_case cases[] = {
     { "killed-in-statement", killed_in_statement, ON_ALL, 0, 0 },
     { "interrupted-in-statement", interrupted_in_statement, ON_ALL, 0, 0 },
     { "interrupted-between-changes", interrupted_between_changes, ON_BLOCKING, 0, 0 },
+    { "interrupted-hand-off", interrupted_hand_off, ON_BLOCKING, 0, 0 },
     { "interrupted-cell", interrupted_cell, ON_BLOCKING, 0, 0 },
     { "server-stops", server_stops, ON_ALL, 0, 0 },
     { "limits-are-low", limits_are_low, ON_ALL, 0, 0 },
