@@ -153,6 +153,100 @@ static void renewed_beside_a_locked_ticket(void)
     done();
 }
 
+/* To make the schema may take longer than this connect_timeout. */
+static hf_client *opened_in_haste(const char *params)
+{
+    hf_client *c;
+
+    use_plain_server("");
+    c = opened();
+    given(taken(c, nm("stuck"), NULL));
+    closed(c);
+    strcat(rig.place->url, params);
+    return prompted();
+}
+
+/* For long. */
+static MYSQL *lock_stuck(void)
+{
+    MYSQL *c = mysql_init(NULL);
+
+    CHECK(mysql_real_connect(c, NULL, "root", "", "holdfast", 0, server.socket, 0));
+    CHECK(mysql_query(c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED") == 0);
+    CHECK(mysql_query(c, "BEGIN") == 0);
+    CHECK(mysql_query(c, "UPDATE holdfast_line SET seq = seq + 1"
+                         " WHERE name LIKE '%/stuck%'") == 0);
+    CHECK_NUM(mysql_affected_rows(c), >, 0);
+    return c;
+}
+
+/* Somebody has locked the row of one line. What this client has in other lines goes on: all
+ * share one connection. */
+static void stuck(const char *params)
+{
+    const hf_request brief = { .size = sizeof brief, .ttl_ms = SHORT_MS };
+    hf_client *c;
+    struct pend *p;
+    hf_lease *l;
+    MYSQL *lock;
+
+    c = opened_in_haste(params);
+    l = taken(c, nm("n"), &brief);
+    lock = lock_stuck();
+    p = begun(c, nm("stuck"), LIMIT_MS, NULL);
+    STAYS(hf_lease_check(l) == 0, 2 * SHORT_MS);
+    AWAIT(tried(c, nm("other"), NULL) == 0);
+    CHECK(!pend_done(p));
+    mysql_close(lock);
+    given(pend_granted(p));
+    given(l);
+    closed(c);
+    CHECK_NUM(tickets(), ==, 0);
+    done();
+}
+
+static void one_line_is_stuck(void)
+{
+    stuck("?connect_timeout=20s");
+}
+
+/* The server gives up waiting for the row after a second: so long the client waits, too. */
+static void stuck_for_longer(void)
+{
+    stuck("?connect_timeout=900ms");
+}
+
+/* More lines in which it holds something: to wait for each of them in turn would be too
+ * long for the others. */
+static void holds_are_stuck(void)
+{
+    enum { STUCK = 6 };
+    const hf_request brief = { .size = sizeof brief, .ttl_ms = SHORT_MS };
+    const hf_request longer = { .size = sizeof longer, .ttl_ms = 6 * SHORT_MS };
+    hf_lease *l, *stuck[STUCK];
+    hf_client *c;
+    MYSQL *lock;
+    char name[32];
+
+    c = opened_in_haste("?connect_timeout=900ms");
+    for (int i = 0; i < STUCK; i++) {
+        snprintf(name, sizeof name, "stuck-%d", i);
+        stuck[i] = taken(c, nm(name), &longer);
+    }
+    l = taken(c, nm("n"), &brief);
+    lock = lock_stuck();
+    STAYS(hf_lease_check(l) == 0, 4 * SHORT_MS);
+    mysql_close(lock);
+    for (int i = 0; i < STUCK; i++) {
+        CHECK_RC(hf_lease_check(stuck[i]), 0);
+        given(stuck[i]);
+    }
+    given(l);
+    closed(c);
+    CHECK_NUM(tickets(), ==, 0);
+    done();
+}
+
 /* Very many readers get in at once: what their waker says has room for all of them. */
 static void many_get_in(void)
 {
@@ -211,6 +305,9 @@ static void lines_of_version_one(void)
 const struct test_case mysql_folded_cases[] = {
     { "looked-at-while-handed-on", looked_at_while_handed_on, ON_BLOCKING, 0, 0 },
     { "renewed-beside-a-locked-line", renewed_beside_a_locked_line, ON_BLOCKING, 0, 0 },
+    { "one-line-is-stuck", one_line_is_stuck, ON_ALL, 0, 0 },
+    { "stuck-for-longer", stuck_for_longer, ON_ALL, 0, 0 },
+    { "holds-are-stuck", holds_are_stuck, ON_BLOCKING, 0, 0 },
     { "many-get-in", many_get_in, ON_BLOCKING, 0, 0 },
     { "renewed-beside-a-locked-ticket", renewed_beside_a_locked_ticket, ON_BLOCKING, 0, 0 },
     { "lines-of-version-one", lines_of_version_one, ON_BLOCKING, 0, 0 },

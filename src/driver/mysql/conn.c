@@ -27,7 +27,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-enum { IDLE = -1, ENDS_MOST = 1000, ROWS_KEPT = 16 * 1024 };
+enum {
+    IDLE = -1,
+    ENDS_MOST = 1000,
+    ROWS_KEPT = 16 * 1024,
+    LEAST_MS = 1500, /* more than innodb_lock_wait_timeout in connect.c */
+    LOCKED_US =
+        100000 /* another call is let in before a row that is locked is tried again */
+};
 
 /* ---- errors ---------------------------------------------------------------------- */
 
@@ -516,7 +523,8 @@ const struct sql_wire hf__mysql_wire = {
     .texts = hf__mysql_texts,
     .most = 1,
     .turns = 2, /* a name may have an address of each family */
-    .locked_us = SQL_LATER_US,
+    .locked_us = LOCKED_US,
+    .least_ms = LEAST_MS,
     .read_url = hf__mysql_read_url,
     .begin = hf__mysql_begin,
     .end = hf__mysql_end,

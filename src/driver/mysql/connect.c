@@ -40,7 +40,8 @@ static void set_tls(const struct my_conn *c)
 }
 
 /* A limit of the server must not end an idle session, nor keep an open transaction of a
- * client that has stopped. */
+ * client that has stopped. A row that somebody else has locked is waited for a second: then
+ * the call is undone, others get in, and it is sent again. */
 static void set_options(struct my_conn *c)
 {
     const char *const first[] = {
@@ -48,13 +49,13 @@ static void set_options(struct my_conn *c)
         "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=1,"
         " wait_timeout=31536000, max_statement_time=0,"
         " idle_transaction_timeout=5, idle_write_transaction_timeout=5,"
-        " innodb_lock_wait_timeout=10, lock_wait_timeout=10, group_concat_max_len=1048576",
+        " innodb_lock_wait_timeout=1, lock_wait_timeout=1, group_concat_max_len=1048576",
         /* one of a ticket: its transaction is open, its waits have no end; one that nobody
          * uses goes by itself */
         c->c.session ? "SET SESSION wait_timeout=60, idle_transaction_timeout=0,"
                        " idle_write_transaction_timeout=0,"
                        " idle_readonly_transaction_timeout=0,"
-                       " innodb_lock_wait_timeout=100000000"
+                       " innodb_lock_wait_timeout=100000000, lock_wait_timeout=10"
                      : NULL,
         /* a row lock lasts for as long as the transaction; statement.c has the clock */
         c->c.session && c->c.sql->mode == SQL_PESSIMISTIC

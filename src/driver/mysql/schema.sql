@@ -934,7 +934,7 @@ $$
 -- before (a shorter ttl, a clock that was set back), for then the line must know of it, too; or the hold is folded. One whose
 -- row, or whose line if it is needed, somebody has locked waits for that behind all others, when these are committed, each in
 -- a transaction of its own, and for a second at most, so that a row that stands still costs no other hold its renewal; after
--- three such rows it waits for none. The first pass waits for no row. If a limit ends it all the same, nobody knows whether the
+-- one such row it waits for none: there may be many. The first pass waits for no row. If a limit ends it all the same, nobody knows whether the
 -- server has undone one statement or all of them (innodb_rollback_on_timeout): all count as not done.
 -- p_lines, p_ttls: 8 bytes each, the highest first. A line is its number, or -1 - crc, of one whose number the client was
 -- not told. p_sent: when it was sent, by the clock of the client. One that was
@@ -957,7 +957,7 @@ BEGIN
                 BEGIN
                     DECLARE CONTINUE HANDLER FOR 1205 SET v_said = 3, v_stuck = v_stuck + v_wait, v_undone = 1 - v_wait;
                     SET v_said = 3;
-                    IF v_stuck < 3 THEN
+                    IF v_stuck = 0 THEN
                         CALL holdfast_renew_one(p_sent, CONV(HEX(SUBSTR(p_lines, v_at * 8 + 1, 8)), 16, -10),
                             SUBSTR(p_tokens, v_at * 16 + 1, 16), CONV(HEX(SUBSTR(p_ttls, v_at * 8 + 1, 8)), 16, 10), v_wait,
                             v_said);
