@@ -247,6 +247,26 @@ static void holds_are_stuck(void)
     done();
 }
 
+/* COMMIT would begin another transaction, and what is written next not be committed. */
+static void commits_chain(void)
+{
+    hf_client *c;
+    hf_lease *l;
+
+    make_server();
+    mariadb_config(&server, "completion-type=CHAIN");
+    use_server("");
+    c = opened();
+    for (int i = 0; i < 3; i++) {
+        l = taken(c, nm("n"), NULL);
+        CHECK_NUM(tickets(), ==, 1); /* as others see it */
+        given(l);
+        CHECK_NUM(tickets(), ==, 0);
+    }
+    closed(c);
+    done();
+}
+
 /* Very many readers get in at once: what their waker says has room for all of them. */
 static void many_get_in(void)
 {
@@ -308,6 +328,7 @@ const struct test_case mysql_folded_cases[] = {
     { "one-line-is-stuck", one_line_is_stuck, ON_ALL, 0, 0 },
     { "stuck-for-longer", stuck_for_longer, ON_ALL, 0, 0 },
     { "holds-are-stuck", holds_are_stuck, ON_BLOCKING, 0, 0 },
+    { "commits-chain", commits_chain, ON_BLOCKING, 0, 0 },
     { "many-get-in", many_get_in, ON_BLOCKING, 0, 0 },
     { "renewed-beside-a-locked-ticket", renewed_beside_a_locked_ticket, ON_BLOCKING, 0, 0 },
     { "lines-of-version-one", lines_of_version_one, ON_BLOCKING, 0, 0 },

@@ -47,6 +47,7 @@ static void set_options(struct my_conn *c)
     const char *const first[] = {
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=1,"
+        " completion_type=NO_CHAIN,"
         " wait_timeout=31536000, max_statement_time=0,"
         " idle_transaction_timeout=5, idle_write_transaction_timeout=5,"
         " innodb_lock_wait_timeout=1, lock_wait_timeout=1, group_concat_max_len=1048576",
