@@ -267,6 +267,36 @@ static void commits_chain(void)
     done();
 }
 
+/* The server's clock is set back while somebody waits: who got in is told all the same, not
+ * by its safety look. The second time its ticket has a row of its own. */
+static void handed_on_by_an_earlier_clock(void)
+{
+    const hf_request longer = { .size = sizeof longer, .ttl_ms = 600000 };
+    hf_client *a, *b;
+    hf_lease *l;
+    struct pend *p;
+
+    make_server();
+    server_clock_able(&server);
+    use_server("");
+    a = opened();
+    b = opened();
+    for (int i = 0; i < 2; i++) {
+        l = taken(a, nm("n"), &longer);
+        p = queued(b, nm("n"), 1, &longer);
+        if (i > 0)
+            mariadb_do(&server, "BEGIN NOT ATOMIC DECLARE l ROW TYPE OF holdfast_line;"
+                                " SELECT * INTO l FROM holdfast_line x WHERE x.token <> '';"
+                                " CALL holdfast_unfold(l); END");
+        server_clock_step(&server, -3600 * 1000);
+        given(l);
+        given(pend_granted(p));
+    }
+    closed(a);
+    closed(b);
+    done();
+}
+
 /* Very many readers get in at once: what their waker says has room for all of them. */
 static void many_get_in(void)
 {
@@ -329,6 +359,7 @@ const struct test_case mysql_folded_cases[] = {
     { "stuck-for-longer", stuck_for_longer, ON_ALL, 0, 0 },
     { "holds-are-stuck", holds_are_stuck, ON_BLOCKING, 0, 0 },
     { "commits-chain", commits_chain, ON_BLOCKING, 0, 0 },
+    { "handed-on-by-an-earlier-clock", handed_on_by_an_earlier_clock, ON_BLOCKING, 0, 0 },
     { "many-get-in", many_get_in, ON_BLOCKING, 0, 0 },
     { "renewed-beside-a-locked-ticket", renewed_beside_a_locked_ticket, ON_BLOCKING, 0, 0 },
     { "lines-of-version-one", lines_of_version_one, ON_BLOCKING, 0, 0 },

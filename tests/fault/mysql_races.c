@@ -318,16 +318,59 @@ static bool joined_again(void)
            lines_whole();
 }
 
+/* What the session of client 2 that waits for 'a' is told since this fence: a grant? */
+static bool told_since(int64_t fence)
+{
+    char text[200];
+    MYSQL_RES *r;
+    MYSQL_ROW row;
+    bool told;
+
+    snprintf(text, sizeof text,
+             "CALL holdfast_await(X'%016d', UNHEX(MD5('a')), %lld, %lld, 1)",
+             client_of('b'), (long long)number("SELECT id FROM holdfast_line"),
+             (long long)fence);
+    CHECK(mysql_query(sessions[1], text) == 0);
+    r = mysql_store_result(sessions[1]);
+    CHECK(r && (row = mysql_fetch_row(r)) != NULL);
+    told = row[1][0] == 'g';
+    mysql_free_result(r);
+    while (mysql_next_result(sessions[1]) == 0)
+        mysql_free_result(mysql_store_result(sessions[1]));
+    CHECK(mysql_query(sessions[1], "SET @holdfast_wake = 0") == 0);
+    return told;
+}
+
+/* Who got in is told, also if the clock was set back since it joined, in the row of the
+ * line or in one of its own; but not who was in before. */
+static bool told_by_fence(void)
+{
+    int64_t fence;
+    bool good = true;
+
+    for (int i = 0; i < 2 && good; i++) {
+        fold_two(RACE_LONG_MS);
+        if (i > 0) /* it has a row of its own */
+            CHECK_NUM(asked(1, join('b', RACE_LONG_MS, 0)), ==, 1);
+        fence = number(store.line_fence);
+        CHECK(mysql_query(sessions[0], "SET timestamp = UNIX_TIMESTAMP() - 60") == 0);
+        CHECK_NUM(asked(0, leave('a')), ==, 1);
+        CHECK(mysql_query(sessions[0], "SET timestamp = DEFAULT") == 0);
+        good = told_since(fence) && !told_since(number(store.line_fence));
+        if (i > 0 && good) {
+            CHECK_NUM(asked(1, renew('b', 1, RACE_LONG_MS)), ==, 1);
+            good = told_since(fence) && !told_since(number(store.line_fence));
+        }
+    }
+    return good;
+}
+
 static const struct race more_races[] = {
-    { "lock is taken", lock_is_taken },
-    { "waiter leaves", waiter_leaves },
-    { "handed on", handed_on },
-    { "unfolded", unfolded },
-    { "another leaves", another_leaves },
-    { "waiter is over", waiter_is_over },
-    { "holder is over", holder_is_over },
-    { "joined again", joined_again },
-    { NULL, NULL },
+    { "lock is taken", lock_is_taken },   { "waiter leaves", waiter_leaves },
+    { "handed on", handed_on },           { "unfolded", unfolded },
+    { "another leaves", another_leaves }, { "waiter is over", waiter_is_over },
+    { "holder is over", holder_is_over }, { "joined again", joined_again },
+    { "told by fence", told_by_fence },   { NULL, NULL },
 };
 
 /* ---- the schema without one of its locks or conditions ---------------------------- */
@@ -417,6 +460,10 @@ static const struct mutation mutations[] = {
       "x.fence, LEAST(x.fence,", LEVELS_ALL },
     { "a second one is folded over the first", "ELSEIF v_nw = 0 AND v_token NOT IN",
       "ELSEIF v_token NOT IN", LEVELS_ALL },
+    { "a folded grant is told by the clock", "x.client = p_client AND x.fence > p_since",
+      "x.client = p_client AND x.granted >= p_since", LEVELS_ALL },
+    { "a grant is told by the clock", "            AND x.fence > p_since AND x.number > 0;",
+      "            AND x.granted > p_since AND x.number > 0;", LEVELS_ALL },
     { "a ticket without its lock", "AND p_must > 0 THEN", "AND p_must > 1 THEN",
       LEVELS_ALL },
     { NULL, NULL, NULL, 0 },

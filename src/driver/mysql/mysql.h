@@ -97,7 +97,7 @@ struct waker {
     unsigned char
         later[HF_TOKEN]; /* joined since: whether its answer knows of it is open */
     bool joined;         /* there is such a one */
-    int64_t since;
+    int64_t since;       /* the line's last fence before its ticket waited */
 };
 
 struct mysql {

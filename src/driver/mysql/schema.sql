@@ -196,7 +196,8 @@ $$
 
 -- For the answer, if the ticket is of the same client: a letter, and what it is about, a line each.
 --   g TOKEN FENCE TILL   it holds; x TOKEN: it was revoked; m TOKEN: marked; l TOKEN: it should look
---   w TOKEN [LOCK] LINE NOW   it waits, for a lock of another session, or for something that must be looked at
+--   w TOKEN [LOCK] LINE SINCE   it waits, for a lock of another session, or for something that must be looked at; SINCE
+--   is the line's last fence then: whoever gets in later has a greater one, whatever the clock says
 CREATE OR REPLACE PROCEDURE holdfast_tell(p_client BINARY(8), p_kind VARCHAR(1), p_token BINARY(16), p_rest VARCHAR(80))
 SQL SECURITY INVOKER
 BEGIN
@@ -357,7 +358,7 @@ BEGIN
     SET p_recheck = COALESCE(GREATEST(v_till - p_now + 999, 0) DIV 1000, -1);
     IF @holdfast_wake = 1 AND NOT v_client <=> @holdfast_client THEN
         CALL holdfast_tell(@holdfast_client, 'w', p_token, CONCAT(
-            IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', LOWER(HEX(v_token))), ' ', l.id, ' ', p_now));
+            IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', LOWER(HEX(v_token))), ' ', l.id, ' ', l.fence));
     END IF;
 END
 $$
@@ -383,13 +384,14 @@ BEGIN
 END
 $$
 
--- The same without the lock of the line. p_since as in holdfast_await: not the clock, because a hold that is granted and
--- not yet committed has an earlier time than this.
+-- The same without the lock of the line. p_since as in holdfast_await: not the fence that is read here, because whoever got
+-- in since then may not have been told.
 CREATE OR REPLACE PROCEDURE holdfast_next_of(p_line BIGINT, p_since BIGINT) SQL SECURITY INVOKER
 BEGIN
     DECLARE l ROW TYPE OF holdfast_line;
     SELECT * INTO l FROM holdfast_line x WHERE x.id = p_line;
-    CALL holdfast_next(l, p_since);
+    SET l.fence = p_since;
+    CALL holdfast_next(l, 0);
 END
 $$
 
@@ -560,7 +562,7 @@ BEGIN
             END IF;
             IF @holdfast_wake = 1 AND v_client <> p_client THEN -- while it cannot leave
                 SET @holdfast_news = CONCAT('w', LOWER(HEX(p_token)),
-                    IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', LOWER(HEX(v_token))), ' ', v_line, ' ', v_now,
+                    IF(IS_USED_LOCK(CONCAT('hf_', HEX(v_token))) IS NULL, '', LOWER(HEX(v_token))), ' ', v_line, ' ', v_fence,
                     '\n');
             END IF;
             COMMIT;
@@ -648,7 +650,7 @@ END
 $$
 
 -- await: on a session of its own: returns when nobody owns the user lock of p_front any more, or after p_seconds; then
--- says which tickets of the client have got in since p_since, and whom the first of those that wait waits for. The row of
+-- says which tickets of the client have got in since the line's fence was p_since, and whom the first of those that wait waits for. The row of
 -- the line is read first: mostly all of it stands there. Else who waits is read, and then who holds: whoever is let in
 -- between is seen by the second read.
 CREATE OR REPLACE PROCEDURE holdfast_await(p_client BINARY(8), p_front VARBINARY(16), p_line BIGINT, p_since BIGINT,
@@ -660,13 +662,13 @@ BEGIN
     IF GET_LOCK(CONCAT('hf_', HEX(p_front)), p_seconds) = 1 THEN
         DO RELEASE_LOCK(CONCAT('hf_', HEX(p_front)));
     END IF;
-    SELECT IF(x.token <> '' AND x.client = p_client AND x.granted >= p_since AND x.number > 0,
+    SELECT IF(x.token <> '' AND x.client = p_client AND x.fence > p_since AND x.number > 0,
             CONCAT('g', LOWER(HEX(x.token)), x.fence, ' ', x.soonest, '\n'), ''), x.token = '' AND x.n > 0,
         x.nw > 0 AND (x.w_token = '' OR x.w_client = p_client)
         INTO v_news, v_holds, v_waits FROM holdfast_line x WHERE x.id = p_line;
     IF v_waits > 0 THEN
         CALL holdfast_next_of(p_line, p_since);
-        SELECT IF(x.token <> '' AND x.client = p_client AND x.granted >= p_since AND x.number > 0,
+        SELECT IF(x.token <> '' AND x.client = p_client AND x.fence > p_since AND x.number > 0,
                 CONCAT('g', LOWER(HEX(x.token)), x.fence, ' ', x.soonest, '\n'), ''), x.token = '' AND x.n > 0
             INTO v_news, v_holds FROM holdfast_line x WHERE x.id = p_line;
     END IF;
@@ -674,7 +676,7 @@ BEGIN
         SELECT GROUP_CONCAT(IF(x.session = 0, 'g', 'l'), LOWER(HEX(x.token)),
                 IF(x.session = 0, CONCAT(x.fence, ' ', x.expiry), ''), '\n' SEPARATOR '')
             INTO v_news FROM holdfast_ticket x WHERE x.line = p_line AND x.state = 1 AND x.client = p_client
-            AND x.granted >= p_since AND x.number > 0;
+            AND x.fence > p_since AND x.number > 0;
     END IF;
     SELECT 0, CONCAT(COALESCE(v_news, ''), @holdfast_news);
 END
@@ -820,13 +822,13 @@ $$
 -- ends it after so many ms by itself. Answers 1, or 0: it was not there. Repeatable.
 -- The short way: all that are in the line are folded. Then token becomes w_token, which may be empty, and so on. The clock
 -- is that of the beginning of the statement, which may have waited for the row. So a ticket whose time has ended since may
--- be let in: its time is still over. And it is not said to be in since before it joined: who waits asks who got in since then.
+-- be let in: its time is still over.
 CREATE OR REPLACE PROCEDURE holdfast_leave(p_ns VARBINARY(255), p_name VARBINARY(512), p_token BINARY(16), p_keep BIGINT)
 SQL SECURITY INVOKER
 BEGIN
     UPDATE holdfast_line x SET n = x.w_token <> '', total = IF(x.w_token = '', 0, x.cap), nw = 0, head = x.seq + 1,
         fence = IF(x.w_token = '', x.fence, GREATEST(x.fence + 1, CLOCK)), soonest = x.w_till, touched = CLOCK,
-        granted = GREATEST(x.w_joined, CLOCK), token = x.w_token, number = x.seq, joined = x.w_joined, ttl = x.w_ttl,
+        granted = CLOCK, token = x.w_token, number = x.seq, joined = x.w_joined, ttl = x.w_ttl,
         client = x.w_client, process = x.w_process, owner = x.w_owner, pid = x.w_pid, host = x.w_host, note = x.w_note,
         hints = x.w_hints, w_token = ''
         WHERE x.ns = p_ns AND x.name = p_name AND x.token = p_token AND p_keep = 0

@@ -7,7 +7,7 @@
  * on a session of its own, a waker. At most MY_WAKERS; who finds none looks every LOOK_US,
  * as who waits for a permit, or behind a ticket whose session is gone.
  *
- *   an answer: "w" TOKEN FRONT line now --> a waker: CALL holdfast_await
+ *   an answer: "w" TOKEN FRONT line since --> a waker: CALL holdfast_await
  *   its answer: "g" TOKEN ...: it holds;  "w" ...: the next one;  neither: nobody waits
  *
  * What others revoke, and whom they let in by that, is written to a table, where each
@@ -186,21 +186,22 @@ void hf__mysql_listen(struct sql *s)
 
 /* ---- news ------------------------------------------------------------------------ */
 
-/* "w" TOKEN [FRONT] line now */
+/* "w" TOKEN [FRONT] line since */
 static void waits(struct mysql *m, const char *text)
 {
     unsigned char token[HF_TOKEN], front[HF_TOKEN];
     char hex[2 * HF_TOKEN + 1], front_hex[2 * HF_TOKEN + 1];
-    long long line, now;
+    long long line, since;
     const char *rest = strchr(text, ' ');
 
     snprintf(hex, sizeof hex, "%.32s", text + 1);
     if (!rest || !hf__unhex(token, sizeof token, hex) ||
-        sscanf(rest, " %lld %lld", &line, &now) != 2)
+        sscanf(rest, " %lld %lld", &line, &since) != 2)
         return;
     snprintf(front_hex, sizeof front_hex, "%.*s",
              (int)(rest - text - 1 - (long)strlen(hex)), text + 1 + strlen(hex));
-    wait_for(m, token, hf__unhex(front, sizeof front, front_hex) ? front : NULL, line, now);
+    wait_for(m, token, hf__unhex(front, sizeof front, front_hex) ? front : NULL, line,
+             since);
 }
 
 void hf__mysql_news(struct mysql *m, const char *text, size_t len)
