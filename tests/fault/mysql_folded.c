@@ -2,6 +2,8 @@
  * who renews beside a line that is locked. */
 #include "mysql_fault.h"
 
+#include <holdfast/recipes.h>
+
 enum { HANDED_ON = TEST_SANITIZED ? 300 : 1500 };
 
 static atomic_bool over;
@@ -297,6 +299,30 @@ static void handed_on_by_an_earlier_clock(void)
     done();
 }
 
+/* A barrier gives its place back when it returns, and nobody waits for that; it takes
+ * several steps. They are seen to, before the next timer of the client comes, which would
+ * be a second later. */
+static void left_unattended(void)
+{
+    enum { TIMES = 5 };
+    hf_client *a, *b;
+    int64_t ms = 0, start;
+
+    use_plain_server("");
+    a = opened();
+    b = opened();
+    for (int i = 0; i < TIMES; i++) {
+        CHECK_RC(hf_barrier(b, nm("n"), 3, 300, NULL, E()), HF_ETIMEDOUT);
+        start = now_ms();
+        await_line(a, nm("n"), 0, 0);
+        ms += now_ms() - start;
+    }
+    CHECK_NUM(ms, <, TIMES * 400);
+    closed(a);
+    closed(b);
+    done();
+}
+
 /* Very many readers get in at once: what their waker says has room for all of them. */
 static void many_get_in(void)
 {
@@ -360,6 +386,7 @@ const struct test_case mysql_folded_cases[] = {
     { "holds-are-stuck", holds_are_stuck, ON_BLOCKING, 0, 0 },
     { "commits-chain", commits_chain, ON_BLOCKING, 0, 0 },
     { "handed-on-by-an-earlier-clock", handed_on_by_an_earlier_clock, ON_BLOCKING, 0, 0 },
+    { "left-unattended", left_unattended, ON_BLOCKING, 0, 0 },
     { "many-get-in", many_get_in, ON_BLOCKING, 0, 0 },
     { "renewed-beside-a-locked-ticket", renewed_beside_a_locked_ticket, ON_BLOCKING, 0, 0 },
     { "lines-of-version-one", lines_of_version_one, ON_BLOCKING, 0, 0 },

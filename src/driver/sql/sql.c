@@ -20,6 +20,7 @@
 enum {
     LEAST_TTL_MS = 100,
     LISTEN_US = 500000,
+    LEAVE_US = 10000,
     POLL_MS = 200,
     SWEEP_US = 60000000,
     HOLDERS_LOOK_MOST = 1000
@@ -310,6 +311,28 @@ void hf__sql_joined(struct sql *s, bool waits)
     hf__sql_sweep(s);
 }
 
+/* Whoever drove now may not stay until the next step. */
+static void leave_fired(struct timer *t)
+{
+    struct sql *s = container_of(t, struct sql, leave_timer);
+
+    hf__sql_flush(&s->store);
+    if (s->up && (hf__link_oldest(&s->commands->link) || !list_empty(&s->later)))
+        hf__sql_leaves(s);
+}
+
+/* Where a connection takes one call at a time a leave may be several steps: behind its join
+ * or another call, prepared at first, the short way and then the long one. Its caller may
+ * have gone: a timer makes somebody drive until it is settled. Not at once: mostly the
+ * caller does. */
+void hf__sql_leaves(struct sql *s)
+{
+    struct env *env = s->store.env;
+
+    if (s->wire->most == 1 && !timer_armed(&s->leave_timer))
+        env->timer(env, &s->leave_timer, sql_now(s) + LEAVE_US);
+}
+
 /* ---- life ------------------------------------------------------------------------ */
 
 int hf__sql_read_mode(struct sql *s, const struct url *url, const char *server,
@@ -410,6 +433,7 @@ static int init(struct sql *s, const struct url *url, struct env *env, hf_error 
     list_init(&s->buried);
     timer_init(&s->later_timer, later_fired);
     timer_init(&s->listen_timer, listen_fired);
+    timer_init(&s->leave_timer, leave_fired);
     s->store.starts_down = true;
     s->store.caps = HF_CAP_DEADLINE | HF_CAP_FIFO | HF_CAP_FENCE | HF_CAP_BARGE |
                     HF_CAP_SHARED | HF_CAP_PERMITS | HF_CAP_LINE | HF_CAP_KEEP |
@@ -443,6 +467,7 @@ static void free_store(struct sql *s)
         free(container_of(n, struct sql_call, call.node));
     env->timer(env, &s->later_timer, LOOP_NEVER);
     env->timer(env, &s->listen_timer, LOOP_NEVER);
+    env->timer(env, &s->leave_timer, LOOP_NEVER);
     s->wire->end(s);
     hf__scripted_done(&s->scripted);
     hf__opening_done(&s->open);

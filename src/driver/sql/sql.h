@@ -220,7 +220,7 @@ struct sql { /* the struct of a database begins with it */
     struct list looks, cells;     /* follows: drv_node */
     struct list sessions, buried; /* sql_session.all */
     struct list later;            /* sql_call.call.node */
-    struct timer later_timer, listen_timer;
+    struct timer later_timer, listen_timer, leave_timer;
     int64_t swept_at;
     int64_t freed_at; /* mode=optimistic: when we last heard that some name is free */
     bool listens;     /* messages are wanted */
@@ -277,6 +277,7 @@ void hf__sql_told(struct sql *, const char *text);
 void hf__sql_hears(struct sql *, bool);
 void hf__sql_listen(struct sql *);
 void hf__sql_joined(struct sql *, bool waits); /* one of ours has a place */
+void hf__sql_leaves(struct sql *);             /* one of ours gives it up */
 void hf__sql_sweep(struct sql *);              /* now and then: what nobody uses any more */
 /* How long who waits may wait for a message, if messages do not come; else `ms`. */
 int64_t hf__sql_recheck(const struct sql *, int64_t ms);

@@ -341,10 +341,12 @@ void hf__sql_join(struct store *store, struct ticket *t)
 
 void hf__sql_leave(struct store *store, struct ticket *t)
 {
-    if (sql_has_sessions(sql_of(store)))
+    if (sql_has_sessions(sql_of(store))) {
         hf__sql_session_leave(sql_of(store), t);
-    else
-        hf__scripted_leave(&sql_of(store)->scripted, t);
+        return;
+    }
+    hf__sql_leaves(sql_of(store));
+    hf__scripted_leave(&sql_of(store)->scripted, t);
 }
 
 void hf__sql_renew(struct store *store, struct life *const *lives, size_t n)
