@@ -249,6 +249,44 @@ static void holds_are_stuck(void)
     done();
 }
 
+static void *give(void *lease)
+{
+    given(lease);
+    return NULL;
+}
+
+/* Many calls that each wait for a row of their own: a renewal waits for one of them, not
+ * for all. */
+static void leaves_are_stuck(void)
+{
+    enum { STUCK = 6 };
+    const hf_request brief = { .size = sizeof brief, .ttl_ms = SHORT_MS };
+    const hf_request longer = { .size = sizeof longer, .ttl_ms = 600000 };
+    hf_lease *l, *stuck[STUCK];
+    pthread_t threads[STUCK];
+    hf_client *c;
+    MYSQL *lock;
+    char name[32];
+
+    c = opened_in_haste("?connect_timeout=30s");
+    for (int i = 0; i < STUCK; i++) {
+        snprintf(name, sizeof name, "stuck-%d", i);
+        stuck[i] = taken(c, nm(name), &longer);
+    }
+    l = taken(c, nm("n"), &brief);
+    lock = lock_stuck();
+    for (int i = 0; i < STUCK; i++)
+        CHECK(pthread_create(&threads[i], NULL, give, stuck[i]) == 0);
+    STAYS(hf_lease_check(l) == 0, 4 * SHORT_MS);
+    mysql_close(lock);
+    for (int i = 0; i < STUCK; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    given(l);
+    closed(c);
+    CHECK_NUM(tickets(), ==, 0);
+    done();
+}
+
 /* COMMIT would begin another transaction, and what is written next not be committed. */
 static void commits_chain(void)
 {
@@ -310,6 +348,7 @@ static void left_unattended(void)
 
     use_plain_server("");
     a = opened();
+    given(taken(a, nm("n"), NULL)); /* makes the schema */
     b = opened();
     for (int i = 0; i < TIMES; i++) {
         CHECK_RC(hf_barrier(b, nm("n"), 3, 300, NULL, E()), HF_ETIMEDOUT);
@@ -384,6 +423,7 @@ const struct test_case mysql_folded_cases[] = {
     { "one-line-is-stuck", one_line_is_stuck, ON_ALL, 0, 0 },
     { "stuck-for-longer", stuck_for_longer, ON_ALL, 0, 0 },
     { "holds-are-stuck", holds_are_stuck, ON_BLOCKING, 0, 0 },
+    { "leaves-are-stuck", leaves_are_stuck, ON_BLOCKING, 0, 0 },
     { "commits-chain", commits_chain, ON_BLOCKING, 0, 0 },
     { "handed-on-by-an-earlier-clock", handed_on_by_an_earlier_clock, ON_BLOCKING, 0, 0 },
     { "left-unattended", left_unattended, ON_BLOCKING, 0, 0 },

@@ -1,8 +1,9 @@
 /* conn.c: what the connections of all SQL databases have in common; see conn.h.
  *
- * Calls that the library cannot take yet wait in `backlog`. Joins come last: many of them
- * must not keep renewals and looks waiting. (What follows the join of a ticket comes after
- * its answer anyway: kit/scripted.)
+ * Calls that the library cannot take yet wait in `backlog`. Renewals come first: each of
+ * the others may wait for a row that somebody has locked. Joins come last: many of them
+ * must not keep looks waiting. (What follows the join of a ticket comes after its answer
+ * anyway: kit/scripted.)
  *
  * An answer is given exactly once, and only for a transaction that has ended; a library
  * that does not know what became of one says that the connection is lost, and the link
@@ -159,11 +160,16 @@ void hf__sql_forked(struct store *store)
 
 /* ---- calls ----------------------------------------------------------------------- */
 
+static unsigned turn_of(const struct sql_call *q)
+{
+    return q->type->verb == SQL_RENEW ? 0 : q->type->verb == SQL_JOIN ? SQL_TURNS - 1 : 1;
+}
+
 void hf__sql_conn_send(struct sql_conn *c, struct sql_call *q)
 {
     q->on = c;
     if (c->flying >= wire_of(c)->most && link_open(&c->link))
-        list_push(&c->backlog[q->type->verb != SQL_JOIN], &q->call.node);
+        list_push(&c->backlog[turn_of(q)], &q->call.node);
     else
         hf__link_send(&c->link, &q->call);
 }
@@ -195,10 +201,10 @@ void hf__sql_say_later(struct sql *s, const struct sql_type *type, int64_t us)
 /* NULL: there is none. */
 static struct sql_call *next_in_backlog(struct sql_conn *c)
 {
-    struct list *n = list_pop(&c->backlog[1]);
+    struct list *n = NULL;
 
-    if (!n)
-        n = list_pop(&c->backlog[0]);
+    for (unsigned i = 0; i < SQL_TURNS && !n; i++)
+        n = list_pop(&c->backlog[i]);
     return n ? container_of(n, struct sql_call, call.node) : NULL;
 }
 
@@ -327,8 +333,8 @@ void hf__sql_conn_init(struct sql_conn *c, struct sql *s,
     c->sql = s;
     c->greet = greeting;
     c->limit_ms = s->open.connect_ms;
-    list_init(&c->backlog[0]);
-    list_init(&c->backlog[1]);
+    for (unsigned i = 0; i < SQL_TURNS; i++)
+        list_init(&c->backlog[i]);
     watch_init(&c->watch, on_ready);
     timer_init(&c->timer, timer_fired);
     list_push(&s->conns, &c->all);

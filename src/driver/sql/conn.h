@@ -8,6 +8,8 @@
 #include "driver/sql/sql.h"
 #include "net/net.h"
 
+enum { SQL_TURNS = 3 };
+
 struct sql_conn { /* the struct of a database begins with it */
     struct link link;
     struct list all; /* sql.conns */
@@ -18,8 +20,8 @@ struct sql_conn { /* the struct of a database begins with it */
     bool up;       /* the library says so */
     bool spare;    /* it can be done without: if it fails often, it is tried seldom */
     size_t flying; /* calls that the library has */
-    /* sql_call.call.node, for when it has fewer: joins, and what goes before them */
-    struct list backlog[2];
+    /* sql_call.call.node, for when it has fewer: renewals, others, joins */
+    struct list backlog[SQL_TURNS];
     uint32_t prepared; /* verbs */
     int64_t limit_ms;  /* for connecting, and for an answer */
     void (*greet)(struct sql_conn *);
