@@ -222,7 +222,8 @@ static bool unfit(struct sql_conn *c, const struct sql_reply *reply)
         hf__link_fail(&c->link, HF_ENOTSUP,
                       "MariaDB %s is too old: 10.6 or later is needed", version);
     else if (sql_number_at(reply, 0, READ_ONLY))
-        hf__link_fail(&c->link, hf__sql_passing(c->sql), "it is read-only");
+        hf__link_fail(&c->link, hf__sql_passing(c->sql),
+                      "it is read-only: locks need a server that can be written to");
     else if (sql_number_at(reply, 0, GALERA) && sql_has_sessions(c->sql))
         hf__link_fail(&c->link, HF_ENOTSUP,
                       "it is a Galera cluster: locks of a session are each node's own");
