@@ -87,6 +87,7 @@ static void barrier_given_up(void)
     CHECK_RC(later_end(&b), HF_ETIMEDOUT);
     CHECK_RC(later_end(&a), HF_EPARTY);
     CHECK(last_error()->retry);
+    await_line(c, nm("n"), 0, 0); /* places of this round would be counted in the next */
     CHECK_RC(hf_cancel_new(&cancel, E()), 0);
     a = party(c, 3);
     b = party(other, 3);
@@ -98,6 +99,7 @@ static void barrier_given_up(void)
     CHECK_RC(later_end(&b), HF_ECANCELED);
     CHECK_RC(later_end(&a), HF_EPARTY);
     hf_cancel_free(cancel);
+    await_line(c, nm("n"), 0, 0);
     a = party(c, 3);
     later_start(&a);
     await_line(c, nm("n"), 1, 0);
