@@ -356,7 +356,7 @@ static void left_unattended(void)
         await_line(a, nm("n"), 0, 0);
         ms += now_ms() - start;
     }
-    CHECK_NUM(ms, <, TIMES * 400);
+    check_within(__FILE__, __LINE__, "it has left", ms, TIMES * 400);
     closed(a);
     closed(b);
     done();

@@ -20,7 +20,7 @@
 enum {
     LEAST_TTL_MS = 100,
     LISTEN_US = 500000,
-    LEAVE_US = 10000,
+    LEAVE_US = 100000,
     POLL_MS = 200,
     SWEEP_US = 60000000,
     HOLDERS_LOOK_MOST = 1000
@@ -311,6 +311,14 @@ void hf__sql_joined(struct sql *s, bool waits)
     hf__sql_sweep(s);
 }
 
+static void leave_in(struct sql *s, int64_t us)
+{
+    struct env *env = s->store.env;
+
+    if (s->wire->most == 1 && !timer_armed(&s->leave_timer))
+        env->timer(env, &s->leave_timer, sql_now(s) + us);
+}
+
 /* Whoever drove now may not stay until the next step. */
 static void leave_fired(struct timer *t)
 {
@@ -318,19 +326,16 @@ static void leave_fired(struct timer *t)
 
     hf__sql_flush(&s->store);
     if (s->up && (hf__link_oldest(&s->commands->link) || !list_empty(&s->later)))
-        hf__sql_leaves(s);
+        leave_in(s, LEAVE_US);
 }
 
 /* Where a connection takes one call at a time a leave may be several steps: behind its join
  * or another call, prepared at first, the short way and then the long one. Its caller may
  * have gone: a timer makes somebody drive until it is settled. Not at once: mostly the
- * caller does. */
+ * caller does, and a thread that wakes up for nothing is dear. */
 void hf__sql_leaves(struct sql *s)
 {
-    struct env *env = s->store.env;
-
-    if (s->wire->most == 1 && !timer_armed(&s->leave_timer))
-        env->timer(env, &s->leave_timer, sql_now(s) + LEAVE_US);
+    leave_in(s, hf__link_oldest(&s->commands->link) ? LEAVE_US / 10 : LEAVE_US);
 }
 
 /* ---- life ------------------------------------------------------------------------ */
