@@ -409,6 +409,37 @@ static void evicted_while_stopped(void)
     done();
 }
 
+/* The holder stands still with its session, and its time ends. Who has waited for it and
+ * given up waits again, for another one: that one counts now. */
+static void waits_for_another(void)
+{
+    const hf_request *req = HF_REQUEST(.ttl_ms = 6 * LIMIT_MS);
+    hf_client *c, *next;
+    hf_lease *l = NULL;
+    struct pend *p;
+    struct kid k;
+    int64_t since;
+
+    use_plain_server("");
+    k = kid_new();
+    CHECK_RC(kid_acquire(&k, 0, nm("n"), LIMIT_MS, HF_REQUEST(.ttl_ms = db.short_ms), NULL),
+             0);
+    c = opened();
+    next = prompted();
+    kid_stop(&k);
+    CHECK_RC(rig.face->acquire(next, nm("n"), 300, req, &l, E()), HF_ETIMEDOUT);
+    l = taken(c, nm("n"), req);
+    p = queued(next, nm("n"), 1, req);
+    since = now_ms();
+    given(l);
+    given(pend_granted(p));
+    CHECK_WITHIN(since, LIMIT_MS / 4);
+    kid_kill(&k);
+    closed(c);
+    closed(next);
+    done();
+}
+
 const struct test_case sql_line_cases[] = {
     { "sessions-end", sessions_end, ON_ALL, 0, 0 },
     { "server-crashes", server_crashes, ON_ALL, 0, 0 },
@@ -421,5 +452,6 @@ const struct test_case sql_line_cases[] = {
     { "first-ones-stay", first_ones_stay, ON_BLOCKING, 0, 0 },
     { "brief-waits", brief_waits, ON_BLOCKING, 0, 0 },
     { "evicted-while-stopped", evicted_while_stopped, ON_ALL, 0, 0 },
+    { "waits-for-another", waits_for_another, ON_ALL, 0, 0 },
     { NULL, NULL, 0, 0, 0 },
 };

@@ -119,6 +119,10 @@ static void wait_for(struct mysql *m, const unsigned char *token,
         if (x->line == line) { /* it is waited for */
             x->joined = true;
             memcpy(x->later, token, HF_TOKEN);
+            /* for one that an earlier ticket of ours waited for, and that may stand still
+             */
+            if (front && memcmp(x->front, front, HF_TOKEN) != 0)
+                look_later(m, token);
             return;
         }
         if (x->line == 0 && (!w || (x->conn.c.up && !w->conn.c.up)))
