@@ -119,9 +119,8 @@ static void wait_for(struct mysql *m, const unsigned char *token,
         if (x->line == line) { /* it is waited for */
             x->joined = true;
             memcpy(x->later, token, HF_TOKEN);
-            /* for one that an earlier ticket of ours waited for, and that may stand still
-             */
-            if (front && memcmp(x->front, front, HF_TOKEN) != 0)
+            /* an earlier ticket of ours waited for somebody else, who may stand still */
+            if (!front || memcmp(x->front, front, HF_TOKEN) != 0)
                 look_later(m, token);
             return;
         }
